@@ -27,7 +27,7 @@ demo: $(VENV)/.installed  ## send all flights of a year through the bus and chec
 demo-spark: $(VENV)/.installed-spark  ## sum the same flights up by a Spark worker, check and draw them [MASTER=local[*]|spark://...]
 	$(IN_VENV) examples.demo_spark
 
-test: $(VENV)/.installed-dev  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
+test: $(VENV)/.installed-dev node-packages  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(or $(ARGS),$(MEASURED))
 
 test-spark: $(VENV)/.installed-dev  ## run what needs Spark, on a local session and on a small cluster [ARGS=...]
@@ -63,8 +63,28 @@ bench-report: $(VENV)/.installed-dev  ## write docs/benchmarks.md from figures t
 bench-spark: $(VENV)/.installed-dev  ## measure the bus with Spark [ITEMS=5000000] [ONLY=...] [DB=...]
 	$(IN_VENV) benchmarks.spark
 
+# The examples in JavaScript are tested where Node.js and npm are. Without the packages those tests are skipped.
+node-packages: examples/node/node_modules/.installed
+.PHONY: node-packages
+
+examples/node/node_modules/.installed: examples/node/package.json
+	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+	    echo "no Node.js with npm: the examples in JavaScript are not tested"; \
+	elif npm install --prefix $(<D) --no-package-lock --no-audit --no-fund --loglevel error; then touch $@; \
+	else echo "npm could not install: the examples in JavaScript are not tested"; fi
+
+# Debian's package, unpacked and not installed: its service must not start.
+promtool: $(VENV)/bin/promtool  ## fetch promtool and Prometheus, with which tests check metrics and alert rules (19 MB)
+.PHONY: promtool
+
+$(VENV)/bin/promtool: | $(VENV)/.installed
+	if path=$$(command -v promtool); then ln -s "$$path" $@; else \
+	    folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && chmod 755 "$$folder" && \
+	    (cd "$$folder" && apt-get download --quiet prometheus) && dpkg-deb --extract "$$folder"/prometheus_*.deb "$$folder" && \
+	    cp "$$folder"/usr/bin/prometheus "$$folder"/usr/bin/promtool $(@D); fi
+
 clean:  ## remove all that the other targets made
-	rm -rf $(VENV) .venv-old .venv-python .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* build dist
+	rm -rf $(VENV) .venv-old .venv-python .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* build dist examples/node/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks import ack, backlog_memory, batch_intake, end_to_end, restart
 from benchmarks.databases import KINDS, Databases, databases
-from benchmarks.envelopes import catch_up, growth, idle, latency, rare, shapes, small
+from benchmarks.envelopes import catch_up, growth, idle, instances, latency, rare, shapes, small
 from benchmarks.recording import Recorder
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
@@ -37,6 +37,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "fan_out": shapes.measure_fan_out,
     "fan_out_own": shapes.measure_fan_out_own,
     "ordered": shapes.measure_ordered,
+    "instances": instances.measure,
     "latency": latency.measure,
     "catch_up": catch_up.measure,
     "idle_100": idle.with_roles(100),

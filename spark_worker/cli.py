@@ -27,6 +27,10 @@ FORMAT_HELP = "The format of items; the SDK and xbus emit write values as msgpac
 SCHEMA_HELP = "The columns of incoming items, in DDL: 'id INT NOT NULL, name STRING'. Not for bytes."
 ORDER_HELP = "The column to order the output by, if the transform drops _index."
 MIN_ITEMS_HELP = "Spark itself reads events of so many items from the journal."
+BIND_HELP = (
+    "Listen for the broker at this address. By default no port is opened: the broker calls over the connection that"
+    " this program makes."
+)
 PATIENCE_HELP = "Seconds without any executor after which the cluster counts as gone."
 
 
@@ -50,8 +54,10 @@ PATIENCE_HELP = "Seconds without any executor after which the cluster counts as 
 @click.option(
     "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
 )
-@click.option("--bind", default="tcp://127.0.0.1:*", show_default=True, metavar="URL", help="The address to listen at.")
-@click.option("--advertise", default="", metavar="URL", help="The address that the broker calls, if it differs.")
+@click.option("--bind", default="", metavar="URL", help=BIND_HELP)
+@click.option(
+    "--advertise", default="", metavar="URL", help="With --bind: the address that the broker calls, if it differs."
+)
 def main(
     config_path: Path | None,
     login: str,

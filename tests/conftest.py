@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.support import postgres
 from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process
+from tests.support.ways import OWN_CONNECTION, PORT, WAY
 from xbus.broker.journal.database import schema
 
 SHOWN_WHEN_FAILED = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
@@ -31,12 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.no_cover)
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    ways = [OWN_CONNECTION, PORT]
+    parser.addoption("--way", choices=ways, default=OWN_CONNECTION, help="how a broker calls recipients of our library")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     # pytest-xdist tells its processes 80, and details that are not on a terminal are written whole.
     os.environ.pop("COLUMNS", None)
     # How long an example takes tells how busy the machine is; the first of a clone waits for a table of characters.
     settings.register_profile("at any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("at any speed")
+    WAY.take(config.getoption("--way"))
 
 
 @pytest.fixture(scope="session")
@@ -88,6 +95,13 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     url = server.create_empty()
     yield url
     server.drop(url)
+
+
+@pytest.fixture(params=[OWN_CONNECTION, PORT])
+def each_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has the recipients of a test called over their own connections, and once more at their ports."""
+    with WAY.taken(request.param):
+        yield
 
 
 @pytest.fixture

@@ -30,7 +30,14 @@ def tell(program: str, error: XbusError) -> None:
     if any(getattr(handler.formatter, "is_for_programs", False) for handler in logging.getLogger().handlers):
         logging.getLogger(program).critical("%s", error, extra={"action": "ended", "code": error.code})
         return
-    sys.stderr.write(f"{program}: {error} [{error.code}]\n")
+    sys.stderr.write(printable(f"{program}: {error} [{error.code}]") + "\n")
+
+
+def printable(text: str) -> str:
+    """Write control characters out, so that what others have said stays on its line and works on no terminal."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def exit_code(error: XbusError) -> int:

@@ -25,6 +25,7 @@ BROKER = (
     Library("alembic", "alembic", "1.14"),
     Library("argon2-cffi", "argon2", "23.1"),
     Library("click", "click", "8.1"),
+    Library("prometheus-client", "prometheus_client", "0.22"),
     SQLALCHEMY,
 )
 INBOX = (SQLALCHEMY._replace(oldest="2.0"),)
@@ -35,6 +36,14 @@ SPARK = (*BROKER, Library("pyarrow", "pyarrow", "18"), Library("pyspark", "pyspa
 def install(extra: str, distribution: str = DISTRIBUTION) -> str:
     """Give the command that installs an extra."""
     return f"pip install '{distribution}[{extra}]'"
+
+
+def installed_version(distribution: str = DISTRIBUTION) -> str:
+    """Give the version of an installed distribution; empty if it did not come by pip."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
 
 
 def require(who: str, extra: str, libraries: Sequence[Library]) -> None:

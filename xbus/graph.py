@@ -92,6 +92,11 @@ class Graph:
             }
         )
 
+    @property
+    def is_cyclic(self) -> bool:
+        """Check whether nodes lead back to themselves: nothing could go that way."""
+        return any(True for _ in _cycles(_reachable({node.name: node.children for node in self.nodes.values()})))
+
     @cached_property
     def _ancestors(self) -> Mapping[str, set[str]]:
         return _reachable({name: self.parents(name) for name in self.nodes})

@@ -3,6 +3,7 @@
 import base64
 import functools
 import hashlib
+import hmac
 import os
 import uuid
 from collections.abc import Callable
@@ -80,9 +81,24 @@ def numbered_event_id(envelope_id: uuid.UUID, number: int) -> uuid.UUID:
     return uuid.uuid5(envelope_id, str(number))
 
 
+def is_computed(made: uuid.UUID) -> bool:
+    """Check whether an id is of the kind that the bus computes, and so can be foretold."""
+    return made.version == 5
+
+
 def token_hash(token: str) -> bytes:
     """Hash a token by SHA-256; a token has 256 random bits, so a plain hash reveals nothing."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def proof_of(of_token: bytes, challenge: bytes) -> bytes:
+    """Compute the proof that somebody knows the hash of a token: HMAC-SHA-256 (RFC 2104), 32 bytes.
+
+    Args:
+        of_token: the hash, which is the key.
+        challenge: chosen by whoever wants the proof.
+    """
+    return hmac.digest(of_token, challenge, "sha256")
 
 
 def parse_uuid(text: object) -> uuid.UUID | None:

@@ -15,17 +15,33 @@ import logging.config
 import math
 import os
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from uuid import UUID
 
 from xbus.config import LoggingSettings
+from xbus.ending import printable
 from xbus.errors import ConfigurationError, XbusError
+from xbus.tracing import trace_of
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal to the beginning of its line and empties that."""
+
+LONGEST_TEXT = 2000
+"""The most characters of a message, or of a value beside it. Callers choose many of them, and how long they are."""
+
+REFUSALS = ("refused", "login_refused", "login_taken_back")
+"""Actions that callers cause as often as they like."""
+
+REFUSALS_TOLD = 100
+SECONDS_OF_REFUSALS = 60.0
+"""So many refusals of one kind are told in so many seconds."""
 
 QUIET = ("alembic",)
 """Libraries that tell at INFO what nobody asked for."""
@@ -43,7 +59,8 @@ class TextFormatter(logging.Formatter):
         super().__init__(fmt or FORMAT, datefmt, style, **options)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        extra = [f"{key}={_shown(value)}" for key, value in vars(record).items() if key not in USUAL_FIELDS]
+        extra = [f"{key}={_shown(value)}" for key, value in _extra(record).items()]
+        record.message = printable(_cut(record.message))
         return " ".join([super().formatMessage(record), *extra])
 
 
@@ -58,7 +75,7 @@ class JsonFormatter(logging.Formatter):
     """Has :mod:`xbus.ending` put the last line of a program into the log, too."""
 
     def format(self, record: logging.LogRecord) -> str:
-        extra = {key: _plain(value) for key, value in vars(record).items() if key not in USUAL_FIELDS}
+        extra = {key: _plain(value) for key, value in _extra(record).items()}
         told: dict[str, object] = {
             **extra,
             "time": datetime.fromtimestamp(record.created, UTC)
@@ -66,7 +83,7 @@ class JsonFormatter(logging.Formatter):
             .replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _cut(record.getMessage()),
         }
         if record.exc_info and record.exc_info[1] is not None:
             told["error"] = self._error(record.exc_info[1])
@@ -80,11 +97,19 @@ class JsonFormatter(logging.Formatter):
         return {"class": type(error).__name__, "text": str(error), **code, "traceback": trace}
 
 
+def _extra(record: logging.LogRecord) -> dict[str, object]:
+    """Collect what came as ``extra``, and the trace of the envelope that the record is about."""
+    extra = {key: value for key, value in vars(record).items() if key not in USUAL_FIELDS}
+    envelope_id = extra.get("envelope_id")
+    trace = trace_of(envelope_id) if isinstance(envelope_id, UUID) else None
+    return extra if trace is None else {**extra, "trace_id": trace.trace_id}
+
+
 def _plain(value: object) -> object:
     """Keep what JSON has a form for; everything else becomes text."""
-    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else str(value)
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else _cut(str(value))
 
 
 FORMATTERS: dict[str, type[logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}
@@ -92,8 +117,54 @@ FORMATTERS: dict[str, type[logging.Formatter]] = {"text": TextFormatter, "json":
 
 def _shown(value: object) -> str:
     """Write the value on one line, in quotes if it could be mistaken for more than one word."""
-    text = str(value)
+    text = _cut(str(value))
     return text if text.isprintable() and " " not in text and text else repr(text)
+
+
+def _cut(text: str) -> str:
+    """Keep the beginning of a text that is too long."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+
+
+class RefusalFilter(logging.Filter):
+    """Keeps refusals from filling the disk: of one kind it passes so many in a minute, and then counts.
+
+    A kind is a verb and a code. The first line of the next minute has the number of those that were left out.
+
+    Args:
+        now: a clock in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._kinds: dict[tuple[object, object], _Refusals] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let a record pass, or count it; one that is about no refusal passes."""
+        if getattr(record, "action", None) not in REFUSALS:
+            return True
+        kind = getattr(record, "verb", ""), getattr(record, "code", "")
+        told = self._kinds.get(kind)
+        if told is None or self._now() - told.since >= SECONDS_OF_REFUSALS:
+            if told is not None and told.left_out:
+                record.left_out = told.left_out
+            self._kinds[kind] = _Refusals(self._now())
+            return True
+        told.passed += 1
+        if told.passed > REFUSALS_TOLD:
+            told.left_out += 1
+            return False
+        return True
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """The refusals of one kind within a minute."""
+
+    since: float
+    passed: int = 1
+    left_out: int = 0
 
 
 def set_up(config: LoggingSettings) -> None:
@@ -131,6 +202,7 @@ def check(config: LoggingSettings) -> None:
 
 def _use_standard_error(level: str, form: str) -> None:
     handler = logging.StreamHandler()
+    handler.addFilter(RefusalFilter())
     handler.setFormatter(_above_bars() if form == "text" else FORMATTERS[form]())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if form == "json":

@@ -67,6 +67,12 @@ class PresenceState(StrEnum):
     """It is registered and has missed pings or heartbeats."""
     TROUBLED = "troubled"
     """One envelope after the other fails at it: it is probed now and then, and no attempts are counted meanwhile."""
+    STANDBY = "standby"
+    """One program of several: it waits until one that serves the role is lost."""
+    LEAVING = "leaving"
+    """One program of several: it gets nothing more, and finishes its work."""
+    PAUSED = "paused"
+    """An operator paused it or its service: it gets nothing new, and what it is owed is kept."""
     DETACHED = "detached"
     """An operator took it off the bus: it is owed nothing until it is attached again."""
 
@@ -85,6 +91,8 @@ class ConsumerState(StrEnum):
     """It kept others waiting for too long: a lane reads for it alone until that reaches the head of the log."""
     TRIPPED = "tripped"
     """Its circuit breaker is open: no lane reads for it, and a row goes to its recipient now and then."""
+    PAUSED = "paused"
+    """An operator paused it: its recipient gets nothing new until it is resumed, and goes on with what it has."""
     LEAVING = "leaving"
     """Its recipient gets nothing more, and may finish its work."""
 
@@ -160,9 +168,15 @@ ITEM_MOVES: Mapping[ItemState, frozenset[ItemState]] = {
 CONSUMER_MOVES: Mapping[ConsumerState, frozenset[ConsumerState]] = {
     # A breaker that tripped stays open while nobody is there: the next recipient is probed first.
     ConsumerState.ABSENT: frozenset({ConsumerState.READING, ConsumerState.TRIPPED}),
-    ConsumerState.READING: frozenset({ConsumerState.SLOW, ConsumerState.TRIPPED, ConsumerState.LEAVING}),
-    ConsumerState.SLOW: frozenset({ConsumerState.READING, ConsumerState.TRIPPED, ConsumerState.LEAVING}),
-    ConsumerState.TRIPPED: frozenset({ConsumerState.READING, ConsumerState.LEAVING}),
+    ConsumerState.READING: frozenset(
+        {ConsumerState.SLOW, ConsumerState.TRIPPED, ConsumerState.PAUSED, ConsumerState.LEAVING}
+    ),
+    ConsumerState.SLOW: frozenset(
+        {ConsumerState.READING, ConsumerState.TRIPPED, ConsumerState.PAUSED, ConsumerState.LEAVING}
+    ),
+    ConsumerState.TRIPPED: frozenset({ConsumerState.READING, ConsumerState.PAUSED, ConsumerState.LEAVING}),
+    # Its breaker may have tripped, or closed, by what was under way.
+    ConsumerState.PAUSED: frozenset({ConsumerState.READING, ConsumerState.TRIPPED, ConsumerState.LEAVING}),
     ConsumerState.LEAVING: frozenset({ConsumerState.ABSENT}),
 }
 """``ConsumerRole`` of the back has a method for each move."""

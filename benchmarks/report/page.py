@@ -89,6 +89,13 @@ SECTIONS = (
         (*RATES, *AGES),
     ),
     Section(
+        "Several programs of a role",
+        "A consumer that sleeps for a millisecond on each envelope: four programs of its role side by side. The floor "
+        "is what one program delivers.",
+        ("instances",),
+        (Column("delivered/s", "value"), *FLOORED),
+    ),
+    Section(
         "Larger items",
         "One emitter with ten envelopes in flight, in MB a second.",
         ("small_10_kb", "small_1_mb"),

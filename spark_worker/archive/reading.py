@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_worker.archive import storage
-from spark_worker.archive.rows import ITEM_COLUMNS, SCHEMA
+from spark_worker.archive.rows import ITEM_COLUMNS, NEWER_COLUMNS, SCHEMA
 from xbus.broker.journal.archive.reading import ArchivedFile
 
 BATCH_ROWS = 50_000
@@ -45,15 +45,27 @@ def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> I
     wanted = pa.array(file.positions, type=pa.int64())
     found = 0
     with opened(file.location) as parquet:
+        there = [name for name in names if name in parquet.schema_arrow.names]
         for group in range(parquet.num_row_groups):
             if not may_hold(parquet, group, file.positions[0], file.positions[-1]):
                 continue
-            rows = parquet.read_row_group(group, columns=[*{*names, "position"}])
-            rows = rows.filter(pc.is_in(rows.column("position"), value_set=wanted)).select(names)
+            rows = parquet.read_row_group(group, columns=[*{*there, "position"}])
+            rows = rows.filter(pc.is_in(rows.column("position"), value_set=wanted))
+            rows = _with_newer(rows, names).select(names)
             found += rows.num_rows
             yield from rows.to_batches(max_chunksize=BATCH_ROWS)
     if found != file.items:
         raise storage.damaged(file.location, f"it has {found} of {file.items} items")
+
+
+def _with_newer(rows: pa.Table, names: Collection[str]) -> pa.Table:
+    """Add the newer columns to rows of a file that lacks them, as of events that have nothing there."""
+    for name in NEWER_COLUMNS:
+        if name in names and name not in rows.column_names:
+            field = SCHEMA.field(name)
+            nothing: list[tuple[str, str]] | None = [] if pa.types.is_map(field.type) else None
+            rows = rows.append_column(field, pa.array([nothing] * rows.num_rows, type=field.type))
+    return rows
 
 
 def may_hold(parquet: Any, group: int, first: int, last: int) -> bool:

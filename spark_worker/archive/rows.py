@@ -8,11 +8,15 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from spark_worker.items.headers import HEADERS, header_pairs
 from xbus.broker.journal.archive.plans import PlannedEvent
 from xbus.broker.journal.log.segments import SegmentRow
 from xbus.rpc.codec import pack_items, unpack_items
 
-ITEM_COLUMNS = ("envelope_id", "event_id", "position", "index", "emitter", "sealed_at", "data")
+NEWER_COLUMNS = ("headers", "partition_key")
+"""Those that older files lack: their events have none."""
+
+ITEM_COLUMNS = ("envelope_id", "event_id", "position", "index", "emitter", "sealed_at", "data", *NEWER_COLUMNS)
 """Those that readers want; the names and types are those of the data source."""
 
 SCHEMA = pa.schema(
@@ -29,6 +33,8 @@ SCHEMA = pa.schema(
         ("segment_items", pa.int32()),
         ("segment_indices", pa.string()),
         ("segment_data", pa.binary()),
+        ("headers", HEADERS),
+        ("partition_key", pa.string()),
     ]
 )
 
@@ -51,6 +57,8 @@ def segment_rows(event: PlannedEvent, segment: SegmentRow) -> pa.RecordBatch:
         [count, *empty],
         [indices, *empty],
         [exact, *empty],
+        [header_pairs(event.envelope_headers, event.tags.headers)] * count,
+        [event.tags.partition_key] * count,
     ]
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -4,5 +4,5 @@ It turns the bytes of items into rows of the declared schema, and rows into byte
 it gets a text in ``_corrupt``. It knows nothing of the journal and of envelopes; every other package of the Spark
 worker imports it.
 
-Face: ``batches``, ``columns``, ``errors``, ``failures``, ``formats``, ``pieces``, ``source``.
+Face: ``batches``, ``columns``, ``errors``, ``failures``, ``formats``, ``headers``, ``pieces``, ``source``.
 """

@@ -1,5 +1,6 @@
 """The options of a writer."""
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -8,14 +9,15 @@ from pathlib import Path
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from spark_worker.spark.options import BAD_OPTION, SparkOptions
-from xbus.errors import ConfigurationError
+from spark_worker.spark.options import BAD_OPTION, SparkOptions, bad_option
+from xbus.errors import ConfigurationError, Refused
+from xbus.headers import Headers, check_partition_key, pack_headers, unpack_headers
 
-PASSWORD_VARIABLE = "XBUS_PASSWORD"
+PASSWORD_VARIABLE = "XBUS_PASSWORD"  # noqa: S105 - the name of the variable
 
 KNOWN = (
     *("config", "front", "login", "password", "eventType"),
-    *("key", "orderingKey", "stagingDir", "inlineBytes", "retrySeconds"),
+    *("key", "orderingKey", "headers", "partitionKey", "stagingDir", "inlineBytes", "retrySeconds"),
 )
 
 OF_SPARK = ("checkpointLocation", "path", "queryName")
@@ -41,6 +43,8 @@ class SinkOptions:
         key: what the emitter calls the envelope of a batch writer, for good; empty for no name.
         ordering_key: of the envelopes; empty for none.
         retry_seconds: how long a bus that is away is asked again; 0 for not at all.
+        headers: of each envelope.
+        partition_key: of each event; empty for none.
     """
 
     url: str
@@ -52,6 +56,8 @@ class SinkOptions:
     key: str
     ordering_key: str
     retry_seconds: float
+    headers: Headers = field(default_factory=dict)
+    partition_key: str = ""
 
 
 def batch_sink_options(given: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
@@ -103,7 +109,33 @@ def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
         options.text("key"),
         options.text("orderingKey"),
         options.seconds("retrySeconds", RETRY_SECONDS),
+        _headers(options),
+        _partition_key(options),
     )
+
+
+def _headers(options: SparkOptions) -> Headers:
+    text = options.text("headers")
+    if not text:
+        return {}
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise bad_option("headers", text, 'is no object in JSON, such as {"schema": "orders/3"}')
+    try:
+        return unpack_headers(pack_headers(given))
+    except Refused as refusal:
+        raise ConfigurationError(f"option headers: {refusal.cause}", refusal.next_step, code=BAD_OPTION) from refusal
+
+
+def _partition_key(options: SparkOptions) -> str:
+    key = options.text("partitionKey")
+    try:
+        return check_partition_key(key or None) or ""
+    except Refused as refusal:
+        raise ConfigurationError(f"option partitionKey: {refusal}", code=BAD_OPTION) from refusal
 
 
 def _password(options: SparkOptions) -> str:

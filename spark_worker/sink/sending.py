@@ -47,8 +47,9 @@ def send(options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: 
 
 def _send(emitter: Emitter, options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: str) -> Receipt:
     total = sum(part.items for part in staged)
-    envelope = emitter.envelope(ordering_key=options.ordering_key or None, key=key or None)
-    with envelope, envelope.event(options.event_type, total) as event:
+    envelope = emitter.envelope(ordering_key=options.ordering_key or None, key=key or None, headers=options.headers)
+    partition_key = options.partition_key or None
+    with envelope, envelope.event(options.event_type, total, partition_key=partition_key) as event:
         for part in staged:
             for items in staging.items(part):
                 for item in items:

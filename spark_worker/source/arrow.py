@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from spark_worker.items.batches import BATCH_SIZE, BatchSize, consecutive, data_of, gather, joined, sliced
+from spark_worker.items.headers import HEADERS, header_pairs
 from xbus.broker.journal.bulk.segment_reader import LoggedSegment
 
 KEPT_COLUMNS = 16
@@ -83,4 +84,6 @@ _MAKERS: Mapping[str, _Maker] = {
     "index": _index,
     "emitter": _same(pa.string(), lambda segment: segment.emitter),
     "sealed_at": _same(pa.timestamp("us", tz="UTC"), lambda segment: segment.sealed_at),
+    "headers": _same(HEADERS, lambda segment: header_pairs(segment.envelope_headers, segment.tags.headers)),
+    "partition_key": _same(pa.string(), lambda segment: segment.tags.partition_key),
 }

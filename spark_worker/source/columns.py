@@ -12,6 +12,8 @@ COLUMNS: Mapping[str, str] = {
     "emitter": "string",
     "sealed_at": "timestamp",
     "data": "binary",
+    "headers": "map<string,string>",
+    "partition_key": "string",
 }
 """All columns and their types in Spark, in the order in which they come."""
 

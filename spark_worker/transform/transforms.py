@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_worker.items.failures import brief
 from xbus.errors import ConfigurationError
+from xbus.headers import HeaderValue
 
 VIEW = "items"
 """The name of an event's items in SQL."""
@@ -50,6 +51,8 @@ class Context:
         event_id: the event that is worked on.
         type_name: its event type.
         options: what was given as ``--option name=value``.
+        headers: those of the event and its envelope, by name; see ``xbus.recipient.Event``.
+        partition_key: that of the event; None without one.
     """
 
     spark: SparkSession
@@ -58,6 +61,8 @@ class Context:
     type_name: str
     options: Mapping[str, str] = field(default_factory=dict)
     _references: References = field(default_factory=References)
+    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
+    partition_key: str | None = None
 
     def cached(self, name: str, make: Callable[[], Made]) -> Made:
         """Load reference data once for all events::

@@ -23,6 +23,7 @@ from xbus.broker.journal.bulk.part_writer import PartSummary, output_hash
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.ranges import GONE, SegmentRange, cut_event, cut_output, read_items
 from xbus.errors import JournalError
+from xbus.headers import Headers
 from xbus.recipient import Refusal
 from xbus.recipient.bulk import Handover, Made
 
@@ -30,6 +31,8 @@ PART_ITEMS = 200_000
 """About the items of a partition of a large event. More costs fewer tasks and shows less progress."""
 
 PARTS_PER_CORE = 2
+
+NO_HEADERS: Headers = {}
 
 MOST_ANSWERED_BYTES = 128 * 1024 * 1024
 """The largest output of the ordinary path, which is answered through the broker in one message."""
@@ -75,7 +78,8 @@ class SparkJobs:
         """
         # Of no items, too, something may be made: their number, for one.
         ranges = self._ranges(handover) if handover.items else []
-        context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
+        about = (handover.headers, handover.partition_key)
+        context = self._context(handover.envelope_id, handover.event_id, handover.type_name, *about)
         items = read_ranges(self.session, self._place.url, ranges, self._pipeline.items_format.early)
         places = self._places(handover.event_id) if handover.is_output else handover.items
         limits = OutputLimits(self._place.max_item_bytes, places)
@@ -84,7 +88,15 @@ class SparkJobs:
         output.check()
         return _made(parts)
 
-    def answer(self, spool: Spool, envelope_id: UUID, event_id: UUID, type_name: str) -> pa.Table:
+    def answer(
+        self,
+        spool: Spool,
+        envelope_id: UUID,
+        event_id: UUID,
+        type_name: str,
+        headers: Headers = NO_HEADERS,
+        partition_key: str | None = None,
+    ) -> pa.Table:
         """Read an event from a spool.
 
         Returns:
@@ -93,7 +105,7 @@ class SparkJobs:
         Raises:
             Exception: as of ``make``.
         """
-        context = self._context(envelope_id, event_id, type_name)
+        context = self._context(envelope_id, event_id, type_name, headers, partition_key)
         parts = min(self._parts(spool.items), self._cores)
         inline = not is_local(master_of(self.session))
         items = read_spool(self.session, spool, parts, inline, self._pipeline.items_format.early)
@@ -136,8 +148,11 @@ class SparkJobs:
     def _cores(self) -> int:
         return max(1, self.session.sparkContext.defaultParallelism)
 
-    def _context(self, envelope_id: UUID, event_id: UUID, type_name: str) -> Context:
-        return Context(self.session, envelope_id, event_id, type_name, self._options, self._references)
+    def _context(
+        self, envelope_id: UUID, event_id: UUID, type_name: str, headers: Headers, partition_key: str | None
+    ) -> Context:
+        ids = (envelope_id, event_id, type_name)
+        return Context(self.session, *ids, self._options, self._references, headers, partition_key)
 
 
 def _made(parts: list[PartSummary]) -> Made:

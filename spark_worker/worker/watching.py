@@ -29,7 +29,7 @@ def tagged(session: SparkSession, tag: str) -> Iterator[None]:
     finally:
         try:
             context.removeJobTag(tag)
-        except Exception:  # the JVM is gone; the exception of the block says what failed
+        except Exception:  # noqa: S110 - the JVM is gone; the exception of the block says what failed
             pass
 
 

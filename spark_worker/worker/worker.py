@@ -76,7 +76,10 @@ class SparkWorker(BulkWorker):
         def tell(fraction: float) -> None:
             event.progress(int(100 * fraction), 100)
 
-        job = self._run(f"xbus-event:{uuid4()}", lambda: self._jobs.answer(spool, *ids, event.type_name), tell)
+        def answer() -> pa.Table:
+            return self._jobs.answer(spool, *ids, event.type_name, event.headers, event.partition_key)
+
+        job = self._run(f"xbus-event:{uuid4()}", answer, tell)
         table = await _unless_stopped(asyncio.create_task(job), event.envelope, self._look_seconds)
         spool.remove()
         # Heartbeats go on meanwhile.

@@ -13,7 +13,9 @@ from xbus.broker.journal.database import schema
 
 CHECKOUT = Path(__file__).parents[2]
 
-LIMITS: Options = {"front": {"max_item_bytes": 1000, "max_envelope_items": 20, "max_envelope_bytes": 5000}}
+LIMITS: Options = {
+    "front": {"max_item_bytes": 1000, "max_envelope_items": 20, "max_envelope_bytes": 5000, "max_envelope_events": 30}
+}
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ import zmq
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, close, connect
 from tests.support.waiting import DEADLINE_SECONDS
+from xbus.ids import keyed_envelope_id, numbered_event_id
 
 MEANT_FOR_OTHERS = ["start_envelope", "start_event", "send_item", "end_event", "end_envelope", "cancel_envelope"]
 
@@ -231,7 +232,7 @@ NO_REQUESTS: dict[str, list[bytes]] = {
     "keywords that are no map": [_header(1), b"login", b"\x90", b"\x90"],
     "an array that claims 4 billion entries": [_header(1), b"login", b"\xdd\xff\xff\xff\xff", b"\x80"],
     "a text that claims 4 billion bytes": [_header(1), b"login", b"\x91\xdb\xff\xff\xff\xffabc", b"\x80"],
-    "a nest of ten thousand lists": [_header(1), b"login", b"\x91" * 10_000 + b"\x90", b"\x80"],
+    "a nest of three thousand lists": [_header(1), b"login", b"\x91" * 3_000 + b"\x90", b"\x80"],
     "text that is no UTF-8": [_header(1), b"login", b"\x92\xa1\xff\xa1b", b"\x80"],
     "a key that can't be one": [_header(1), b"login", b"\x92\xa1a\xa1b", b"\x81\x90\x01"],
 }
@@ -411,6 +412,36 @@ async def test_envelopes_and_events_are_refused_with_a_code(coded: tuple[Any, st
     assert await code_of(verbs.start_event(token, envelope_id, event_id + "0", "test_event", 0)) == "wrong_arguments"
 
 
+async def test_nobody_takes_the_ids_that_the_keys_of_others_make(coded: tuple[Any, str, str, str]) -> None:
+    client, token, _, _ = coded
+    verbs = client.call.xbus
+    foretold = keyed_envelope_id(2, "invoice 4711")
+    event = [str(numbered_event_id(foretold, 1)), "test_event", 1, _pack(b"x")]
+    own = [str(uuid4()), "test_event", 1, _pack(b"x")]
+    assert await code_of(verbs.start_envelope(token, str(foretold))) == "wrong_arguments"
+    assert await code_of(verbs.put_envelope(token, str(foretold), [own])) == "wrong_arguments"
+    assert await code_of(verbs.put_envelope(token, str(uuid4()), [event])) == "wrong_arguments"
+    assert await code_of(verbs.start_event(token, await verbs.start_envelope(token, str(uuid4())), *event[:2], 0)) == (
+        "wrong_arguments"
+    )
+    other = (await verbs.login("emitter_2", "password"))["token"]
+    receipt = await verbs.put_envelope(other, str(uuid4()), [event], {"key": "invoice 4711"})
+    assert receipt["items"] == 1
+
+
+async def test_an_envelope_of_too_many_events_is_refused(coded: tuple[Any, str, str, str]) -> None:
+    client, token, _, _ = coded
+    verbs = client.call.xbus
+    envelope_id = str(uuid4())
+    await verbs.start_envelope(token, envelope_id)
+    for _ in range(30):
+        event_id = str(uuid4())
+        await verbs.start_event(token, envelope_id, event_id, "test_event", 0)
+        await verbs.end_event(token, envelope_id, event_id, 0)
+    assert await code_of(verbs.start_event(token, envelope_id, str(uuid4()), "test_event", 0)) == "envelope_too_large"
+    assert (await verbs.end_envelope(token, envelope_id, 30))["events"] == 30
+
+
 async def test_whole_envelopes_are_refused_with_a_code_and_leave_nothing(
     coded: tuple[Any, str, str, str], consumer: OldConsumer
 ) -> None:
@@ -436,6 +467,8 @@ async def test_whole_envelopes_are_refused_with_a_code_and_leave_nothing(
         assert await code_of(put(token, envelope_id, [good, event])) == code, event
     with pytest.raises(aiozmq.rpc.ParametersError):
         await put(token, str(uuid4()), {"no": "list"})
+    many = [[str(uuid4()), "test_event", 0, b""] for _ in range(31)]
+    assert await code_of(put(token, str(uuid4()), many)) == "envelope_too_large"
     good[0], envelope_id = str(uuid4()), str(uuid4())
     first = await put(token, envelope_id, [good])
     assert await put(token, envelope_id, [good]) == first

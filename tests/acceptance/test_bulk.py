@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
@@ -39,6 +40,7 @@ async def waits_for_output(url: str, envelope_id: str) -> bool:
     return (role.code, role.attempts) == ("output_not_ready", 0)
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_large_event_is_made_as_a_whole_and_a_small_one_item_by_item(
     database_url: str, start_daemon: StartDaemon
 ) -> None:
@@ -168,6 +170,7 @@ async def test_where_bad_items_are_isolated_the_rest_takes_the_ordinary_path(
     assert (len(halves.handed_over), len(halves.ordinary)) == (1, 1)
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_what_can_not_be_made_now_is_tried_again_and_then_parked(
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:

@@ -8,6 +8,7 @@ from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
 from tests.support.operating import xbus
+from tests.support.showing import become
 from tests.support.waiting import answered, eventually
 
 MORE = """
@@ -113,9 +114,10 @@ async def test_a_role_that_is_added_gets_what_comes_and_one_that_is_removed_noth
             await first.wait_for([after])
             await second.wait_for([after])
             assert second.committed == [after]
+            await become(sqlite_url, after, c_1="done", c_2="done")
             (tmp_path / "bus.toml").write_text(exported)
             await xbus(daemon, "apply", tmp_path / "bus.toml", "--prune", "--yes")
-            await eventually(lambda: "its role was changed or removed" in daemon.log, "it is told off the list")
+            await eventually(lambda: "action=unregistered role=c_2" in daemon.log, "it is told off the list")
             last = await emitter.emit(b"last")
             await first.wait_for([last])
             await asyncio.sleep(0.3)

@@ -15,19 +15,21 @@ from tests.support.bus import add_bus
 from tests.support.copies import copy_journal
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.operating import run_command, xbus
 from tests.support.ports import free_port
 from tests.support.postgres import Server
-from tests.support.processes import run, script
 from tests.support.sdk import Keeps
 from tests.support.serving import serving
 from tests.support.showing import become
 from tests.support.waiting import answered, eventually
+from tests.support.ways import ANY_PORT
 from xbus import model
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.roles import list_roles
 from xbus.errors import Failed
+from xbus.ids import proof_of
 from xbus.recipient import Event, Item, Worker
-from xbus.recipient.connections import Connections
+from xbus.recipient.ways import Connections
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
 from xbus.states import PresenceState
@@ -65,7 +67,7 @@ def copy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Copy]:
 
 def problems(daemon: Daemon) -> dict[str, dict[str, str]]:
     """What ``xbus health`` tells, by code."""
-    told = run(script("xbus"), "health", "-c", daemon.config, "--json")
+    told = run_command("health", "-c", daemon.config, "--json")
     return {problem["code"]: problem for line in told.stdout.splitlines() for problem in json.loads(line)["problems"]}
 
 
@@ -96,8 +98,8 @@ async def test_a_copy_beside_the_live_bus_harms_nobody(
     live = start_daemon(database_url)
     consumer, at_copy = Keeps(), Keeps()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(serving(live, "w_1", Hands()))
-        await stack.enter_async_context(serving(live, "c_1", consumer))
+        await stack.enter_async_context(serving(live, "w_1", Hands(), bind=ANY_PORT))
+        await stack.enter_async_context(serving(live, "c_1", consumer, bind=ANY_PORT))
         old = await stack.enter_async_context(OldConsumer(live.back, "d_1"))
         emitter = await stack.enter_async_context(OldEmitter(live.front))
         sent = [await emitter.emit(ITEM)]
@@ -168,7 +170,7 @@ async def test_a_restored_journal_becomes_the_live_one(
     sockets = {f"{side}socket": f"tcp://127.0.0.1:{free_port()}" for side in ("front", "back")}
     live = start_daemon(database_url, {"zmq": sockets})
     consumer = Keeps()
-    async with serving(live, "c_1", consumer), OldConsumer(live.back, "d_1") as old:
+    async with serving(live, "c_1", consumer, bind=ANY_PORT), OldConsumer(live.back, "d_1") as old:
         async with OldEmitter(live.front) as emitter:
             first = await emitter.emit(ITEM)
             await old.wait_for([first])
@@ -188,13 +190,11 @@ async def test_a_restored_journal_becomes_the_live_one(
         await answered(waits_for_a_word, "the old recipient is not called")
         assert old.committed == [first]
 
-        shown = run(script("xbus"), "journal", "show", "-c", restored.config).stdout
+        shown = await xbus(restored, "journal", "show")
         assert "d_1" in shown
         assert old.uri in shown
-        adopted = await asyncio.to_thread(
-            run, script("xbus"), "journal", "adopt", "-c", restored.config, "--yes", "--reason", "the disk broke"
-        )
-        assert adopted.stdout.endswith("Adopted. The broker on this journal calls them.\n"), adopted
+        adopted = await xbus(restored, "journal", "adopt", "--yes", "--reason", "the disk broke")
+        assert adopted.endswith("Adopted. The broker on this journal calls them.\n")
         await old.wait_for([second])
         await until_healthy(restored)
     assert old.committed == [first, second]
@@ -208,12 +208,10 @@ async def test_a_copy_that_goes_its_own_way_forgets_the_recipients_of_the_origin
     async with OldConsumer(live.back, "d_1") as old:
         other = await asyncio.to_thread(start_daemon, copy(sqlite_url))
         assert "foreign_registrations" in await asyncio.to_thread(problems, other)
-        command: list[str | Path] = [script("xbus"), "journal", "forget", "-c", other.config]
-        command += ["--reason", "a test", "--yes"]
-        forgotten = await asyncio.to_thread(run, *command)
-        assert forgotten.stdout.endswith("Forgotten. They serve the original as before.\n"), forgotten
+        forget = ["journal", "forget", "--reason", "a test", "--yes"]
+        assert (await xbus(other, *forget)).endswith("Forgotten. They serve the original as before.\n")
         await until_healthy(other)
-        assert (await asyncio.to_thread(run, *command)).stdout.startswith("All recipients registered where")
+        assert (await xbus(other, *forget)).startswith("No recipient that listens has registered")
     assert len(old.got("get_metadata")) == 1
 
 
@@ -226,19 +224,21 @@ async def test_a_recipient_that_another_broker_took_comes_back(
     live = start_daemon(sqlite_url)
     consumer = Keeps()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(serving(live, "w_1", Hands()))
-        await stack.enter_async_context(serving(live, "c_1", consumer))
+        await stack.enter_async_context(serving(live, "w_1", Hands(), bind=ANY_PORT))
+        await stack.enter_async_context(serving(live, "c_1", consumer, bind=ANY_PORT))
         emitter = await stack.enter_async_context(OldEmitter(live.front))
         sent = [await emitter.emit(ITEM)]
         await become(sqlite_url, sent[-1], c_1="done")
 
         context = new_context()
         strangers = []
-        with reading(sqlite_url) as connection:
-            uris = connection.execute(sa.select(model.registration.c.uri)).scalars().all()
-        for uri in uris:
+        for uri, of_token in registrations(sqlite_url):
             stranger = Client(context, name="another broker")
             stranger.connect(uri)
+            # The copy has what the recipient takes for the proof of its broker.
+            challenge = await stranger.call("xbus.challenge", timeout=60)
+            assert isinstance(challenge, bytes)
+            await stranger.call("xbus.prove", proof_of(of_token, challenge), timeout=60)
             await stranger.call("get_metadata", timeout=60)
             await stranger.call("stop_envelope", sent[0], timeout=60)
             strangers.append(stranger)
@@ -258,6 +258,13 @@ async def test_a_recipient_that_another_broker_took_comes_back(
     assert list(consumer.committed) == sent
 
 
+def registrations(url: str) -> list[tuple[str, bytes]]:
+    """List where the recipients of a journal are, and the hash of the token that each has."""
+    with reading(url) as connection:
+        rows = connection.execute(sa.select(model.registration.c.uri, model.registration.c.token_hash))
+        return [(row.uri, row.token_hash) for row in rows]
+
+
 async def test_a_drill_shows_a_journal_and_serves_nobody(
     database_url: str, start_daemon: StartDaemon, copy: Copy
 ) -> None:
@@ -270,9 +277,9 @@ async def test_a_drill_shows_a_journal_and_serves_nobody(
         # By mistake on the live journal, too: nothing is harmed there either.
         for url in (copied, database_url):
             drill = await asyncio.to_thread(start_daemon, url, drill=True)
-            assert problems(drill).keys() == {"drill"}
+            assert (await asyncio.to_thread(problems, drill)).keys() == {"drill"}
             await refuses_all(drill)
-            assert "1  received" in run(script("xbus"), "envelope", "list", "-c", drill.config).stdout
+            assert "1  received" in await xbus(drill, "envelope", "list")
             assert drill.stop() == 0
         sent.append(await emitter.emit(ITEM))
         await old.wait_for(sent)

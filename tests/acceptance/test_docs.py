@@ -15,10 +15,12 @@ from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.admin import bus_file
 from xbus.broker.back.verbs.batches import BackBatchVerbs
+from xbus.broker.back.verbs.insight import InsightVerbs
 from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
+from xbus.broker.front.verbs.refusals import RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.journal.configuration import BusSpec, Stored, make_plan
@@ -182,6 +184,16 @@ def test_what_has_a_key_is_sent_once(broker: Daemon) -> None:
     assert [run(*example("once"), broker.front).stdout for _ in range(2)] == ["sealed at position 1\n"] * 2
 
 
+def test_headers_are_sent_and_told(broker: Daemon, start_process: StartProcess) -> None:
+    consumer = start_process(*example("headers_consumer"), broker.back)
+    start_process(*example("worker"), broker.back)
+
+    assert run(*example("headers"), broker.front).stdout == "sealed at position 1\n"
+
+    told = "test_event about client 7: correlation_id = import 17, source_time = 2026-05-04 09:30:00+00:00, shard = 7"
+    wait_until(lambda: told in consumer.text, "the consumer tells the headers")
+
+
 def test_totals_makes_one_item_of_all(broker: Daemon, start_process: StartProcess) -> None:
     consumer = start_process(*example("consumer"), broker.back)
     start_process(*example("totals"), broker.back)
@@ -210,9 +222,10 @@ def section(page: Path, heading: str) -> str:
         (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs)),
         (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, OutputVerbs)),
         (("Front and back",), (HealthVerbs,)),
+        (("Why",), (InsightVerbs, RefusalVerbs)),
         (("Recipients",), (RecipientApi,)),
     ],
-    ids=["front", "back", "both", "recipients"],
+    ids=["front", "back", "both", "why", "recipients"],
 )
 def test_every_verb_is_described(headings: tuple[str, ...], classes: tuple[type, ...]) -> None:
     described = {

@@ -311,7 +311,18 @@ async def test_a_recipient_that_does_not_introduce_itself_is_refused(
 
 @pytest.mark.parametrize(
     "uri",
-    ["tcp://127.0.0.1:1", "", "nonsense", "tcp://", "tcp://no.such.host.invalid:1", "http://127.0.0.1:80", "pgm://1"],
+    [
+        *(
+            "tcp://127.0.0.1:1",
+            "",
+            "nonsense",
+            "tcp://",
+            "tcp://no.such.host.invalid:1",
+            "http://127.0.0.1:80",
+            "pgm://1",
+        ),
+        *("inproc://#f2b", "ipc:///run/xbus", "tcp://203.0.113.7:80"),
+    ],
 )
 async def test_an_address_that_can_not_be_used_is_refused(uri: str, shared: Any) -> None:
     async with OldConsumer(shared.back, "c_1") as consumer:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.serving import serving
@@ -116,6 +118,7 @@ async def test_of_small_envelopes_and_large_ones(database_url: str, start_daemon
     ]
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_of_attempts(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"test_event": {"store": []}})
     daemon = start_daemon(sqlite_url, RETRIES)
@@ -152,6 +155,7 @@ async def test_of_workers_and_of_what_is_brought_by_hand(sqlite_url: str, start_
     assert_recent(*store.seen.values(), *worker.seen)
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_of_an_event_with_an_immediate_reply(sqlite_url: str, start_daemon: StartDaemon) -> None:
     """It is delivered before its envelope is sealed, so nothing is known of that yet."""
 

@@ -13,11 +13,15 @@ from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.ports import free_port
 from tests.support.processes import Process, run, script
 from tests.support.waiting import wait_until
+from tests.support.ways import WAY
 from xbus.emitter import Emitter
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-WRONG = "the login or the password is wrong: check both, or set the password anew [login_refused]"
+WRONG = (
+    "the login or the password is wrong: check both, or set the password anew; recipients log in here,"
+    " emitters at the front's address [login_refused]"
+)
 
 
 @pytest.mark.parametrize("example", ["consumer", "worker", "totals"])
@@ -118,6 +122,7 @@ def test_a_program_of_the_other_kind_ends_with_one_line_and_gets_nothing(
 def test_the_command_that_runs_a_recipient_ends_in_the_same_way(daemon: Daemon, kinds: Path) -> None:
     ended = run(
         *(script("xbus"), "recipient", "run", "kinds:AWorker", "--back", daemon.back, "--login", "store_1"),
+        *WAY.options,
         cwd=kinds.parent,
         env={"XBUS_PASSWORD": PASSWORD},
     )
@@ -213,7 +218,18 @@ def starting(tmp_path: Path) -> Path:
 
 
 def command_of(name: str, back: str, *options: str) -> tuple[str, ...]:
-    return (script("xbus"), "recipient", "run", f"starting:{name}", "--back", back, "--login", "store_1", *options)
+    return (
+        script("xbus"),
+        "recipient",
+        "run",
+        f"starting:{name}",
+        "--back",
+        back,
+        "--login",
+        "store_1",
+        *WAY.options,
+        *options,
+    )
 
 
 def test_a_start_that_fails_is_tried_again_and_the_log_says_why_and_when(daemon: Daemon, starting: Path) -> None:
@@ -289,7 +305,7 @@ def test_the_log_says_what_was_refused_and_why(
 ) -> None:
     (tmp_path / "refusing.py").write_text(REFUSING)
     run_it = (script("xbus"), "recipient", "run", "refusing:Choosy", "--back", daemon.back, "--login", "store_1")
-    program = Process(*run_it, output=tmp_path / "log", cwd=tmp_path, env={"XBUS_PASSWORD": PASSWORD})
+    program = Process(*run_it, *WAY.options, output=tmp_path / "log", cwd=tmp_path, env={"XBUS_PASSWORD": PASSWORD})
     start_process(sys.executable, kinds, "AWorker", daemon.back, "w_1")
     try:
         wait_until(lambda: "action=recipient_registered" in program.text, "it serves")

@@ -37,6 +37,7 @@ class Halves(Worker):
             yield str(item.value)
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_items_go_from_emitter_to_worker_to_consumer(database_url: str, start_daemon: StartDaemon) -> None:
     add_bus(database_url, {"numbers": {"halves": ["store"], "store": []}})
     daemon = start_daemon(database_url)
@@ -50,6 +51,7 @@ async def test_items_go_from_emitter_to_worker_to_consumer(database_url: str, st
     ]
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_small_envelopes_of_several_tasks(database_url: str, start_daemon: StartDaemon) -> None:
     add_bus(database_url, {"numbers": {"store": []}})
     daemon = start_daemon(database_url)
@@ -133,6 +135,7 @@ async def test_a_repeated_batch_gets_its_first_answer(database_url: str, start_d
     context.destroy()
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_recipient_outlives_a_killed_broker(database_url: str, start_daemon: StartDaemon) -> None:
     add_bus(database_url, {"numbers": {"store": []}})
     daemon = start_daemon(database_url)
@@ -146,6 +149,7 @@ async def test_a_recipient_outlives_a_killed_broker(database_url: str, start_dae
         await eventually(lambda: second.envelope_id in keeps.committed, "the second is committed")
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_refusal_keeps_all_of_the_envelope_out(database_url: str, start_daemon: StartDaemon) -> None:
     class Picky(Keeps):
         def on_item(self, event: Event, item: Item) -> None:
@@ -223,6 +227,7 @@ class Prices(Keeps):
         return [self.prices[value] for _, value in event.envelope.state["items"]]
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_an_emitter_asks_and_a_consumer_replies(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"price_wanted": {"prices": []}, "note": {"prices": []}}, immediate=("price_wanted",))
     daemon = start_daemon(sqlite_url, {"front": {"immediate_reply_timeout": DEADLINE_SECONDS}})

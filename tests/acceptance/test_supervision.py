@@ -19,6 +19,7 @@ from tests.support.sdk import emit, send_numbers
 from tests.support.serving import serving
 from tests.support.showing import become, shown
 from tests.support.waiting import DEADLINE_SECONDS, answered, eventually, wait_until
+from tests.support.ways import WAY
 from xbus.admin.cli import main
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
@@ -75,6 +76,7 @@ class Long(Consumer):
         self.rolled_back.append(envelope.id)
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_long_call_with_progress_outlives_the_time_out(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"numbers": {"store": []}})
     daemon = start_daemon(sqlite_url, OPTIONS)
@@ -89,6 +91,7 @@ async def test_a_long_call_with_progress_outlives_the_time_out(sqlite_url: str, 
     assert shown(sqlite_url, receipt.envelope_id).failures == ()
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_call_without_progress_is_given_up(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"numbers": {"store": []}})
     daemon = start_daemon(sqlite_url, OPTIONS)
@@ -111,12 +114,13 @@ def run_notes(tmp_path: Path, start_process: StartProcess) -> Callable[[str], Pr
     (tmp_path / "password").write_text(PASSWORD)
 
     def start(back: str) -> Process:
-        options = ["--login", "store_1", "--password-file", "password", "--back", back]
+        options = ["--login", "store_1", "--password-file", "password", "--back", back, *WAY.options]
         return start_process(script("xbus"), "recipient", "run", "notes:Notes", *options, cwd=tmp_path)
 
     return start
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_stopped_process_is_noticed_and_what_it_had_comes_again(
     sqlite_url: str, start_daemon: StartDaemon, run_notes: Callable[[str], Process]
 ) -> None:

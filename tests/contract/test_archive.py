@@ -27,6 +27,9 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe, add_small_bus, looking, settle_all
 from tests.support.waiting import wait_until
 from xbus import model
+from xbus.admin.why.deliveries import Surroundings
+from xbus.admin.why.envelopes import explain_envelope
+from xbus.admin.why.findings import Code
 from xbus.broker.journal.archive.plans import FilePlan, Round
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, read_whereabouts
 from xbus.broker.journal.archive.segments import FileWritten
@@ -40,6 +43,7 @@ from xbus.broker.journal.log.ranges import GONE
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.operations.why.envelopes import AskedPart, read_envelope_facts
 from xbus.broker.journal.retention.pruning import PruningStep, prune_settled, read_stored_bytes
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Failed, JournalError, Refused
@@ -200,6 +204,23 @@ def _outputs(bus: Bus) -> list[OutputSummary]:
     with reading(bus.url) as connection:
         envelopes = connection.execute(sa.select(model.envelope.c.id)).scalars().all()
         return [output for envelope_id in envelopes for output in list_outputs(connection, envelope_id, 10)]
+
+
+def test_why_says_where_the_items_of_an_envelope_went(bus: Bus) -> None:
+    bus.archive()
+    with reading(bus.url) as connection:
+        envelope_id = connection.execute(sa.select(model.archived_envelope.c.envelope_id).limit(1)).scalar_one()
+
+    assert {Code.DELIVERED, Code.ARCHIVED} == _why(bus, envelope_id)
+    bus.restore(envelope_id)
+    assert {Code.DELIVERED} == _why(bus, envelope_id)
+
+
+def _why(bus: Bus, envelope_id: uuid.UUID) -> set[Code]:
+    with reading(bus.url) as connection:
+        facts = read_envelope_facts(connection, envelope_id, AskedPart())
+    assert facts is not None
+    return {finding.code for finding in explain_envelope(facts, Surroundings(None, NOW))}
 
 
 def test_a_second_run_finds_nothing(bus: Bus) -> None:

@@ -23,7 +23,9 @@ from xbus.broker.journal.writes import (
     DeliveryMove,
     DeliveryRow,
     NotePresence,
+    PresenceInstance,
     PresenceRow,
+    PresenceWork,
     ProgressUpdate,
     Register,
     SealReceipt,
@@ -76,6 +78,24 @@ async def test_what_was_noted_is_shown_with_positions(journal: Journal, scribe: 
     assert (kept.state, kept.work) == (PresenceState.SILENT, shown.work)
     await note(journal, scribe.role_id(), PresenceState.ABSENT)
     assert (await standing(journal)).work == []
+
+
+async def test_each_program_of_a_role_is_shown_with_its_work(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"a"])
+    work: PresenceWork = {"envelope_id": str(receipt.envelope_id), "verb": "send_item", "since": NOW.isoformat()}
+    program: PresenceInstance = {
+        "uri": "tcp://here:1",
+        "state": "present",
+        "since": NOW.isoformat(),
+        "seen_at": NOW.isoformat(),
+        "work": [work],
+    }
+    idle: PresenceInstance = {**program, "uri": "tcp://here:2", "state": "standby", "work": []}
+    row = PresenceRow(scribe.role_id(), PresenceState.PRESENT, NOW, NOW, None, [program, idle])
+    await journal.write(NotePresence([row], LATER))
+    first, second = (await standing(journal)).instances
+    assert [each["position"] for each in first["work"] or ()] == [1]
+    assert (second["uri"], second["state"], second["work"]) == ("tcp://here:2", "standby", None)
 
 
 async def test_lag_counts_all_that_comes_by_itself(journal: Journal, scribe: Scribe) -> None:

@@ -1,5 +1,6 @@
 """What the back keeps: cursors, deliveries that go their own way, failures; and sessions and registrations."""
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -44,6 +45,7 @@ from xbus.states import DeliveryState
 SOON = NOW + timedelta(hours=1)
 HASH = b"h" * 32
 OTHER_HASH = b"i" * 32
+PASSWORD_HASH = "argon2 of a password"
 METADATA = {"name": "store", "version": 1.5, "host": "here", "place": {"rooms": [1, "zwölf"], "roof": None}}
 FEATURES = {"clearing": [True, "postgresql://here/store"], "immediate_reply": [True, ["question", "wish"]]}
 
@@ -232,14 +234,14 @@ async def test_a_text_that_a_database_can_not_keep_harms_no_other(journal: Journ
     strange = Failure(receipt.envelope_id, None, None, "send_item", "c" * 1000, "zero \0 character")
     writes = [
         journal.write(ProgressUpdate(NOW, failures=[strange])),
-        journal.write(StartSession(HASH, None, 7777777, SOON)),
+        journal.write(Register(7777777, HASH, "tcp://a:1", "here", NOW, {}, {})),
     ]
     assert (await scribe.put([b"x"])).position == 2
     for write in writes:
         try:
             await write
         except JournalError as error:
-            # SQLite keeps any text, PostgreSQL does not; neither takes a session of nobody.
+            # SQLite keeps any text, PostgreSQL does not; neither takes a recipient of nobody.
             assert not isinstance(error, JournalUnavailable)
 
 
@@ -248,15 +250,36 @@ async def test_a_text_that_a_database_can_not_keep_harms_no_other(journal: Journ
 
 async def test_sessions_come_back_with_their_owners(journal: Journal, scribe: Scribe) -> None:
     emitter_id, role_id = scribe.emitter_id(), scribe.role_id()
-    await journal.write(StartSession(HASH, emitter_id, None, SOON))
-    await journal.write(StartSession(OTHER_HASH, None, role_id, SOON))
+    await set_passwords(journal, PASSWORD_HASH)
+    assert await journal.write(StartSession(HASH, emitter_id, None, SOON, PASSWORD_HASH))
+    assert await journal.write(StartSession(OTHER_HASH, None, role_id, SOON, PASSWORD_HASH))
     assert await journal.read(read_sessions, of_roles=False) == [StoredSession(HASH, emitter_id, SOON)]
     assert await journal.read(read_sessions, of_roles=True) == [StoredSession(OTHER_HASH, role_id, SOON)]
 
 
+async def test_no_session_begins_by_a_password_that_was_changed_meanwhile(journal: Journal, scribe: Scribe) -> None:
+    await set_passwords(journal, "another")
+    starts = [
+        StartSession(HASH, scribe.emitter_id(), None, SOON, PASSWORD_HASH),
+        StartSession(OTHER_HASH, None, scribe.role_id(), SOON, PASSWORD_HASH),
+        StartSession(b"t" * 32, scribe.emitter_id(), None, SOON, "another"),
+    ]
+    assert await asyncio.gather(*map(journal.write, starts)) == [False, False, True]
+    assert [session.token_hash for session in await journal.read(read_sessions, of_roles=False)] == [b"t" * 32]
+
+
+async def set_passwords(journal: Journal, password_hash: str) -> None:
+    def change(connection: sa.Connection) -> None:
+        for owners in (model.emitter, model.role):
+            connection.execute(sa.update(owners).values(password_hash=password_hash))
+
+    await journal.run(change)
+
+
 async def test_sessions_are_renewed_and_ended(journal: Journal, scribe: Scribe) -> None:
     later = SOON + timedelta(hours=1)
-    await journal.write(StartSession(HASH, scribe.emitter_id(), None, SOON))
+    await set_passwords(journal, PASSWORD_HASH)
+    await journal.write(StartSession(HASH, scribe.emitter_id(), None, SOON, PASSWORD_HASH))
     await journal.write(RenewSessions([(HASH, later), (OTHER_HASH, later)]))
     assert [session.expires_at for session in await journal.read(read_sessions, of_roles=False)] == [later]
     await journal.write(EndSession(HASH))
@@ -302,6 +325,27 @@ async def test_the_newest_registration_of_a_role_stays(journal: Journal, scribe:
     assert await journal.read(read_registrations) == [StoredRegistration(role_id, OTHER_HASH, "tcp://here:2", "here")]
     await journal.write(Unregister(role_id, OTHER_HASH, "tcp://here:2"))
     assert await journal.read(read_registrations) == []
+
+
+async def test_registrations_of_a_role_are_kept_side_by_side(journal: Journal, scribe: Scribe) -> None:
+    role_id, later = scribe.role_id(), NOW + timedelta(seconds=1)
+    await journal.write(Register(role_id, HASH, "tcp://here:1", "here", NOW, METADATA, FEATURES))
+    beside = [HASH]
+    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", "here", later, METADATA, FEATURES, beside))
+    first = StoredRegistration(role_id, HASH, "tcp://here:1", "here")
+    assert await journal.read(read_registrations) == [
+        first,
+        StoredRegistration(role_id, OTHER_HASH, "tcp://here:2", "here"),
+    ]
+    assert await journal.read(read_consumers) == [StoredIntroduction(METADATA, FEATURES)]
+    again = Register(role_id, OTHER_HASH, "tcp://here:3", "here", later, METADATA, FEATURES, beside)
+    await journal.write(again)
+    assert [registration.uri for registration in await journal.read(read_registrations)] == [
+        "tcp://here:1",
+        "tcp://here:3",
+    ]
+    await journal.write(Unregister(role_id, OTHER_HASH, "tcp://here:3"))
+    assert await journal.read(read_registrations) == [first]
 
 
 @pytest.mark.parametrize("together", [True, False])

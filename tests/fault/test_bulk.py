@@ -51,6 +51,7 @@ def program(start_process: StartProcess, daemon: Daemon, login: str, gate: str) 
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.usefixtures("each_way")
 async def test_a_job_outlives_the_broker(end: str, database_url: str, start_daemon: StartDaemon) -> None:
     add_bus(database_url, GRAPH)
     daemon = start_daemon(database_url, SOON)
@@ -73,6 +74,7 @@ async def test_a_job_outlives_the_broker(end: str, database_url: str, start_daem
     assert attempts(database_url) == [("ready", None)]
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_the_broker_is_killed_again_and_again(database_url: str, start_daemon: StartDaemon) -> None:
     add_bus(database_url, {"numbers": {"first": ["second"], "second": ["store"], "store": []}})
     daemon = start_daemon(database_url, SHORT_LEASE)
@@ -136,6 +138,7 @@ async def test_a_worker_that_starts_anew_says_that_it_makes_nothing(
     assert attempts(sqlite_url) == [("abandoned", "output_lost"), ("ready", None)]
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_worker_that_stops_hands_back_what_it_has_not_made(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, GRAPH, {"halves": 2}, wishes={"store": {"attempts": 1}})
     daemon = start_daemon(sqlite_url, SOON)

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import PASSWORD, Nodes, add_bus
 from tests.support.processes import Process, run, script
 from tests.support.waiting import wait_until
+from tests.support.ways import WAY
 from xbus import model
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.reading import read_log, read_segments
@@ -134,6 +136,7 @@ class Dies(Clients):
 """
 
 
+@pytest.mark.usefixtures("each_way")
 def test_a_consumer_that_is_killed_behind_its_commit_has_all_of_it_once(
     sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess, tmp_path: Path
 ) -> None:
@@ -154,7 +157,7 @@ def test_a_consumer_that_is_killed_behind_its_commit_has_all_of_it_once(
         daemon.front,
     ]
     assert run(script("xbus"), *emit, *secret).returncode == 0
-    consume = ["recipient", "run", "dies:Dies", "--login", "store_1", "--back", daemon.back]
+    consume = ["recipient", "run", "dies:Dies", "--login", "store_1", "--back", daemon.back, *WAY.options]
     environment = {"PYTHONPATH": str(EXAMPLES.parent)}
     first = start_process(script("xbus"), *consume, *secret, env=environment, cwd=tmp_path)
     assert first.wait() == -signal.SIGKILL, first.text

@@ -13,6 +13,7 @@ from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.processes import script
 from tests.support.showing import become, progress, shown
 from tests.support.waiting import answered, eventually
+from tests.support.ways import WAY
 
 CHAIN = {"test_event": {"w": ["c"], "c": []}}
 
@@ -73,6 +74,7 @@ async def _vanish(url: str, start_daemon: StartDaemon, verb: str) -> None:
     assert other.got("stop_envelope") == []
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_consumer_of_the_sdk_that_is_killed_gets_the_envelope_again(
     sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess, tmp_path: Path
 ) -> None:
@@ -80,7 +82,7 @@ async def test_a_consumer_of_the_sdk_that_is_killed_gets_the_envelope_again(
     daemon = start_daemon(sqlite_url)
     (tmp_path / "killed.py").write_text(PROGRAM)
     (tmp_path / "password").write_text(PASSWORD)
-    options = ["--login", "c_1", "--password-file", tmp_path / "password", "--back", daemon.back]
+    options = ["--login", "c_1", "--password-file", tmp_path / "password", "--back", daemon.back, *WAY.options]
     command = [script("xbus"), "recipient", "run", "killed:Notes", *options]
     first = start_process(*command)
     async with OldEmitter(daemon.front) as emitter:

@@ -8,6 +8,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import alembic.command
+import alembic.config
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -19,7 +21,7 @@ from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.errors import JournalUnavailable, SchemaError
-from xbus.model import configuration, correction, head, metadata, writer
+from xbus.model import configuration, correction, envelope, event, head, metadata, role, writer
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_migrations_make_the_constraints_of_the_model(engine: sa.Engine) -> None
 
 def test_first_rows(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        assert connection.execute(sa.select(configuration)).all() == [(1, 1)]
+        assert connection.execute(sa.select(configuration)).all() == [(1, 1, False, 0)]
         assert connection.execute(sa.select(head)).all() == [(1, 0)]
         assert connection.execute(sa.select(writer)).all() == []
 
@@ -121,6 +123,56 @@ def test_corrections_for_a_role_stay_as_they_are(empty_database_url: str, tmp_pa
     assert newest == before[0].id + 2
 
 
+def test_envelopes_from_before_there_were_headers_have_none(empty_database_url: str, tmp_path: Path) -> None:
+    schema.upgrade(empty_database_url, migrations_before(tmp_path, "0013"))
+    with writing(empty_database_url) as connection:
+        old = sa.MetaData()
+        old.reflect(connection, only=["segment"])
+        row_of_each_table(connection, old)
+        before = {name: connection.execute(sa.select(old.tables[name])).all() for name in ("envelope", "event")}
+
+    schema.upgrade(empty_database_url)
+
+    schema.check(empty_database_url)
+    with reading(empty_database_url) as connection:
+        assert {name: connection.execute(sa.select(old.tables[name])).all() for name in before} == before
+        assert connection.execute(sa.select(envelope.c.headers)).all() == [(None,)]
+        assert connection.execute(sa.select(event.c.headers, event.c.partition_key)).all() == [(None, None)]
+
+
+def test_a_registration_stays_as_it_is_and_others_come_beside_it(empty_database_url: str, tmp_path: Path) -> None:
+    schema.upgrade(empty_database_url, migrations_before(tmp_path, "0014"))
+    with writing(empty_database_url) as connection:
+        old = sa.MetaData()
+        old.reflect(connection, only=["registration"])
+        row_of_each_table(connection, old)
+        before = connection.execute(sa.select(old.tables["registration"])).all()
+
+    schema.upgrade(empty_database_url)
+
+    schema.check(empty_database_url)
+    with writing(empty_database_url) as connection:
+        assert connection.execute(sa.select(old.tables["registration"])).all() == before
+        beside = {**before[0]._mapping, "token_hash": b"y"}
+        connection.execute(sa.insert(old.tables["registration"]).values(beside))
+        assert connection.execute(sa.select(role.c.instances, role.c.standby)).all() == [(1, False)]
+
+
+def test_pauses_and_triggers_can_be_taken_back(database_url: str) -> None:
+    """For whoever has to go back to the version before."""
+    with writing(database_url) as connection:
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        before = ScriptDirectory.from_config(configured).get_revision("0015").down_revision
+        alembic.command.downgrade(configured, str(before))
+        assert "pause" not in sa.inspect(connection).get_table_names()
+        connection.execute(sa.delete(metadata.tables["profile_event_type"]))
+        alembic.command.upgrade(configured, "head")
+    schema.check(database_url)
+
+
 def row_of_each_table(connection: sa.Connection, tables: sa.MetaData) -> None:
     """Insert a row into each of some tables that are as an older program made them, all referring to each other."""
     values = {int: 1, str: uuid.UUID(int=1).hex, uuid.UUID: uuid.UUID(int=1), bytes: b"x", bool: False}
@@ -180,6 +232,13 @@ def migrations_before(tmp_path: Path, revision: str) -> Path:
         if script.name >= revision:
             script.unlink()
     return folder
+
+
+def test_the_files_of_the_migrations_begin_with_the_versions_that_they_make() -> None:
+    """Commands read the newest version from the names: Alembic, which knows it too, takes long to import."""
+    scripts = list(ScriptDirectory(str(schema.PLACES[-1])).walk_revisions())
+    assert [Path(script.path).name[:4] for script in scripts] == [script.revision for script in scripts]
+    assert [script.revision for script in scripts] == sorted((script.revision for script in scripts), reverse=True)
 
 
 @pytest.fixture

@@ -15,6 +15,9 @@ from tests.simulation.schedules import run_schedule
 AT_ONCE = 10
 """How many schedules a process takes at a time."""
 
+ASKED_EVERY = 10
+"""In one of so many schedules ``xbus why`` is asked meanwhile, which takes about five times as long."""
+
 
 @dataclass(frozen=True)
 class Played:
@@ -29,7 +32,7 @@ class Played:
 def play(seed: int) -> Played:
     """One schedule."""
     try:
-        outcome = run_schedule(seed)
+        outcome = run_schedule(seed, ask_why=seed % ASKED_EVERY == 0)
     except Exception as error:
         return Played(seed, broken=repr(error))
     return Played(seed, outcome.seconds, outcome.turns)

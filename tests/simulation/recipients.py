@@ -160,10 +160,17 @@ class SimulatedRecipient(VirtualRecipient):
     """A program that serves a role, as its mood has it."""
 
     def __init__(
-        self, login: str, author: Callable[[Mood], Recipient], choices: random.Random, clock: Clock, call: Call
+        self,
+        login: str,
+        author: Callable[[Mood], Recipient],
+        choices: random.Random,
+        clock: Clock,
+        call: Call,
+        name: str,
+        *,
+        listens: bool,
     ) -> None:
         self.mood = Mood()
-        self.commits: list[Commit] = []
 
         def serve() -> RecipientEndpoint:
             made = author(self.mood)
@@ -171,4 +178,4 @@ class SimulatedRecipient(VirtualRecipient):
             jobs = BulkJobs(made, call) if isinstance(made, BulkWorker) else None
             return RecipientEndpoint(made, Calls(made, desk), desk, clock, jobs)
 
-        super().__init__(login, serve)
+        super().__init__(login, serve, name, listens=listens)

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tests.simulation.variant import Variant
+from tests.simulation.why import LOOK_SECONDS, Asker
 from tests.simulation.world import STORES, World
+from xbus.broker.journal.writes import PauseKind
 
 TYPES: Sequence[list[str]] = (["notes"], ["flights"], ["fares"], ["notes", "flights"], ["fares", "notes", "fares"], [])
 KEYS = ("", "ada", "grace")
@@ -43,8 +46,11 @@ class Outcome:
     commits: Sequence[Mapping[str, Sequence[float]]]
 
 
-def run_schedule(seed: int) -> Outcome:
+def run_schedule(seed: int, *, ask_why: bool = False) -> Outcome:
     """One schedule from its beginning to its end, with all promises checked.
+
+    Args:
+        ask_why: whether ``xbus why`` is asked meanwhile, and its answers are compared with the states of the world.
 
     Raises:
         AssertionError: one is broken; the same seed breaks it again.
@@ -52,12 +58,36 @@ def run_schedule(seed: int) -> Outcome:
     world = World(seed, Variant.chosen(random.Random(f"variant {seed}")))
     try:
         with quiet():
-            world.run(_play(world, random.Random(f"schedule {seed}")))
+            playing = _play(world, random.Random(f"schedule {seed}"))
+            if ask_why:
+                playing = _ask_meanwhile(world, Asker(world, seed, STORES), playing)
+            world.run(playing)
             world.check()
             commits = [world.commits(login) for login in STORES]
             return Outcome(world.loop.time(), world.loop.turns, world.received(), commits)
     finally:
         world.close()
+
+
+async def _ask_meanwhile(world: World, asker: Asker, playing: Coroutine[Any, Any, None]) -> None:
+    """Ask each second until all is played, and once more about all."""
+
+    async def ask() -> None:
+        while True:
+            asker.ask()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    asking = asyncio.ensure_future(ask())
+    played = asyncio.ensure_future(playing)
+    try:
+        await asyncio.wait([asking, played], return_when=asyncio.FIRST_COMPLETED)
+        for done in (asking, played):
+            if done.done():
+                done.result()
+    finally:
+        for task in (asking, played):
+            task.cancel()
+    asker.ask_all()
 
 
 async def _play(world: World, choices: random.Random) -> None:
@@ -74,9 +104,9 @@ async def _play(world: World, choices: random.Random) -> None:
                 )
                 what = choices.random()
                 if what < 0.1:
-                    world.refuse(choices.choice(world.logins), plan)
+                    world.refuse(choices.choice(world.programs), plan)
                 elif what < 0.3:
-                    world.refuse_items(choices.choice(world.logins), plan)
+                    world.refuse_items(choices.choice(world.programs), plan)
             await asyncio.sleep(choices.choice((0.0, 0.01, 0.3, 2.0)))
             strikes.create_task(_strike(world, choices))
             await asyncio.sleep(choices.choice((0.0, 0.05, 1.0)))
@@ -84,9 +114,9 @@ async def _play(world: World, choices: random.Random) -> None:
 
 
 async def _strike(world: World, choices: random.Random) -> None:
-    login = choices.choice(world.logins)
+    login = choices.choice(world.programs)
     seconds = choices.choice((0.0, 0.2, 3.0, 12.0))
-    match choices.randrange(12):
+    match choices.randrange(13):
         case 0:
             if world.broker is not None and not world.broker.is_dead.is_set():
                 await world.kill_broker(min(seconds, 3.0))
@@ -113,5 +143,9 @@ async def _strike(world: World, choices: random.Random) -> None:
                 await world.restart_broker(min(seconds, 3.0))
         case 10:
             world.toggle_order()
+        case 11:
+            await world.pause(
+                choices.choice(list(PauseKind)), login, choices.choice(("notes", "flights", "fares")), seconds
+            )
         case _:
             await world.fail_for_a_while(choices.choice(STORES), 1.0, min(seconds, 3.0))

@@ -18,7 +18,9 @@ SETTINGS = VirtualSettings(
         worker_grace=1,
         bulk_lease=10,
     ),
-    limits=EnvelopeLimits(item_bytes=1_000, batch_bytes=5_000, envelope_items=1_000, envelope_bytes=100_000),
+    limits=EnvelopeLimits(
+        item_bytes=1_000, batch_bytes=5_000, envelope_items=1_000, envelope_bytes=100_000, envelope_events=1_000
+    ),
     reply_seconds=10.0,
     segment_bytes=256,
 )

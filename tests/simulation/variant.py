@@ -10,6 +10,9 @@ from xbus import model
 ISOLATING = ("notes", "fares")
 MAX_ISOLATED = 2
 
+SHARED = ("names_1", "store_1", "store_2")
+"""The logins of the roles that several programs may serve."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -20,23 +23,40 @@ class Variant:
         own: whether the consumers stand for themselves.
         isolates: whether the bad items of some event types are parked alone.
         bulk: whether workers take events of several items as a whole.
+        instances: so many programs serve each of the roles that several may serve, side by side.
+        standby: whether one more waits for each of these roles.
+        listening: the logins of the roles whose recipients the broker calls at an address, and not over the connections
+            that they made.
     """
 
     ordered: tuple[str, ...] = ("store_2",)
     own: bool = False
     isolates: bool = False
     bulk: bool = False
+    instances: int = 1
+    standby: bool = False
+    listening: tuple[str, ...] = ()
 
     @classmethod
     def chosen(cls, choices: random.Random) -> "Variant":
         ordered = choices.choice((("store_2",), ("store_1", "store_2")))
         own, isolates = choices.random() < 0.3, choices.random() < 0.5
-        return cls(ordered, own, isolates, bulk=choices.random() < 0.5)
+        bulk = choices.random() < 0.5
+        instances, standby = choices.choice((1, 1, 2, 3)), choices.random() < 0.3
+        listening = choices.choice(((), ("names_1", "store_2"), ("names_1", "prices_1", "store_1", "store_2")))
+        return cls(ordered, own, isolates, bulk, instances, standby, listening)
+
+    def programs(self, login: str) -> list[str]:
+        """The names of all programs of a role; the first is called as the role."""
+        number = self.instances + self.standby if login in SHARED else 1
+        return [login, *(f"{login} {each}" for each in range(2, number + 1))]
 
     def write(self, connection: sa.Connection) -> None:
         """Set a bus to this."""
         role, service, event_type = model.role.c, model.service.c, model.event_type.c
         connection.execute(sa.update(model.role).where(role.login.in_(self.ordered)).values(ordered=True))
+        shared = sa.update(model.role).where(role.login.in_(SHARED))
+        connection.execute(shared.values(instances=self.instances, standby=self.standby))
         if self.own:
             connection.execute(sa.update(model.service).where(service.name == "store").values(failures="own"))
         if self.isolates:

@@ -18,7 +18,10 @@ from tests.simulation.timing import many_times
 from tests.simulation.variant import Variant, toggle_order
 from tests.support.journal import small_bus_image
 from xbus import model
+from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.writes import PauseKind
 from xbus.recipient.base import Recipient
 from xbus.testing.broker import VirtualBroker
 from xbus.testing.journal import Database
@@ -51,6 +54,9 @@ class World:
         self.parkable: set[str] = set()
         """The envelopes that recipients refuse for good, whole or in part."""
         self.fault_times: list[float] = []
+        self.pauses: list[tuple[str, float, float]] = []
+        """The login of each role that was paused, since when and until when."""
+        self._paused: set[tuple[PauseKind, str]] = set()
         self.problems: list[str] = []
         self.broker: VirtualBroker | None = None
         self.database.write(self.variant.write)
@@ -58,26 +64,37 @@ class World:
         logins = {role.id: role.login for role in self._catalog.roles.values()}
         self.operator = Operator(self.database, self.choices, self.clock, logins)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._recipients = {login: self._recipient(login) for login in ("names_1", "prices_1", *STORES)}
+        self._commits: dict[str, list[Commit]] = {login: [] for login in STORES}
+        self._recipients = {
+            name: self._recipient(login, name)
+            for login in ("names_1", "prices_1", *STORES)
+            for name in self.variant.programs(login)
+        }
         self._by_address = {process.address: process for process in self._recipients.values()}
         self.loop.set_exception_handler(self._note_problem)
 
     def _note_problem(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
 
-    def _recipient(self, login: str) -> SimulatedRecipient:
+    def _recipient(self, login: str, name: str) -> SimulatedRecipient:
         def author(mood: Mood) -> Recipient:
             if login in STORES:
-                return Store(self.choices, mood, self._recipients[login].commits, self.loop.time)
+                return Store(self.choices, mood, self._commits[login], self.loop.time)
             return BulkStamp(self.choices, mood, self.database) if self.variant.bulk else Stamp(self.choices, mood)
 
-        role_id = next(role.id for role in self._catalog.roles.values() if role.login == login)
-        line = ReportLine(role_id, lambda: self.broker, self.choices, lambda: self._recipients[login].is_stopped)
-        return SimulatedRecipient(login, author, self.choices, self.clock, line.call)
+        role_id = self.role_id(login)
+        line = ReportLine(role_id, lambda: self.broker, self.choices, lambda: self._recipients[name].is_stopped)
+        listens = login in self.variant.listening
+        return SimulatedRecipient(login, author, self.choices, self.clock, line.call, name, listens=listens)
 
     @property
-    def logins(self) -> Sequence[str]:
+    def programs(self) -> Sequence[str]:
+        """The names of all programs that serve roles, or stand by."""
         return list(self._recipients)
+
+    def role_id(self, login: str) -> int:
+        """The id of a role."""
+        return next(role.id for role in self._catalog.roles.values() if role.login == login)
 
     # -- what goes on ----------------------------------------------------------------------------------------------
 
@@ -93,7 +110,7 @@ class World:
         self._start_broker()
         for recipient in self._recipients.values():
             recipient.start()
-            role_id = next(role.id for role in self._catalog.roles.values() if role.login == recipient.login)
+            role_id = self.role_id(recipient.login)
             self._spawn(recipient.keep_registered(role_id, lambda: self.broker))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -152,7 +169,7 @@ class World:
         if recipient.served is None:
             return
         self._strike()
-        role_id = next(role.id for role in self._catalog.roles.values() if role.login == login)
+        role_id = self.role_id(recipient.login)
         await recipient.stop(role_id, self.broker)
         await asyncio.sleep(seconds)
         recipient.start()
@@ -211,6 +228,36 @@ class World:
                 self._strike()
                 self.database.write(toggle_order, login)
 
+    async def pause(self, kind: PauseKind, login: str, type_name: str, seconds: float) -> None:
+        """An operator pauses something for a while, which is no fault: nothing may come twice for that.
+
+        Args:
+            login: the role, or one of the service, if one of them is paused.
+            type_name: the event type, if one is paused.
+        """
+        login = login.partition(" ")[0]  # a role is paused with all its programs
+        service = next(role.service for role in self._catalog.roles.values() if role.login == login)
+        names = {PauseKind.SERVICE: service, PauseKind.TYPE: type_name, PauseKind.EMITTER: "north"}
+        name = names.get(kind, login)
+        if self.database.is_uncertain or (kind, name) in self._paused:
+            return
+        self._paused.add((kind, name))
+        began = self.loop.time()
+        self.database.write(pausing.pause, kind, name, self._decision(), None)
+        await asyncio.sleep(seconds)
+        await self._database_there()
+        self.database.write(pausing.resume, kind, name, self._decision())
+        self._paused.remove((kind, name))
+        if kind in (PauseKind.ROLE, PauseKind.SERVICE):
+            self.pauses.append((login, began, self.loop.time()))
+
+    async def _database_there(self) -> None:
+        while self.database.is_uncertain:
+            await asyncio.sleep(0.5)
+
+    def _decision(self) -> RepairDecision:
+        return RepairDecision("the world", "moving house", self.clock.now())
+
     async def lose_database(self, seconds: float) -> None:
         """It is away for a while."""
         self._strike()
@@ -255,7 +302,7 @@ class World:
     def commits(self, login: str) -> dict[str, list[float]]:
         """When a store committed each envelope."""
         times: dict[str, list[float]] = {}
-        for commit in self._recipients[login].commits:
+        for commit in self._commits[login]:
             times.setdefault(commit.envelope_id, []).append(commit.at)
         return times
 
@@ -280,6 +327,15 @@ class World:
             self._check_repeats(login)
         for login in self.variant.ordered:
             self._check_order(login, received)
+        for login, began, ended in self.pauses:
+            self._check_pause(login, began, ended)
+
+    def _check_pause(self, login: str, began: float, ended: float) -> None:
+        """Nothing begins at a paused store as soon as the broker can know of it."""
+        if login not in STORES or any(began - 30 <= at <= ended for at in self.fault_times):
+            return
+        begun = [commit.begun for commit in self._commits[login] if began + 2 <= commit.begun <= ended]
+        assert not begun, f"{login} was paused from {began} to {ended}, and began at {begun}"
 
     def _check_order(self, login: str, received: Sequence[str]) -> None:
         """For each ordering key the envelopes come, for the first time, in the order of their positions."""
@@ -290,7 +346,7 @@ class World:
 
     def _check_contents(self, login: str, received: set[str]) -> None:
         isolated = self.operator.isolated()
-        for commit in self._recipients[login].commits:
+        for commit in self._commits[login]:
             assert commit.envelope_id in received, "invented"
             expected = {
                 str(event_id): [

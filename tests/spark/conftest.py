@@ -17,6 +17,7 @@ from tests.support.spark_worker import GROWN_BYTES, RULES, SCHEMA, StartWorker
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "bench: measures with next to nothing, which takes minutes all the same")
+    config.addinivalue_line("markers", "slow: kills drivers of Spark or fills disks, and starts a Java for each")
     config.addinivalue_line("markers", "cluster: needs a standalone cluster of Spark, a master and two workers")
 
 

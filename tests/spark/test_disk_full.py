@@ -22,6 +22,8 @@ from xbus import model
 from xbus.broker.journal.bulk.side_files import folder_of
 from xbus.broker.journal.database.connection import reading
 
+pytestmark = pytest.mark.slow
+
 SMALL, LARGE = 24 * MEBIBYTE, 512 * MEBIBYTE
 ITEMS = [order(number, 5_000 * "c") for number in range(400)]
 """Each becomes one of 100,000 bytes: more than the small disk takes. They are several segments, so there are tasks that

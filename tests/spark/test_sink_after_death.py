@@ -24,6 +24,8 @@ KEY = "spark query 0"
 DRIVER = """
 import sys
 from xbus.emitter import Emitter
+
+pytestmark = pytest.mark.slow
 front, password, items, key = sys.argv[1:]
 with Emitter(front, "emitter_1", password) as emitter, emitter.envelope(key=key) as envelope:
     with envelope.event("notes") as event:

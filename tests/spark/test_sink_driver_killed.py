@@ -30,6 +30,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.support.spark import settings
 
+pytestmark = pytest.mark.slow
+
 config, front, password, folder = sys.argv[1:]
 session = SparkSession.Builder().master("local[2]").config(map=dict(settings(Path(folder)))).getOrCreate()
 orders = session.readStream.format("xbus").option("config", config).option("eventType", "orders")

@@ -99,6 +99,22 @@ def test_an_event_is_read_transformed_and_written_back(database_url: str, make_j
     assert values(output)[0] == {"id": 200, "name": "n200", "price": 100.0, "double": 200.0}
 
 
+def test_a_transform_knows_the_headers_both_ways(sqlite_url: str, make_jobs: MakeJobs, tmp_path: Path) -> None:
+    def marked(items: DataFrame, context: Context) -> DataFrame:
+        return items.withColumn("name", sf.lit(f"{context.headers['shard']} of {context.partition_key}"))
+
+    put = put_event(sqlite_url, [item(1)])
+    jobs, headers = make_jobs(sqlite_url, marked), {"shard": 7}
+
+    made = jobs.make(replace(handover(put), headers=headers, partition_key="client 7"))
+    spool = spooled(tmp_path, Batch([item(1)], 0))
+    table = jobs.answer(spool, put.envelope_id, put.event_id, "flights", headers, "client 7")
+
+    wanted = [{"id": 1, "name": "7 of client 7", "price": 0.5}]
+    assert values(finished(sqlite_url, put, made)) == wanted
+    assert [json.loads(data) for data in table["data"].to_pylist()] == wanted
+
+
 def test_what_is_left_of_an_event_does_not_pass_for_the_whole(sqlite_url: str, make_jobs: MakeJobs) -> None:
     put = put_event(sqlite_url, map(item, range(10)))
 

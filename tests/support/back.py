@@ -24,7 +24,7 @@ from xbus.broker.journal.writes import SealReceipt, Write
 from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
-from xbus.rpc.client import Client
+from xbus.rpc.exchange import Callee
 from xbus.supervision.health import Health
 
 ONCE = RetryPolicy(attempts=1)
@@ -110,20 +110,32 @@ class Broker:
         self.clients[f"tcp://{login}"] = client
         return client
 
-    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
+    async def _connect(self, uri: str, caller: str | None, lost: Callable[[], None]) -> Callee:
         self.lost[uri] = lost
         client = self.clients.get(uri)
         if client is None:
             raise Refused("nobody listens there", code="bad_address")
-        return cast(Client, client)
+        return client
 
     async def register(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
         client = self.prepare(login, abilities, **answers)
         await self.back.register(self.scribe.role_id(login), login.encode(), f"tcp://{login}")
         return client
 
+    async def join(self, login: str, name: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
+        """Register one more program of a role; ``name`` is its session, and where it listens."""
+        client = self.prepare(name, abilities, **answers)
+        await self.back.register(self.scribe.role_id(login), name.encode(), f"tcp://{name}")
+        return client
+
+    async def lose(self, login: str, name: str) -> None:
+        """Have a program of a role lost."""
+        recipient = self.back.registry.find(self.scribe.role_id(login), name.encode())
+        assert recipient is not None
+        await self.back.unregister(recipient, "the connection was lost")
+
     async def leave(self, login: str) -> None:
-        recipient = self.back.registry.get(self.scribe.role_id(login))
+        recipient = self.back.registry.find(self.scribe.role_id(login), login.encode())
         assert recipient is not None
         await self.back.unregister(recipient, "the test said so")
 

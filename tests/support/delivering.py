@@ -1,7 +1,7 @@
 """A back that is nothing but what a run needs of it: graphs, items, and workers that are there or not."""
 
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from tests.support.clock import StandingClock
 from xbus.broker.back.log import DeliveryNote
@@ -99,7 +99,7 @@ class Around:
                 yield batch
             index += len(items)
 
-    async def acquire(self, services: Sequence[str]) -> list[RecipientProxy]:
+    async def acquire(self, services: Sequence[str], engaged: Collection[RecipientProxy] = ()) -> list[RecipientProxy]:
         for service in services:
             if service not in self._workers:
                 raise Absent(AnyOf(service))

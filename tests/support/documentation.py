@@ -60,6 +60,10 @@ def title(page: Path) -> str:
     return str(page.relative_to(CHECKOUT))
 
 
+LOOK = re.compile(r"xbus (health|find|(\w+ )+(list|show|items))\b")
+"""Commands that change nothing."""
+
+
 class Terminal:
     """A shell in a folder with the checkout's examples, on ports of its own.
 
@@ -69,7 +73,7 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ports = {port: str(free_port()) for port in ("1984", "4891", "2984", "5891")}
+        self._ports = {port: str(free_port()) for port in ("1984", "4891", "2984", "5891", "9180")}
         shutil.copytree(
             CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("demo", "__pycache__")
         )
@@ -101,20 +105,30 @@ class Terminal:
 
     def _follow(self, command: str, expected: list[str]) -> None:
         def brought_about() -> bool:
+            is_done = self._exits[-1] == "0" and self._shows(expected)
             # What is noted a moment later is seen at the next look.
-            if command.startswith("xbus envelope") and not self._shows(expected):
-                self.give(command)
-            return self._shows(expected)
+            if not is_done and LOOK.match(command):
+                self._give(command)
+            return is_done
 
-        self.give(command)
+        self._give(command)
+        if not LOOK.match(command):
+            self._check_exit(command)
         wait_until(brought_about, f"{command} brings about {expected}", COMMAND_SECONDS)
+        self._check_exit(command)
 
     def give(self, command: str) -> None:
         """Give one command and wait until it is done, or runs in the background."""
+        self._give(command)
+        self._check_exit(command)
+
+    def _give(self, command: str) -> None:
         self._commands.write(self.localized(command) + "\n")
         self._commands.flush()
         self._done += 1
         wait_until(lambda: len(self._exits) == self._done, f"{command} is done", COMMAND_SECONDS)
+
+    def _check_exit(self, command: str) -> None:
         assert self._exits[-1] == "0", f"{command}: {self.output}"
 
     @property

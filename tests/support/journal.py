@@ -38,6 +38,7 @@ from xbus.broker.journal.writes import (
     StartEnvelope,
     StartEvent,
 )
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items
 from xbus.testing.images import make_image, opened
 
@@ -137,18 +138,18 @@ class Scribe:
         return next(entry.id for entry in self.catalog.roles.values() if entry.login == login)
 
     def start_envelope(
-        self, ordering_key: str | None = None, idempotency_key: str | None = None
+        self, ordering_key: str | None = None, idempotency_key: str | None = None, headers: bytes | None = None
     ) -> tuple[uuid.UUID, "asyncio.Future[None]"]:
         envelope_id = uuid.uuid4()
-        start = StartEnvelope(envelope_id, self.emitter_id(), NOW, ordering_key, idempotency_key)
+        start = StartEnvelope(envelope_id, self.emitter_id(), NOW, ordering_key, idempotency_key, headers)
         return envelope_id, self.journal.write(start)
 
     def start_event(
-        self, envelope_id: uuid.UUID, number: int = 1, type_name: str = "notes"
+        self, envelope_id: uuid.UUID, number: int = 1, type_name: str = "notes", tags: EventTags = NO_TAGS
     ) -> tuple[uuid.UUID, "asyncio.Future[None]"]:
         event_id = uuid.uuid4()
         event_type = self.catalog.event_types[type_name]
-        start = StartEvent(event_id, envelope_id, number, event_type.id, event_type.graph_id, 0)
+        start = StartEvent(event_id, envelope_id, number, event_type.id, event_type.graph_id, 0, tags)
         return event_id, self.journal.write(start)
 
     def append(
@@ -159,23 +160,31 @@ class Scribe:
     def end_event(self, envelope_id: uuid.UUID, event_id: uuid.UUID, items: int) -> "asyncio.Future[None]":
         return self.journal.write(EndEvent(envelope_id, event_id, items))
 
-    def seal(self, envelope_id: uuid.UUID, events: int, items: int) -> "asyncio.Future[SealReceipt]":
-        return self.journal.write(Seal(envelope_id, events, items, NOW))
+    def seal(
+        self, envelope_id: uuid.UUID, events: int, items: int, headers: bytes | None = None
+    ) -> "asyncio.Future[SealReceipt]":
+        return self.journal.write(Seal(envelope_id, events, items, NOW, headers=headers))
 
     async def put(
-        self, *events: Sequence[bytes], type_name: str = "notes", ordering_key: str | None = None
+        self,
+        *events: Sequence[bytes],
+        type_name: str = "notes",
+        ordering_key: str | None = None,
+        headers: bytes | None = None,
+        tags: Sequence[EventTags] = (),
     ) -> SealReceipt:
-        """A whole envelope, each event with these items."""
+        """A whole envelope, each event with these items, and with its tags where some are given."""
         answers: list[asyncio.Future[Any]] = []
-        envelope_id, started = self.start_envelope(ordering_key)
+        envelope_id, started = self.start_envelope(ordering_key, headers=headers)
         answers.append(started)
         for number, items in enumerate(events, start=1):
-            event_id, started = self.start_event(envelope_id, number, type_name)
+            of_event = tags[number - 1] if tags else NO_TAGS
+            event_id, started = self.start_event(envelope_id, number, type_name, of_event)
             answers.append(started)
             if items:
                 answers.append(self.append(envelope_id, event_id, 0, items))
             answers.append(self.end_event(envelope_id, event_id, len(items)))
-        receipt = await self.seal(envelope_id, len(events), sum(map(len, events)))
+        receipt = await self.seal(envelope_id, len(events), sum(map(len, events)), headers)
         await asyncio.gather(*answers)
         return receipt
 
@@ -186,7 +195,7 @@ class Scribe:
         events = [
             RepeatedEvent(
                 *(uuid.uuid4(), event.segments_id, event.number, event.event_type_id),
-                *(event.graph_id, event.estimate, event.items or 0),
+                *(event.graph_id, event.estimate, event.items or 0, event.tags),
             )
             for event in past.events
         ]

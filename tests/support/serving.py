@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
+from tests.support.ways import WAY
 from xbus.recipient import Recipient, serve
 from xbus.recipient.bulk.jobs import JobWaits
 from xbus.recipient.service import ServiceWaits
@@ -15,13 +16,25 @@ END_SECONDS = 90.0
 
 
 @asynccontextmanager
-async def serving(daemon: Daemon, login: str, recipient: Recipient) -> AsyncIterator[None]:
-    """A recipient that is served until the block is left."""
+async def serving(
+    daemon: Daemon, login: str, recipient: Recipient, *, bind: str | None = None, back: str = ""
+) -> AsyncIterator[None]:
+    """A recipient that is served until the block is left.
+
+    Args:
+        bind: where it listens for the broker; by default as the test's way says, which opens no port as a rule.
+        back: where it finds the broker, if that is another address than the broker's.
+    """
     stop = asyncio.Event()
     # On a busy machine a farewell may take its time, and what is not heard is noticed by the lease only.
     waits = ServiceWaits(jobs=JobWaits(farewell=END_SECONDS / 2))
-    options: Any = {"heartbeat_seconds": 0.2, "stop_timeout": 1, "waits": waits}
-    task = asyncio.create_task(serve(recipient, daemon.back, login, PASSWORD, stop, **options))
+    options: Any = {
+        "heartbeat_seconds": 0.2,
+        "stop_timeout": 1,
+        "waits": waits,
+        "bind": WAY.bind if bind is None else bind,
+    }
+    task = asyncio.create_task(serve(recipient, back or daemon.back, login, PASSWORD, stop, **options))
     try:
         yield
     finally:

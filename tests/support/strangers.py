@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.support.waiting import DEADLINE_SECONDS
+from xbus.rpc.codec import pack
 from xbus.rpc.frames import decode_reply, encode_request
 
 UNSEEDED = (0x6B8B4567, 0xE43C9869)
@@ -53,8 +54,33 @@ class Stranger:
 
     def call(self, method: str, *arguments: Any, request_id: int = 1) -> None:
         """Make a call; ``answer`` reads what is said to it."""
-        *frames, last = encode_request(b"\0\0\0\0", request_id, 0.0, method, arguments)
-        self._socket.sendall(b"".join(_framed(_MORE, frame) for frame in frames) + _framed(0, last))
+        self.send(method, pack(arguments), request_id=request_id)
+
+    def send(self, method: str, arguments: bytes, *, request_id: int = 1) -> None:
+        """Make a call with arguments in any form."""
+        self._socket.sendall(self.framed(method, arguments, request_id=request_id))
+
+    @staticmethod
+    def framed(method: str, arguments: bytes, *, request_id: int = 1) -> bytes:
+        """Give the bytes of a call as they are on the wire."""
+        header, name, _, last = encode_request(b"\0\0\0\0", request_id, 0.0, method, ())
+        frames = (header, name, arguments)
+        return b"".join(_framed(_MORE, frame) for frame in frames) + _framed(0, last)
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._socket.sendall(data)
+
+    def is_over(self) -> bool:
+        """Check whether the other side has ended the connection, after what it still said."""
+        try:
+            while self._socket.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            return False
+        return True
 
     def answer(self) -> tuple[int, Any]:
         """The next reply: the id of its request, and the answer or the error."""

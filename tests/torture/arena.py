@@ -46,6 +46,7 @@ class Arena:
     Attributes:
         routes: the ways of the items.
         problems: what went wrong without having been struck.
+        config_path: the configuration of the broker.
     """
 
     def __init__(self, folder: Path, url: str, seed: int) -> None:
@@ -55,11 +56,13 @@ class Arena:
         self.problems: list[str] = []
         self._front, self._back = free_port(), free_port()
         self._links: dict[str, list[Proxy]] = {}
-        config = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": self._sockets()})
-        self.broker = Broker([script("start_xbusbroker"), "-c", str(config)], folder)
+        self.config_path = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": self._sockets()})
+        self.broker = Broker([script("start_xbusbroker"), "-c", str(self.config_path)], folder)
         workers, consumers = bus.roles(settled, "worker"), bus.roles(settled, "consumer")
         self.workers = {login: self._worker(login, service) for login, service in workers.items()}
-        self.consumers = {login: self._consumer(login) for login in consumers}
+        self.consumers = {
+            name: self._consumer(login, name) for login in consumers for name in bus.programs(settled, login)
+        }
         self.emitters = {login: self._emitter(login, seed) for login in settled.emitters}
 
     @property
@@ -174,22 +177,21 @@ class Arena:
         return Program(login, [*module("tests.torture.emitter"), *options], self.folder)
 
     def _worker(self, login: str, service: str) -> Program:
-        options = [*self._recipient(login), "--service", service]
+        options = [*self._recipient(login, login), "--service", service]
         return Program(login, [*module("tests.torture.worker"), *options], self.folder)
 
-    def _consumer(self, login: str) -> Program:
+    def _consumer(self, login: str, name: str) -> Program:
         paths = {type_name: ways[login] for type_name, ways in self.routes.items() if login in ways}
         pause = SLOW_SECONDS if login == bus.SLOW else QUICK_SECONDS
-        options = ["--log", str(self.log_of(login)), "--paths", json.dumps(paths), "--pause", str(pause)]
+        options = ["--log", str(self.log_of(name)), "--paths", json.dumps(paths), "--pause", str(pause)]
         options += ["--several"] if login == bus.SEVERAL else []
-        return Program(login, [*module("tests.torture.consumer"), *self._recipient(login), *options], self.folder)
+        return Program(name, [*module("tests.torture.consumer"), *self._recipient(login, name), *options], self.folder)
 
-    def _recipient(self, login: str) -> list[str]:
-        own = free_port()
-        options = {
-            "bind": f"tcp://127.0.0.1:{own}",
-            "advertise": f"tcp://127.0.0.1:{self._link(login, own)}",
-            "heartbeat_seconds": HEARTBEAT_SECONDS,
-        }
-        back = f"tcp://127.0.0.1:{self._link(login, self._back)}"
+    def _recipient(self, login: str, name: str) -> list[str]:
+        options: dict[str, object] = {"heartbeat_seconds": HEARTBEAT_SECONDS}
+        if login in bus.LISTENING:
+            own = free_port()
+            options["bind"] = f"tcp://127.0.0.1:{own}"
+            options["advertise"] = f"tcp://127.0.0.1:{self._link(name, own)}"
+        back = f"tcp://127.0.0.1:{self._link(name, self._back)}"
         return ["--back", back, "--login", login, "--options", json.dumps(options)]

@@ -32,6 +32,12 @@ SLOW = "ledger_1"
 SEVERAL = "audit_1"
 """The consumer that takes several envelopes at once."""
 
+PROGRAM = "."
+"""Stands between the role and the number of a further program that serves it."""
+
+LISTENING = ("archive_1",)
+"""The recipients that listen for the broker. The others are called over the connections that they make."""
+
 OPTIONS: dict[str, dict[str, object]] = {
     "supervision": {
         "enabled": "true",
@@ -102,6 +108,17 @@ def set_up(url: str) -> None:
 def roles(bus: BusSpec, kind: str) -> dict[str, str]:
     """The service of each role, by login, where it is a worker or a consumer."""
     return {role.login: role.service for role in bus.roles.values() if bus.services[role.service].kind == kind}
+
+
+def programs(bus: BusSpec, login: str) -> list[str]:
+    """The names of the programs of a role; the first is called as the role."""
+    role = bus.roles[login]
+    return [login, *(f"{login}{PROGRAM}{number}" for number in range(2, role.instances + role.standby + 1))]
+
+
+def role_of(program: str) -> str:
+    """The role that a program serves."""
+    return program.partition(PROGRAM)[0]
 
 
 def ordered(bus: BusSpec) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.torture.history import Commit, CommittedEvent, History, Received, Sent
-from tests.torture.items import event_ref
+from tests.torture.items import envelope_headers, event_headers, event_ref
 
 SETTLE_SECONDS = 1.0
 """How long after a commit it may still be unwritten that it was told: a fault until then may make it come again."""
@@ -152,10 +152,19 @@ def _of_commit(history: History, role: str, commit: Commit) -> Iterator[Violatio
 def _expected(history: History, role: str, sent: Sent) -> list[CommittedEvent]:
     """What a role should have got of an envelope."""
     return [
-        CommittedEvent(type_name, event_ref(sent.ref, number) if items else "", ((0, items),) if items else ())
-        for number, (type_name, items) in enumerate(sent.events)
+        _expected_event(sent, number)
+        for number, (type_name, _) in enumerate(sent.events)
         if role in history.routes[type_name]
     ]
+
+
+def _expected_event(sent: Sent, number: int) -> CommittedEvent:
+    type_name, items = sent.events[number]
+    ref = event_ref(sent.ref, number)
+    headers = envelope_headers(sent.ref) | event_headers(ref) if sent.headed else {}
+    if not items:
+        return CommittedEvent(type_name, "", (), headers=headers)
+    return CommittedEvent(type_name, ref, ((0, items),), headers=headers)
 
 
 def _compare(where: str, expected: Sequence[CommittedEvent], found: Sequence[CommittedEvent]) -> Iterator[Violation]:
@@ -165,12 +174,23 @@ def _compare(where: str, expected: Sequence[CommittedEvent], found: Sequence[Com
         return
     if expected_refs != found_refs:
         yield Violation("reordered", f"{where}: its events came as {found_refs} instead of {expected_refs}")
+    yield from _compare_headers(where, expected, found)
     wanted = {event.ref: event.runs for event in expected}
     for event in found:
         if event.runs == wanted[event.ref]:
             continue
         kind = "reordered" if sorted(_indices(event.runs)) == _indices(wanted[event.ref]) else "torn"
         yield Violation(kind, f"{where}: {event.ref} has the items {event.runs} instead of {wanted[event.ref]}")
+
+
+def _compare_headers(
+    where: str, expected: Sequence[CommittedEvent], found: Sequence[CommittedEvent]
+) -> Iterator[Violation]:
+    """Compare the headers, whatever the order of the events is."""
+    expected_headers = sorted(sorted(event.headers.items()) for event in expected)
+    found_headers = sorted(sorted(event.headers.items()) for event in found)
+    if expected_headers != found_headers:
+        yield Violation("torn", f"{where}: it has the headers {found_headers} and should have {expected_headers}")
 
 
 def _names(events: Iterable[CommittedEvent]) -> list[tuple[str, str]]:

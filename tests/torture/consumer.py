@@ -43,7 +43,13 @@ class Book(Consumer):
     def commit(self, envelope: Envelope) -> None:
         time.sleep(self._chance.uniform(0, self._pause))
         events = [
-            (event.type_name, event.state["ref"], runs_of(event.state["indices"]), event.state["strange"])
+            (
+                event.type_name,
+                event.state["ref"],
+                runs_of(event.state["indices"]),
+                event.state["strange"],
+                dict(event.headers),
+            )
             for event in envelope.state["events"]
         ]
         self._log.write(id=envelope.id, begun=envelope.state["begun"], events=events)

@@ -22,7 +22,7 @@ class Lacking:
     Args:
         url: the database.
         routes: the ways of the items.
-        logs: the file of each consumer.
+        logs: the file of each program that serves a consumer role.
     """
 
     def __init__(self, url: str, routes: Routes, logs: Mapping[str, Path]) -> None:
@@ -31,8 +31,9 @@ class Lacking:
         self._logs = logs
         self._position = 0
         self._read = dict.fromkeys(logs, 0)
-        self._committed: dict[str, set[str]] = {role: set() for role in logs}
-        self._open: dict[str, set[str]] = {role: set() for role in logs}
+        roles = {bus.role_of(program) for program in logs}
+        self._committed: dict[str, set[str]] = {role: set() for role in roles}
+        self._open: dict[str, set[str]] = {role: set() for role in roles}
 
     def look(self) -> int:
         """Look again; how many envelopes are lacking, over all consumers."""
@@ -40,20 +41,22 @@ class Lacking:
             self._position = max(self._position, envelope.position)
             for role in {role for type_name, _ in envelope.events for role in self._routes[type_name]}:
                 self._open[role].add(envelope_id)
-        for role in self._logs:
-            self._open[role] -= self._new_commits(role)
+        for program in self._logs:
+            self._note_commits(program)
+        for role, committed in self._committed.items():
+            self._open[role] -= committed
         return sum(map(len, self._open.values()))
 
-    def _new_commits(self, role: str) -> set[str]:
-        """All that the role has committed, after a look at what is new."""
-        if self._logs[role].exists():
-            with self._logs[role].open("rb") as file:
-                file.seek(self._read[role])
-                for line in file:
-                    if line.endswith(b"\n"):
-                        self._read[role] += len(line)
-                        self._committed[role].add(json.loads(line)["id"])
-        return self._committed[role]
+    def _note_commits(self, program: str) -> None:
+        """Look at what a program has committed since the last look."""
+        if not self._logs[program].exists():
+            return
+        with self._logs[program].open("rb") as file:
+            file.seek(self._read[program])
+            for line in file:
+                if line.endswith(b"\n"):
+                    self._read[program] += len(line)
+                    self._committed[bus.role_of(program)].add(json.loads(line)["id"])
 
 
 async def drain(lacking: Lacking) -> int:

@@ -84,7 +84,14 @@ def begun_before(path: Path) -> tuple[set[str], Draft | None]:
 
 async def send(way: Way, log: Log, draft: Draft) -> None:
     """Send one envelope, whatever becomes of it."""
-    log.write(what="begin", ref=draft.ref, events=draft.events, key=draft.ordering_key, cancelled=draft.is_cancelled)
+    log.write(
+        what="begin",
+        ref=draft.ref,
+        events=draft.events,
+        key=draft.ordering_key,
+        cancelled=draft.is_cancelled,
+        headed=way.heads,
+    )
     try:
         await way.send(draft)
     except CallError as error:

@@ -64,6 +64,7 @@ class Sent:
         ref: what the emitter calls it.
         events: type and number of items of each event, in order.
         key: its ordering key, empty for none.
+        headed: whether its events were sent with headers.
 
     Attributes:
         sealing: whether the emitter ever asked the bus to seal it.
@@ -75,6 +76,7 @@ class Sent:
     ref: str
     events: tuple[tuple[str, int], ...]
     key: str = ""
+    headed: bool = False
     sealing: bool = False
     sealed: bool = False
     envelope_id: str | None = None
@@ -93,7 +95,8 @@ def read_sent(said: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
         match line["what"]:
             case "begin":
                 events = tuple((type_name, items) for type_name, items in line["events"])
-                sent.setdefault(line["ref"], Sent(line["ref"], events, line.get("key") or ""))
+                key, headed = line.get("key") or "", line.get("headed", False)
+                sent.setdefault(line["ref"], Sent(line["ref"], events, key, headed))
             case "sealing":
                 sent[line["ref"]].sealing = True
                 sent[line["ref"]].envelope_id = line["id"]
@@ -116,12 +119,14 @@ class CommittedEvent:
         ref: what its emitter calls it, as its items say; empty where it has none.
         runs: the indices of its items in the order in which they came, as runs of first index and length.
         strange: items that nobody sent so, in part.
+        headers: its own and those of its envelope.
     """
 
     type_name: str
     ref: str
     runs: tuple[tuple[int, int], ...]
     strange: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +168,10 @@ def read_commits(said: Iterable[Mapping[str, Any]]) -> list[Commit]:
             line["begun"],
             line["at"],
             tuple(
-                CommittedEvent(type_name, ref, tuple((first, length) for first, length in runs), tuple(strange))
-                for type_name, ref, runs, strange in line["events"]
+                CommittedEvent(
+                    type_name, ref, tuple((first, length) for first, length in runs), tuple(strange), headers
+                )
+                for type_name, ref, runs, strange, headers in line["events"]
             ),
         )
         for line in said

@@ -17,6 +17,16 @@ def envelope_of(event: str) -> str:
     return event.rpartition("/")[0]
 
 
+def envelope_headers(envelope: str) -> dict[str, str]:
+    """The headers of an envelope, by what its emitter calls it."""
+    return {"correlation_id": envelope}
+
+
+def event_headers(event: str) -> dict[str, str]:
+    """The headers of an event alone; a recipient gets those of its envelope, too."""
+    return {"event": event}
+
+
 def make(event: str, index: int) -> bytes:
     """The item of an event at an index: both, and a filler that depends on them, of any length."""
     head = f"{event} {index} "

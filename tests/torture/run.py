@@ -15,9 +15,10 @@ from tests.torture.checker import Verdict, check
 from tests.torture.database import database
 from tests.torture.drain import Lacking, drain
 from tests.torture.faults import Targets, chosen, plan
-from tests.torture.history import History, Log, lines, read_commits, read_faults, read_sent
+from tests.torture.history import Commit, History, Log, lines, read_commits, read_faults, read_sent
 from tests.torture.settings import Settings
 from tests.torture.strikes import Striker
+from tests.torture.why import Asker
 
 FAULTS_FILE = "faults.jsonl"
 RECEIVED_FILE = "received.json"
@@ -98,23 +99,33 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
         arena = Arena(folder, journal.url, settings.seed)
         striker = Striker(arena, journal, Log(folder / FAULTS_FILE))
         kinds = chosen(settings.faults, striker.targets)
+        asker = Asker(journal.own_url, arena.config_path, arena.routes, settings.seed)
         async with arena.open():
-            await _strike(settings, striker, {kind: striker.targets[kind] for kind in kinds})
+            await _strike(settings, striker, {kind: striker.targets[kind] for kind in kinds}, asker)
             await arena.end_emitters()
             _tell("all emitters have ended, draining")
             left = await drain(Lacking(journal.own_url, arena.routes, _logs(arena, arena.consumers)))
             if left:
                 _tell(f"{left} envelopes are still to come, giving up")
+            await asker.ask_at_the_end(
+                {role: {done.envelope_id for done in of} for role, of in _commits(arena).items()}
+            )
             await arena.end_others()
         history = _history(arena, journal.own_url)
-    problems = (*arena.problems, *_refusals(arena), *_memory(arena.broker.peak_rss_mib, settings.peak_rss_mib))
+    problems = (
+        *arena.problems,
+        *asker.problems,
+        *_refusals(arena),
+        *_memory(arena.broker.peak_rss_mib, settings.peak_rss_mib),
+    )
     return Outcome(check(history), problems, arena.broker.peak_rss_mib, striker.struck)
 
 
-async def _strike(settings: Settings, striker: Striker, targets: Targets) -> None:
+async def _strike(settings: Settings, striker: Striker, targets: Targets, asker: Asker) -> None:
     told = time.monotonic()
     for number, cycle in enumerate(plan(settings.seed, settings.cycles, targets), 1):
         await striker.carry_out(cycle)
+        await asker.ask()
         if time.monotonic() > told + TOLD_EVERY_SECONDS:
             told = time.monotonic()
             _tell(f"cycle {number} of {settings.cycles}")
@@ -134,9 +145,17 @@ def _history(arena: Arena, url: str) -> History:
         sent=sent,
         received=received,
         rows=bus.read_rows(url),
-        commits={role: read_commits(lines(path)) for role, path in _logs(arena, arena.consumers).items()},
+        commits=_commits(arena),
         faults=read_faults(lines(arena.folder / FAULTS_FILE)),
     )
+
+
+def _commits(arena: Arena) -> dict[str, list[Commit]]:
+    """The commits of each role, in order, whichever of its programs made them."""
+    commits: dict[str, list[Commit]] = {}
+    for program, path in _logs(arena, arena.consumers).items():
+        commits.setdefault(bus.role_of(program), []).extend(read_commits(lines(path)))
+    return {role: sorted(of_role, key=lambda commit: commit.at) for role, of_role in commits.items()}
 
 
 def _logs(arena: Arena, logins: Iterable[str]) -> dict[str, Path]:

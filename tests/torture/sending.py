@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tests.support.bus import PASSWORD
 from tests.torture.history import Log
-from tests.torture.items import event_ref, make, reply_to
+from tests.torture.items import envelope_headers, event_headers, event_ref, make, reply_to
 from xbus.emitter import AsyncEmitter, AsyncEnvelope, Receipt
 from xbus.errors import Refused
 
@@ -56,6 +56,15 @@ class Draft:
         """The items of an event."""
         return [make(event_ref(self.ref, number), index) for index in range(self.events[number][1])]
 
+    @property
+    def envelope_headers(self) -> dict[str, str]:
+        """The headers that all its events share."""
+        return envelope_headers(self.ref)
+
+    def event_headers(self, number: int) -> dict[str, str]:
+        """The headers of an event alone."""
+        return event_headers(event_ref(self.ref, number))
+
 
 class ChangedMind(Exception):
     """The emitter gives its envelope up."""
@@ -77,6 +86,7 @@ class Way:
         cancels: whether an envelope can be cancelled.
         orders: whether it can have an ordering key.
         resumes: whether an envelope that a kill broke off may be sent again.
+        heads: whether its events have headers.
     """
 
     types: ClassVar[tuple[str, ...]] = ("orders", "notices")
@@ -85,6 +95,7 @@ class Way:
     cancels: ClassVar[bool] = True
     orders: ClassVar[bool] = True
     resumes: ClassVar[bool] = False
+    heads: ClassVar[bool] = False
 
     def __init__(self, front: str, login: str, log: Log, chance: random.Random) -> None:
         self.front = front
@@ -118,6 +129,8 @@ class Way:
 
 class _Sdk(Way):
     """By the SDK."""
+
+    heads = True
 
     @property
     def outbox(self) -> Path | None:
@@ -155,7 +168,9 @@ class Batches(_Sdk):
                 for number, (type_name, _) in enumerate(draft.events):
                     async with AsyncExitStack() as alone:
                         place = together if are_together else alone
-                        event = await place.enter_async_context(envelope.event(type_name))
+                        event = await place.enter_async_context(
+                            envelope.event(type_name, headers=draft.event_headers(number))
+                        )
                         for item in draft.items(number):
                             await event.send(item)
                             if self.chance.random() < PAUSES:
@@ -170,7 +185,7 @@ class Batches(_Sdk):
 
     def begin(self, draft: Draft) -> AsyncEnvelope:
         """The envelope of a draft."""
-        return self.emitter.envelope(ordering_key=draft.ordering_key)
+        return self.emitter.envelope(ordering_key=draft.ordering_key, headers=draft.envelope_headers)
 
     def known_id(self, envelope: AsyncEnvelope) -> str | None:
         """The id under which consumers will get it."""
@@ -183,7 +198,7 @@ class Once(Batches):
     resumes = True
 
     def begin(self, draft: Draft) -> AsyncEnvelope:
-        return self.emitter.envelope(ordering_key=draft.ordering_key, key=draft.ref)
+        return self.emitter.envelope(ordering_key=draft.ordering_key, key=draft.ref, headers=draft.envelope_headers)
 
 
 class Queued(Once):
@@ -208,7 +223,8 @@ class Small(_Sdk):
 
     async def send(self, draft: Draft) -> None:
         self.sealing(draft)
-        put = self.emitter.put(draft.events[0][0], draft.items(0), ordering_key=draft.ordering_key)
+        headers = draft.envelope_headers | draft.event_headers(0)
+        put = self.emitter.put(draft.events[0][0], draft.items(0), ordering_key=draft.ordering_key, headers=headers)
         self.sealed(draft, await put)
 
 
@@ -223,7 +239,8 @@ class Asking(_Sdk):
 
     async def send(self, draft: Draft) -> None:
         self.sealing(draft)
-        reply = await self.emitter.ask(draft.events[0][0], *draft.items(0))
+        headers = draft.envelope_headers | draft.event_headers(0)
+        reply = await self.emitter.ask(draft.events[0][0], *draft.items(0), headers=headers)
         if reply != reply_to(event_ref(draft.ref, 0), draft.count):
             raise Refused(f"the reply is {reply!r}", code="wrong_reply")
         self.log.write(what="sealed", ref=draft.ref, id=None, position=None)

@@ -59,7 +59,8 @@ class Striker:
             await self._ways[strike.kind](strike.target, strike.lasts)
             self.struck[strike.kind] += 1
             # What ends in order leaves nothing in doubt, so it explains nothing that comes twice.
-            target = f"{strike.target} in order" if self._ways[strike.kind] == self.restart else strike.target
+            role = bus.role_of(strike.target)
+            target = f"{role} in order" if self._ways[strike.kind] == self.restart else role
             self._log.write(kind=strike.kind, target=target, since=since, until=time.monotonic())
 
     async def kill(self, name: str, seconds: float) -> None:

@@ -36,6 +36,21 @@ def test_an_empty_file_means_the_defaults(file: Path) -> None:
     assert config.notes == ()
 
 
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1984", "ipc://bus", "tcp://*:1984"])
+def test_front_and_back_need_an_address_each(file: Path, address: str) -> None:
+    file.write_text(f"[zmq]\nfrontsocket = {address}\nbacksocket = {address}\n")
+
+    (problem,) = read(file).problems
+    assert problem.cause.startswith("[zmq] frontsocket and backsocket are both ")
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:*", "tcp://127.0.0.1:0"])
+def test_front_and_back_may_both_take_a_free_port(file: Path, address: str) -> None:
+    file.write_text(f"[zmq]\nfrontsocket = {address}\nbacksocket = {address}\n")
+
+    assert read(file).problems == ()
+
+
 def test_the_sample_says_what_the_defaults_are(file: Path) -> None:
     file.write_text(SAMPLE.read_text())
 
@@ -162,6 +177,18 @@ def test_socket_addresses(file: Path, written: str, meant: str) -> None:
         ("back", "end_event_timeout", "inf", "above 0"),
         ("back", "end_event_timeout", "-1", "above 0"),
         ("daemon", "stop_timeout", "soon", "is not a number of seconds"),
+        ("metrics", "listen", "9180", "is not a host and a port"),
+        ("metrics", "listen", ":9180", "is not a host and a port"),
+        ("metrics", "listen", "127.0.0.1:", "is not a host and a port"),
+        ("metrics", "listen", "127.0.0.1:65536", "is not a host and a port"),
+        ("metrics", "listen", "::1:9180", "is not a host and a port"),
+        ("metrics", "listen", "http://127.0.0.1:9180", "is not a host and a port"),
+        ("alerts", "command", "notify 'the team", "is not a command line (No closing quotation)"),
+        ("alerts", "url", "chat.example/hook", "is not an address such as"),
+        ("alerts", "url", "ftp://chat.example/hook", "is not an address such as"),
+        ("alerts", "url", "https:///hook", "is not an address such as"),
+        ("alerts", "url", "https://chat.example:port/hook", "is not an address such as"),
+        ("alerts", "url", "https://chat.example/a b", "is not an address such as"),
     ],
 )
 def test_a_bad_value_is_named_with_its_place(file: Path, section: str, key: str, value: str, because: str) -> None:
@@ -262,6 +289,11 @@ def test_a_file_that_is_no_text_is_refused(file: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize("listen", ["", "127.0.0.1:9180", "[::1]:9180", "*:0", "bus.example:65535"])
+def test_an_address_for_metrics(file: Path, listen: str) -> None:
+    assert configured(file, f"[metrics]\nlisten = {listen}").metrics.listen == listen
+
+
 def test_passwords_are_not_shown(file: Path) -> None:
     config = configured(file, "[database]\nsqlalchemy.dburi = postgresql://xbus:secret@db/xbus\n")
     assert "secret" not in repr(config)
@@ -313,6 +345,7 @@ def test_neither_file_nor_environment_is_refused(environment: dict[str, str]) ->
             "tcp://*:3",
             "XBUS_ZMQ__FRONTSOKET belongs to no option: you may mean XBUS_ZMQ__FRONT",
         ),
+        ("XBUS_ALERTS__URL", "chat.example/secret", "XBUS_ALERTS__URL: the value is not an address"),
         ("XBUS_Q__W", "1", "XBUS_Q__W belongs to no option: unset it"),
     ],
 )
@@ -373,6 +406,8 @@ def test_the_sample_is_found() -> None:
         ("postgresql://xbus:se/c?ret@h/n", "postgresql://xbus:***@h/n"),
         ("postgresql://xb/us:secret@h/n", "postgresql://***"),
         ("postgresql://xbus:secret@secret@h/n", "postgresql://***"),
+        ("https://user:secret@chat.example/services/secret?token=secret", "https://chat.example/***"),
+        ("", ""),
     ],
 )
 def test_an_address_is_shown_without_its_secrets(address: str, shown: str) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from xbus import logs
+from xbus import ending, logs, tracing
 from xbus.config import LoggingSettings
-from xbus.errors import ConfigurationError
+from xbus.errors import ConfigurationError, Refused
+from xbus.headers import pack_headers
+from xbus.logs import JsonFormatter, TextFormatter
 
 log = logging.getLogger("xbus.test")
 
@@ -49,6 +52,49 @@ def test_a_value_stays_on_its_line(capsys: pytest.CaptureFixture[str], value: ob
     log.info("something", extra={"value": value})
 
     assert capsys.readouterr().err.endswith(f"something value={shown}\n")
+
+
+FORGED = "a type\n2026-05-04 09:30:00,123 INFO xbus: all is well\x1b[2J\u202e"
+
+
+def test_a_message_stays_on_its_line_and_works_on_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(LoggingSettings())
+
+    log.info("refused: there is no event type %s, élan", FORGED)
+
+    line = r"a type\n2026-05-04 09:30:00,123 INFO xbus: all is well\x1b[2J\u202e, élan"
+    assert capsys.readouterr().err.endswith(f"INFO xbus.test: refused: there is no event type {line}\n")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_is_too_long_is_cut(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    logs.set_up(LoggingSettings(format=form))
+
+    log.info("login %s refused", "x" * 1_000_000, extra={"login": "y" * 1_000_000, "several": ["z" * 1_000_000]})
+
+    told = capsys.readouterr().err
+    assert len(told) < 8 * logs.LONGEST_TEXT
+    assert "(1,000,000 characters)" in told
+
+
+def test_a_flood_of_refusals_is_counted() -> None:
+    now = 0.0
+    passes = logs.RefusalFilter(lambda: now).filter
+    told: list[object] = []
+
+    def refuse(verb: str, count: int) -> int:
+        records = [log.makeRecord("x", 20, "x", 1, "no", (), None) for _ in range(count)]
+        for record in records:
+            record.__dict__.update(action="refused", verb=verb, code="session_unknown")
+        passed = [record for record in records if passes(record)]
+        told[:] = [record.__dict__.get("left_out") for record in passed]
+        return len(passed)
+
+    assert (refuse("send_item", 1_000), refuse("end_event", 10)) == (logs.REFUSALS_TOLD, 10)
+    now = 61.0
+    assert refuse("send_item", 2) == 2
+    assert told == [1_000 - logs.REFUSALS_TOLD, None]
+    assert passes(log.makeRecord("x", 20, "x", 1, "an envelope", (), None))
 
 
 def test_a_traceback_follows_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,3 +196,22 @@ def test_a_configuration_file_that_can_not_be_used_is_refused(tmp_path: Path, te
 
     with pytest.raises(ConfigurationError, match=r"\[logging\] configfile: .*logging.ini can't be used"):
         logs.set_up(LoggingSettings(configfile=file))
+
+
+def test_a_program_ends_with_one_line_whatever_others_have_said(capsys: pytest.CaptureFixture[str]) -> None:
+    ending.tell("xbus", Refused("the consumer says \x1b[2J\nxbus: all is well\u202e", "ask it, élan", code="refused"))
+
+    line = r"xbus: the consumer says \x1b[2J\nxbus: all is well\u202e: ask it, élan [refused]"
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_a_line_about_an_envelope_names_its_trace() -> None:
+    trace_id, envelope_id = "0af7651916cd43dd8448eb211c80319c", uuid4()
+    headers = pack_headers({"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"})
+    record = logging.makeLogRecord({"msg": "not delivered", "envelope_id": envelope_id})
+    other = logging.makeLogRecord({"msg": "not delivered", "envelope_id": uuid4()})
+    with tracing.following("deliver", [(envelope_id, headers)], {}):
+        assert f"trace_id={trace_id}" in TextFormatter().format(record)
+        assert json.loads(JsonFormatter().format(record))["trace_id"] == trace_id
+        assert "trace_id" not in TextFormatter().format(other)
+    assert "trace_id" not in TextFormatter().format(record)

@@ -89,7 +89,7 @@ def test_a_delivery_that_waits_for_one_worker_may_come_to_wait_for_another() -> 
 
 
 def test_a_recipient_replaces_another_only_when_that_has_gone() -> None:
-    served = {ConsumerState.READING, ConsumerState.SLOW, ConsumerState.TRIPPED}
+    served = {ConsumerState.READING, ConsumerState.SLOW, ConsumerState.TRIPPED, ConsumerState.PAUSED}
     assert predecessors(CONSUMER_MOVES, ConsumerState.LEAVING) == served
     assert predecessors(CONSUMER_MOVES, ConsumerState.ABSENT) == {ConsumerState.LEAVING}
 

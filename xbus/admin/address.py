@@ -1,10 +1,23 @@
-"""Finds the broker's address for a command."""
+"""Says where a command finds the broker, and how long the command insists."""
 
 from pathlib import Path
 from typing import Literal
 
+import click
+
 from xbus.admin.program import load_config
+from xbus.emitter import Options
 from xbus.errors import ConfigurationError
+
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=Options.retry_seconds,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to insist while the bus does not answer or takes nothing.",
+)
+"""For commands that send."""
 
 
 def broker_address(socket: Literal["front", "back"], url: str | None, config_path: Path | None) -> str:

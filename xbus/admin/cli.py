@@ -6,13 +6,15 @@ from xbus import extras
 from xbus.admin.program import Program
 
 COMMANDS = (
-    "apply",
+    "bus.apply",
+    "bus.edit",
+    "bus.export",
     "clearing",
+    "completion",
     "config",
     "descriptor",
     "emit",
     "envelope",
-    "export",
     "failure",
     "find",
     "health",
@@ -21,9 +23,14 @@ COMMANDS = (
     "outbox",
     "parked",
     "password",
+    "pausing.drain",
+    "pausing.pause",
+    "pausing.resume",
     "recipient",
     "replay",
+    "session",
     "type",
+    "why",
 )
 """Each is imported when it is asked for: all of them together take half a second."""
 

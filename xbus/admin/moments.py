@@ -9,6 +9,8 @@ import click
 from xbus.clock import SystemClock
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(min|h|d|w)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)")
+_SECONDS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -30,6 +32,38 @@ class Moment(click.ParamType[datetime]):
         except ValueError:
             self.fail(f"{value} is neither like 90d, 12h or 30min nor a date or time like 2026-01-31", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class Duration(click.ParamType[float]):
+    """A time such as ``30s``, ``5min`` or ``2h``; the command gets seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = _DURATION.fullmatch(value)
+        if found is None:
+            self.fail(f"{value} is not like 30s, 5min or 2h", param, ctx)
+        return float(found[1]) * _SECONDS[found[2]]
+
+
+class Until(click.ParamType[datetime]):
+    """A moment to come: ``2h`` from now, or a date or time in ISO 8601, by default in UTC."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        now = SystemClock().now()
+        if ahead := _AGO.fullmatch(value):
+            moment = now + timedelta(**{_UNITS[ahead[2]]: float(ahead[1])})
+        else:
+            moment = Moment().convert(value, param, ctx)
+        if moment <= now:
+            self.fail(f"{value} is over", param, ctx)
+        return moment
 
 
 class Place(click.ParamType[datetime | int]):

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
+from xbus.admin.why.findings import Finding
 from xbus.broker.journal.archive.reading import Whereabouts
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.log.overlays import OverlaidItem
 from xbus.broker.journal.log.role_progress import RoleProgress
+from xbus.broker.journal.log.sessions import LoginSessions
 from xbus.broker.journal.operations.descriptors import DescriptorSummary
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
 from xbus.broker.journal.operations.event_types import TypeCount
@@ -19,10 +21,22 @@ from xbus.broker.journal.operations.failures import FailureDetail, FailureSummar
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
-from xbus.broker.journal.writes import PresenceWork
+from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
 from xbus.emitter.outbox import OutboxStatus
 
 JsonObject: TypeAlias = Mapping[str, object]
+
+# -- logins ------------------------------------------------------------------------------------------------------------
+
+
+def of_sessions(found: LoginSessions) -> JsonObject:
+    return {
+        "kind": found.kind,
+        "login": found.login,
+        "sessions": found.sessions,
+        "expires_at": found.expires_at,
+    }
+
 
 # -- envelopes ---------------------------------------------------------------------------------------------------------
 
@@ -51,6 +65,7 @@ def of_envelope_detail(detail: EnvelopeDetail) -> JsonObject:
     return {
         **of_envelope(detail.summary),
         "hash": detail.hash,
+        "headers": detail.headers,
         "event_list": [_of_event(event) for event in detail.event_list],
         "failures": [of_failure(failure) for failure in detail.failures],
         "item_states": [_of_overlaid(item) for item in detail.overlaid],
@@ -82,6 +97,8 @@ def _of_event(event: EventSummary) -> JsonObject:
         "estimate": event.estimate,
         "reply_state": event.reply,
         "reply_cause": event.reply_cause,
+        "headers": event.headers,
+        "partition_key": event.partition_key,
     }
 
 
@@ -203,6 +220,29 @@ def of_role(role: RoleStatus, alarm: str | None, now: datetime) -> JsonObject:
         "parked_envelopes": role.parked,
         "parked_items": role.parked_items,
         "alarm": alarm,
+        "instances": [_of_instance(instance) for instance in role.instances],
+        "pause": None if role.pause is None else of_pause(role.pause),
+    }
+
+
+def _of_instance(instance: PresenceInstance) -> JsonObject:
+    return {
+        "uri": instance["uri"],
+        "state": instance["state"],
+        "since": datetime.fromisoformat(instance["since"]),
+        "seen_at": datetime.fromisoformat(instance["seen_at"]),
+        "work": [_of_work(work) for work in instance["work"] or ()],
+    }
+
+
+def of_pause(pause: PauseEntry) -> JsonObject:
+    return {
+        "kind": pause.kind,
+        "name": pause.name,
+        "reason": pause.reason,
+        "paused_by": pause.paused_by,
+        "since": pause.since,
+        "until_at": pause.until,
     }
 
 
@@ -261,4 +301,33 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
         "oldest_at": status.oldest,
         "trouble": trouble,
         "refused": refused,
+    }
+
+
+# -- findings ----------------------------------------------------------------------------------------------------------
+
+
+def of_finding(finding: Finding) -> JsonObject:
+    proof = finding.proof
+    return {
+        "code": finding.code.value,
+        "cause": finding.cause,
+        "next_step": finding.next_step,
+        "role": finding.role,
+        "proof": {
+            "envelope_id": proof.envelope_id,
+            "other_id": proof.other_id,
+            "state": proof.state,
+            "since": proof.since,
+            "until_at": proof.until_at,
+            "seen_at": proof.seen_at,
+            "attempts": proof.attempts,
+            "envelopes": proof.envelopes,
+            "items": proof.items,
+            "service": proof.service,
+            "verb": proof.verb,
+            "at_login": proof.place,
+            "failure": None if proof.failure is None else of_failure(proof.failure),
+            "pause": None if proof.pause is None else of_pause(proof.pause),
+        },
     }

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,19 @@ UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 COLOURS = {
     "red": ("parked", "stopped", "troubled", "silent", "failed", "abandoned", "unprocessed"),
-    "yellow": ("owed", "waiting", "retry", "held", "open", "pending", "partial", "absent", "building", "delivering"),
+    "yellow": (
+        "owed",
+        "waiting",
+        "retry",
+        "held",
+        "open",
+        "pending",
+        "partial",
+        "absent",
+        "building",
+        "delivering",
+        "paused",
+    ),
     "green": ("done", "received", "present", "ready", "corrected"),
 }
 """The colours of states on a terminal: red asks for a person, yellow goes on by itself, green is well."""
@@ -93,6 +106,11 @@ class Output:
     def table(self, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
         """Write a list: a line for each row, cut where the width does not suffice."""
         return table(heads, rows, self.width, narrow=not self.is_wide, paint=self._paint)
+
+    def paragraph(self, text: str) -> str:
+        """Write a sentence, cut into lines at spaces where a terminal is narrow."""
+        safe = printable(text)
+        return safe if self.wraps_at is None else textwrap.fill(safe, self.wraps_at, break_on_hyphens=False)
 
     def block(self, title: str, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
         """Write a table under a title behind an empty line, and cut nothing; nothing without rows."""

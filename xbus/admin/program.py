@@ -49,12 +49,12 @@ class Program(CommandGroup):
     Beside its own it has the commands that other packages bring. It imports each at its first use.
 
     Args:
-        own: the modules of its own commands in ``xbus.admin.commands``; each has a command of the same name.
+        own: the modules of its own commands in ``xbus.admin.commands``; each has a command with its last name.
     """
 
     def __init__(self, *args: Any, own: Iterable[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._own = {module.replace("_", "-"): module for module in own}
+        self._own = {module.rpartition(".")[2].replace("_", "-"): module for module in own}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self._own, *super().list_commands(ctx), *plugins.found()})
@@ -62,7 +62,7 @@ class Program(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = self._own.get(cmd_name)
         if module is not None:
-            command: click.Command = getattr(import_module(f"xbus.admin.commands.{module}"), module)
+            command: click.Command = getattr(import_module(f"xbus.admin.commands.{module}"), module.rpartition(".")[2])
             return command
         added = super().get_command(ctx, cmd_name)
         if added is not None:
@@ -91,6 +91,21 @@ def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
     if not text.strip():
         raise click.BadParameter("say why")
     return text
+
+
+def confirm(question: str) -> None:
+    """Ask a person, and go on only after a yes.
+
+    Raises:
+        click.Abort: the answer is no, or the person has interrupted the command.
+        click.UsageError: nobody can be asked.
+    """
+    try:
+        click.confirm(question, abort=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            raise click.UsageError("nobody answers the question; give --yes") from abort
+        raise
 
 
 reason_option = click.option("--reason", required=True, callback=_not_blank, metavar="TEXT", help="Why; it is kept.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from xbus.ending import printable
 from xbus.logs import CLEAR_LINE, clears_lines
 
 if TYPE_CHECKING:
@@ -73,4 +74,4 @@ def _writes_there(handler: logging.Handler) -> bool:
 
 def tell(sentence: str) -> None:
     """Write a line on standard error; where that is a terminal, in place of a bar that is in the line."""
-    click.echo(f"{CLEAR_LINE if clears_lines() else ''}{sentence}", err=True)
+    click.echo(f"{CLEAR_LINE if clears_lines() else ''}{printable(sentence)}", err=True)

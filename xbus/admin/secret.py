@@ -8,7 +8,7 @@ import click
 
 from xbus.errors import ConfigurationError
 
-PASSWORD_VARIABLE = "XBUS_PASSWORD"
+PASSWORD_VARIABLE = "XBUS_PASSWORD"  # noqa: S105 - the name of the variable
 
 password_file_option = click.option(
     "--password-file",

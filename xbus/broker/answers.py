@@ -8,6 +8,7 @@ from typing import NoReturn, TypeVar, cast
 
 from xbus.errors import CallError, EventIdTaken, Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.rpc.deferred import Deferred
+from xbus.rpc.dispatch import REFUSE
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb
                 return Deferred.of(outcome).recover(recover)
             return outcome
 
+        setattr(translated, REFUSE, recover)
         return cast(Verb, translated)
 
     return decorate

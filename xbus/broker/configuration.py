@@ -1,12 +1,15 @@
 """The configuration in use, kept up to date while the broker runs."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from xbus.broker.journal.configuration.table_checks import TableProblem, read_checked
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import Catalog, read_catalog, read_version
-from xbus.errors import JournalUnavailable
+from xbus.broker.journal.log.catalog import Catalog, read_version
+from xbus.broker.journal.writes import PauseEntry
+from xbus.errors import ConfigurationError, JournalUnavailable
 from xbus.periodic import after_every
+from xbus.rpc.messages import HealthPause
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -15,7 +18,10 @@ POLL_SECONDS = 1.0
 """Seconds between looks at the version of the configuration. A look reads one row."""
 
 UNREADABLE = "journal_unreadable"
-"""The problem that health shows."""
+WRONG = "configuration_wrong"
+"""The problems that health shows."""
+
+CORRECT = "correct that row, by SQL or with xbus apply; until then the last good configuration stays in force"
 
 
 class Configuration:
@@ -30,20 +36,50 @@ class Configuration:
         self._journal = journal
         self._health = health
         self._listeners: list[Callable[[], None]] = []
+        self._wrong: set[str] = set()
+        self._version = -1
+        """The version that was read last; that of the catalog is older where the tables make no sense."""
         self.catalog = Catalog(version=-1, event_types={}, emitters={}, roles={})
 
     async def refresh(self) -> None:
         """Read the catalog anew if it has changed.
 
+        While its tables make no sense the last good one stays in force.
+
         Raises:
             JournalUnavailable: the database can't be read now.
+            ConfigurationError: its tables make no sense, and no good one is in force.
         """
-        if await self._journal.read(read_version) == self.catalog.version:
+        if await self._journal.read(read_version) == self._version:
             return
-        self.catalog = (await self._journal.read(read_catalog)).after(self.catalog)
+        checked = await self._journal.read(read_checked)
+        self._tell(checked.problems)
+        self._version = checked.version
+        if checked.catalog is None:
+            return
+        self.catalog = checked.catalog.after(self.catalog)
+        if self._health is not None:
+            self._health.pauses = [_reported(pause) for pause in self.catalog.pauses.values()]
         log.info("configuration read", extra={"action": "configuration_read", "version": self.catalog.version})
         for listener in self._listeners:
             listener()
+
+    def _tell(self, problems: Sequence[TableProblem]) -> None:
+        """Report to health what makes no sense, or stop a start."""
+        told = [f"{problem.place}: {problem.cause}" for problem in problems]
+        for sentence in told:
+            log.error("configuration wrong: %s", sentence, extra={"action": WRONG})
+        if told and self.catalog.version < 0:
+            raise ConfigurationError(f"the configuration's tables make no sense: {'; '.join(told)}", CORRECT)
+        if self._health is not None:
+            causes: dict[str, list[str]] = {}
+            for problem in problems:
+                causes.setdefault(problem.place, []).append(problem.cause)
+            for place, said in causes.items():
+                self._health.trouble(WRONG, f"the row makes no sense: {'; '.join(said)}", CORRECT, about=place)
+            for place in self._wrong - causes.keys():
+                self._health.over(WRONG, about=place)
+            self._wrong = set(causes)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called after each change."""
@@ -63,3 +99,14 @@ class Configuration:
         else:
             if self._health is not None:
                 self._health.over(UNREADABLE)
+
+
+def _reported(pause: PauseEntry) -> HealthPause:
+    return {
+        "kind": pause.kind.value,
+        "name": pause.name,
+        "reason": pause.reason,
+        "paused_by": pause.paused_by,
+        "since": pause.since.isoformat(),
+        "until": None if pause.until is None else pause.until.isoformat(),
+    }

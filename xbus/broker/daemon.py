@@ -8,22 +8,28 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from xbus import service_manager
+from xbus import private_files, service_manager, tracing
 from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
+from xbus.broker.housekeeping.descriptors import Descriptors, raise_limit
 from xbus.broker.housekeeping.outages import tell_outages
+from xbus.broker.journal.database.engine import file_of
 from xbus.broker.journal.journal import Journal
+from xbus.broker.metrics.readiness import ProcessReadiness
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config
-from xbus.errors import ConfigurationError, XbusError
+from xbus.errors import ConfigurationError, MissingExtra, XbusError
+from xbus.extras import install
 from xbus.ids import Ids
 from xbus.passwords import Passwords
 from xbus.rpc.context import new_context
+from xbus.supervision.alert_channels import alert_channels
+from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -48,14 +54,46 @@ def run(config: Config, *, only: Literal["front", "back"] | None, ready_file: Pa
         XbusError: it can't start.
     """
     _check_apart(config, only)
+    raise_limit()
     last_resort = _LastResort(config.daemon.stop_timeout)
     try:
-        asyncio.run(_serve(config, list(PARTS) if only is None else [only], ready_file, last_resort))
+        with _observed(config, only or "broker"):
+            asyncio.run(_serve(config, list(PARTS) if only is None else [only], ready_file, last_resort))
     except BaseExceptionGroup as group:
         return _exit_code(group)
     finally:
         last_resort.cancel()
     return STOPPED
+
+
+@contextmanager
+def _observed(config: Config, process: str) -> Iterator[None]:
+    """Export spans and report exceptions, if the configuration wants it.
+
+    Raises:
+        MissingExtra: the library is not installed.
+        ConfigurationError: the address makes no sense.
+    """
+    with ExitStack() as stack:
+        if config.sentry.dsn:
+            with _needing("[sentry] dsn", "sentry"):
+                from xbus.broker import sentry  # here, as few installations have its library
+            stack.enter_context(sentry.reporting(config.sentry.dsn, process))
+        if config.tracing.endpoint:
+            with _needing("[tracing] endpoint", "otel"):
+                from xbus.broker.otlp import OtlpExport
+            export = OtlpExport(config.tracing.endpoint, process)
+            stack.callback(export.close)
+            stack.enter_context(tracing.exporting(tracing.Tracer(SystemClock(), export)))
+        yield
+
+
+@contextmanager
+def _needing(option: str, extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{option} needs {error.name}, which is not installed", install(extra)) from error
 
 
 class _LastResort:
@@ -134,6 +172,7 @@ def _check_apart(config: Config, only: str | None) -> None:
 
 
 async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, last_resort: _LastResort) -> None:
+    _tell_open_files(config)
     mishaps = CrashOnCallbackError()
     clock = SystemClock()
     context = new_context()
@@ -152,24 +191,57 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
         config, context, journal, configuration, clock, Ids(clock), Passwords(), health, tasks, "back" in names
     )
     parts = [PARTS[name](shared) for name in names]
+    alerts = Alerts(health, alert_channels(config.alerts), clock)
+    readiness = ProcessReadiness(health)
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {part.name: part.bind() for part in parts}
-        async with journal, _told(), tasks:
+        async with _pages(shared, readiness, alerts, parts) as served, journal, _told(), tasks:
             with last_resort.at_death(), stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(journal.ended(), name="journal")
                 tasks.create_task(tell_outages(journal, health), name="outages")
+                tasks.create_task(Descriptors(health).watch(), name="descriptors")
+                tasks.create_task(alerts.watch(), name="alerts")
                 await _start(parts, configuration, tasks)
                 _spare_collector()
-                tell_ready(addresses, ready_file)
+                readiness.started()
+                tell_ready({**addresses, **served}, ready_file)
                 if (seconds := service_manager.watchdog_seconds()) is not None:
                     tasks.create_task(service_manager.keep_alive(seconds), name="watchdog")
                 await stop.wait()
+            readiness.stopping()
             await _stop(parts, config.daemon.stop_timeout)
             raise _Stopped
     finally:
         context.destroy(linger=0)
+
+
+@asynccontextmanager
+async def _pages(
+    shared: Shared, readiness: ProcessReadiness, alerts: Alerts, parts: Sequence[BrokerPart]
+) -> AsyncIterator[dict[str, str]]:
+    """Serve metrics if the configuration wants it, and give their address by its name."""
+    listen = shared.config.metrics.listen
+    if not listen:
+        yield {}
+        return
+    from xbus.broker.metrics.service import MetricsService  # here, as its library takes time and memory
+
+    service = MetricsService(shared.health, readiness, shared.journal, alerts, parts)
+    address = await service.start(listen)
+    try:
+        yield {"metrics": address}
+    finally:
+        service.close()
+
+
+def _tell_open_files(config: Config) -> None:
+    path = file_of(config.database.url)
+    if path is not None and private_files.is_open_to_others(path):
+        log.warning(
+            "others may read the journal; have its owner run: chmod 600 %s*", path, extra={"action": "open_to_others"}
+        )
 
 
 @asynccontextmanager
@@ -235,6 +307,7 @@ def tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
     if ready_file is not None:
         # Renamed into place, so that nobody reads half of it.
         part = ready_file.with_name(f"{ready_file.name}.part")
-        part.write_text(json.dumps({"pid": os.getpid(), **addresses}))
+        with open(part, "w", opener=private_files.opener) as file:
+            json.dump({"pid": os.getpid(), **addresses}, file)
         part.replace(ready_file)
     service_manager.notify(service_manager.READY, f"STATUS=ready: {shown}")

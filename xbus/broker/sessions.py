@@ -2,25 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import NoReturn
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import read_credentials
 from xbus.broker.journal.log.sessions import read_sessions
-from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession, StorePassword
+from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession
+from xbus.broker.logins import Credentials, Verified, check_time
 from xbus.clock import Clock
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
-from xbus.passwords import Passwords
 from xbus.periodic import after_every
 
 log = logging.getLogger(__name__)
-
-LOGINS_AT_ONCE = 2
-"""Checking a password costs memory and a core on purpose; a crowd of logins must not take them all."""
 
 LOGIN_SECONDS = 4.0
 """Seconds that a login of our own clients may take. Their emitter waits for 5 seconds, their recipient for 10. A later
@@ -32,6 +28,9 @@ Who is served later has left, and somebody else may sit where the token goes to.
 OLD_LOGIN_SECONDS = 20.0
 """The same for old clients, which wait for minutes, and take a refusal for a wrong password."""
 
+LOOK_AGAIN_SECONDS = 1.0
+"""Seconds after which sessions are read again that could not be read."""
+
 SAVE_SECONDS = 10.0
 """Seconds between writes of renewed sessions. A crash shortens a session by this much at the most."""
 
@@ -41,66 +40,6 @@ class _Session:
     owner_id: int
     expires_at: datetime
     renewed: bool = False
-
-
-class Credentials:
-    """The passwords of one kind of owner.
-
-    Args:
-        journal: where their hashes are.
-        kind: whose they are.
-        passwords: compares them.
-    """
-
-    def __init__(self, journal: Journal, kind: Literal["emitter", "role"], passwords: Passwords) -> None:
-        self.kind: Literal["emitter", "role"] = kind
-        self._journal = journal
-        self._passwords = passwords
-        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
-
-    async def check(self, login: str, password: str, deadline: float) -> int:
-        """Wait for a turn until the deadline, and check a password; replace a hash of an older kind.
-
-        Args:
-            login: of an emitter or a role.
-            password: as its owner gave it.
-            deadline: the moment, on the loop's clock, from which the caller waits no longer.
-
-        Returns:
-            The id of the owner.
-
-        Raises:
-            Refused: login_refused, for an unknown login and a wrong password alike.
-            Failed: login_too_late, when the time is over.
-            JournalUnavailable: the database can't be asked now.
-        """
-        # No login contains a zero character, and PostgreSQL refuses one in a query.
-        credentials = None if "\0" in login else await self._journal.read(read_credentials, self.kind, login)
-        owner_id, password_hash = credentials or (0, None)
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._logins.acquire()
-        except TimeoutError:
-            raise _too_late() from None
-        try:
-            # A turn that was free is taken also when the time is over.
-            _check_time(deadline)
-            if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
-                log.info("login refused", extra={"action": "login_refused", self.kind: login})
-                raise Refused(
-                    "the login or the password is wrong", "check both, or set the password anew", code="login_refused"
-                )
-            _check_time(deadline)
-            if password_hash is not None and self._passwords.needs_rehash(password_hash):
-                better = await asyncio.to_thread(self._passwords.hash_password, password)
-                await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
-        finally:
-            self._logins.release()
-        return owner_id
-
-    def ids(self, owner_id: int) -> tuple[int | None, int | None]:
-        """Give emitter id and role id of an owner, one of them None."""
-        return (owner_id, None) if self.kind == "emitter" else (None, owner_id)
 
 
 class Sessions:
@@ -137,14 +76,15 @@ class Sessions:
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
         self._taken_back: list[bytes] = []
+        self._changed = asyncio.Event()
 
     async def restore(self) -> None:
         """Take up the sessions that were there before a restart."""
         for stored in await self._journal.read(read_sessions, of_roles=self._kind == "role"):
             self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at)
 
-    async def login(self, login: str, password: str, seconds: float = LOGIN_SECONDS) -> str:
-        """Begin a session, durably.
+    def login(self, login: str, password: str, seconds: float = LOGIN_SECONDS) -> Coroutine[object, object, str]:
+        """Begin a session, durably; to be called while its call is carried out, and awaited then or later.
 
         Args:
             login: of an emitter or a role.
@@ -156,20 +96,25 @@ class Sessions:
 
         Raises:
             Refused: login_refused, for an unknown login and a wrong password alike.
-            Failed: login_too_late, when the time is over.
+            Failed: login_too_late, when the time is over or too many wait.
             JournalUnavailable: the database can't be asked now.
         """
         deadline = asyncio.get_running_loop().time() + seconds
-        owner_id = await self._credentials.check(login, password, deadline)
+        return self._login(login, self._credentials.check(login, password, deadline), deadline)
+
+    async def _login(self, login: str, check: Awaitable[Verified], deadline: float) -> str:
+        owner_id, password_hash = await check
         if self._catch_up is not None:
             await self._catch_up()
-        _check_time(deadline)
+        check_time(deadline)
         token = self._ids.token()
         expires_at = self._clock.now() + self._lifetime
-        await self._journal.write(StartSession(token_hash(token), *self._credentials.ids(owner_id), expires_at))
+        start = StartSession(token_hash(token), *self._credentials.ids(owner_id), expires_at, password_hash)
+        if not await self._journal.write(start):
+            raise Failed("the login was changed meanwhile", "log in again", code="login_too_late")
         self._sessions[token_hash(token)] = _Session(owner_id, expires_at)
         try:
-            _check_time(deadline)
+            check_time(deadline)
         except Failed:
             self.take_back(token)
             raise
@@ -196,6 +141,10 @@ class Sessions:
         session.expires_at = now + self._lifetime
         session.renewed = True
         return session.owner_id
+
+    def knows(self, token: str) -> bool:
+        """Check whether a session exists, without renewing it."""
+        return token_hash(token) in self._sessions
 
     def _is_over(self, session: _Session, now: datetime) -> bool:
         return session.expires_at <= now and not self._in_use(session.owner_id)
@@ -224,6 +173,45 @@ class Sessions:
         except JournalUnavailable as error:
             log.warning("session not ended: %s", error, extra={"action": "sessions_unsaved"})
 
+    def configuration_changed(self) -> None:
+        """Look soon for sessions that an administrator has ended, by ``watch``."""
+        self._changed.set()
+
+    async def watch(self, on_ended: Callable[[set[bytes]], Awaitable[None]] | None = None) -> NoReturn:
+        """End the sessions that were ended in the database, after each change of the configuration, for ever.
+
+        Args:
+            on_ended: gets the hashes of their tokens.
+        """
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                ended = await self.end_removed()
+            except JournalUnavailable as error:
+                log.warning("sessions not read: %s", error, extra={"action": "sessions_unread"})
+                self._changed.set()
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            else:
+                if ended and on_ended is not None:
+                    await on_ended(ended)
+
+    async def end_removed(self) -> set[bytes]:
+        """End the sessions that the database has no more; give the hashes of their tokens.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        # Each of them was written down before it was known here.
+        known = set(self._sessions)
+        stored = await self._journal.read(read_sessions, of_roles=self._kind == "role")
+        ended = known - {session.token_hash for session in stored}
+        for key in ended:
+            self._sessions.pop(key, None)
+        if ended:
+            log.info("sessions ended", extra={"action": "sessions_ended", "of": self._kind, "number": len(ended)})
+        return ended
+
     async def keep(self) -> None:
         """Write renewals down and forget expired sessions, for ever."""
         await after_every(SAVE_SECONDS, self.save)
@@ -249,12 +237,3 @@ class Sessions:
         while self._taken_back:
             await self._journal.write(EndSession(self._taken_back[0]))
             self._taken_back.pop(0)
-
-
-def _check_time(deadline: float) -> None:
-    if asyncio.get_running_loop().time() >= deadline:
-        raise _too_late()
-
-
-def _too_late() -> Failed:
-    return Failed("the login could not be answered in time", "log in again", code="login_too_late")

@@ -8,7 +8,7 @@ import configparser
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,8 @@ def read(path: Path | None, environment: Mapping[str, str] | None = None) -> Con
         notes = _notes(path, parser)
     found.take_environment(_environment(environment))
     folder = Path.cwd() if path is None else path.absolute().parent
-    return ConfigReading(_rooted(found.config(path, notes), folder), found.sources, tuple(found.problems))
+    config = _rooted(found.config(path, notes), folder)
+    return ConfigReading(config, found.sources, (*found.problems, *_same_addresses(config.zmq)))
 
 
 def _environment(given: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -168,6 +169,17 @@ class _Found:
             for name, kind in SECTIONS.items()
         }
         return Config(**sections, notes=notes, file=None if path is None else path.absolute())
+
+
+def _same_addresses(zmq: ZmqSettings) -> Iterator[ConfigurationError]:
+    if zmq.frontsocket == zmq.backsocket and _is_one_place(zmq.frontsocket):
+        cause = f"[zmq] frontsocket and backsocket are both {zmq.frontsocket}"
+        yield ConfigurationError(cause, "give each its own port: emitters use the one, recipients the other")
+
+
+def _is_one_place(address: str) -> bool:
+    """Check whether an address is the same place each time; with * or 0 as port the system takes a free one."""
+    return not address.startswith("tcp://") or address.rpartition(":")[2] not in ("*", "0")
 
 
 def _parse(path: Path) -> configparser.ConfigParser:

@@ -71,6 +71,7 @@ class FrontSettings:
     max_batch_bytes: int = option(16 * 1024**2, values.count)
     max_envelope_items: int = option(100_000_000, values.count)
     max_envelope_bytes: int = option(16 * 1024**3, values.count)
+    max_envelope_events: int = option(10_000, values.count)
     immediate_reply_timeout: float = option(30.0, values.seconds)
     open_envelope_timeout: float = option(86400.0, values.seconds)
 
@@ -97,6 +98,7 @@ class BackSettings:
     bulk_lease: float = option(30.0, values.seconds)
     session_seconds: float = option(3600.0, values.seconds)
     window_bytes: int = option(8 * 1024**2, values.count)
+    recipient_hosts: tuple[str, ...] = option((), values.hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,35 @@ class HealthLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """The address at which a process of the broker serves its metrics; empty for none."""
+
+    listen: str = option("", values.http_listen)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """The ways on which a problem reaches a person; empty for none. A webhook's address often is its password."""
+
+    command: str = option("", values.command)
+    url: str = option("", values.webhook, secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """The address that takes spans by OTLP over HTTP; empty for none."""
+
+    endpoint: str = option("", values.webhook, secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SentrySettings:
+    """The address of a project of Sentry, with its key; empty for none."""
+
+    dsn: str = option("", values.webhook, secret=True)
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonSettings:
     """The process itself; ``stop_timeout`` in seconds."""
 
@@ -144,6 +175,10 @@ class Config:
     back: BackSettings = BackSettings()
     journal: JournalSettings = JournalSettings()
     health: HealthLimits = HealthLimits()
+    metrics: MetricsSettings = MetricsSettings()
+    alerts: AlertSettings = AlertSettings()
+    tracing: TracingSettings = TracingSettings()
+    sentry: SentrySettings = SentrySettings()
     daemon: DaemonSettings = DaemonSettings()
     notes: tuple[str, ...] = ()
     file: Path | None = None

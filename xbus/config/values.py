@@ -7,8 +7,10 @@ import configparser
 import logging
 import math
 import re
+import shlex
+from ipaddress import ip_network
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 LARGEST_NUMBER = 2**53
 """No option needs more, and up to here a float keeps whole numbers exact."""
@@ -134,6 +136,70 @@ def served_socket(value: str) -> str:
     return socket(value)
 
 
+def hosts(value: str) -> tuple[str, ...]:
+    """Read names of hosts, addresses and networks with commas between them; ``*`` is every host."""
+    entries = tuple(entry.strip() for entry in value.split(",") if entry.strip())
+    for entry in entries:
+        if entry != "*" and not _is_host(entry):
+            raise ValueError("is not a list such as shop.example.com, 10.0.0.7, 10.1.0.0/16")
+    return entries
+
+
+def _is_host(entry: str) -> bool:
+    """Check a name, an address or a network; what looks like one of the latter has to be one."""
+    if re.fullmatch(r"[\d./]+|[^/]*/.*|.*:.*", entry) is None:
+        return re.fullmatch(r"[\w.-]+", entry, re.ASCII) is not None
+    try:
+        ip_network(entry, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def http_listen(value: str) -> str:
+    """Read ``host:port`` to listen at by HTTP; nothing means none."""
+    if value:
+        host, port = host_and_port(value)
+        if not host or not 0 <= port <= 65535:
+            raise ValueError("is not a host and a port, such as 127.0.0.1:9180, [::1]:9180 or *:9180")
+    return value
+
+
+def host_and_port(value: str) -> tuple[str, int]:
+    """Split ``host:port``; the port is -1 where it is no number."""
+    host, _, port = value.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""  # an IPv6 address without brackets: nobody can say where its port begins
+    return host, int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else -1
+
+
+def command(value: str) -> str:
+    """Read a command line; nothing means none. It is split as a shell would, and no shell runs it."""
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"is not a command line ({error})") from None
+    if value and not words:
+        raise ValueError("names no program")
+    return value
+
+
+def webhook(value: str) -> str:
+    """Read the address of a webhook; nothing means none."""
+    if not value:
+        return value
+    try:
+        parts = urlsplit(value)
+        is_complete = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_complete = False
+    if not is_complete or not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError("is not an address such as https://chat.example/hooks/xbus")
+    return value
+
+
 def database(value: str) -> str:
     """Read an SQLAlchemy URL; the short names of PostgreSQL mean the driver that the bus brings along."""
     scheme, separator, rest = value.partition("://")
@@ -167,14 +233,23 @@ def written(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value)
     if isinstance(value, float):
         return "never" if math.isinf(value) else str(int(value)) if value.is_integer() else str(value)
     return str(value)
 
 
 def without_secrets(address: str) -> str:
-    """Write the address of a database without its password, and without other secrets among its parameters."""
+    """Write the address of a database without its password, and without other secrets among its parameters.
+
+    Of a webhook only the machine is written, as each other part may be its password.
+    """
+    if not address:
+        return ""
     scheme = address.partition("://")[0]
+    if scheme in ("http", "https"):
+        return f"{scheme}://{urlsplit(address).hostname}/{HIDDEN}"
     found = _ADDRESS.fullmatch(address)
     if found is None:  # nobody can say which part of it is the password
         return f"{scheme}://{HIDDEN}"

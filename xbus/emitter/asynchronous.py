@@ -13,9 +13,10 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, envelope_options
+from xbus.emitter.envelope import AsyncEnvelope, check_envelope, envelope_options
+from xbus.emitter.event import EventStart, event_options, last_argument
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
-from xbus.emitter.options import OptionKeywords, Options
+from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
@@ -24,11 +25,13 @@ from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
+from xbus.headers import Headers, event_tags
 from xbus.ids import Ids
-from xbus.rpc.client import Client, LifeSigns
+from xbus.rpc.client import Client
 from xbus.rpc.codec import Key, Value, pack_items
 from xbus.rpc.context import new_context
 from xbus.rpc.items import check_several, cut, item_bytes
+from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
 from xbus.rpc.values import PackHook, hook_for
@@ -118,7 +121,8 @@ class AsyncEmitter:
         return QueueSession(thread, self._clock, self._ids, sender.wake)
 
     def _without_outbox(self) -> "AsyncEmitter":
-        given = asdict(self._options)
+        # The outbox itself waits for the end of a pause, and tells of it meanwhile.
+        given = asdict(self._options) | {"pause_seconds": self._options.retry_seconds or PROBE_SECONDS}
         return AsyncEmitter(self._url, self._login, self._password, clock=self._clock, ids=self._ids, **given)
 
     async def __aexit__(
@@ -128,11 +132,18 @@ class AsyncEmitter:
         await self._exit.aclose()
 
     def envelope(
-        self, *, ordering_key: str | None = None, key: str | None = None, timeout: float | None = None
+        self,
+        *,
+        ordering_key: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+        headers: Headers | None = None,
     ) -> AsyncEnvelope:
         """Begin an envelope, to be used in ``async with``; the arguments are those of ``Emitter.envelope``."""
-        new_id = self._last_line.new_id()
-        return AsyncEnvelope(partial(self._open_line, self._forks), new_id, ordering_key, key, timeout)
+        return self._envelope(envelope_options(ordering_key, key, headers), timeout)
+
+    def _envelope(self, options: EnvelopeOptionsMap, timeout: float | None = None) -> AsyncEnvelope:
+        return AsyncEnvelope(partial(self._open_line, self._forks), self._last_line.new_id(), options, timeout)
 
     async def put(
         self,
@@ -142,28 +153,35 @@ class AsyncEmitter:
         ordering_key: str | None = None,
         key: str | None = None,
         timeout: float | None = None,
+        headers: Headers | None = None,
+        partition_key: str | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event, as ``Emitter.put`` does."""
-        return await within(timeout, self._put(type_name, items, ordering_key, key))
+        start = EventStart(type_name, tags=event_tags(None, partition_key))
+        options = envelope_options(ordering_key, key, headers)
+        return await within(timeout, self._put(start, items, options))
 
-    async def _put(self, type_name: str, items: Iterable[object], ordering_key: str | None, key: str | None) -> Receipt:
+    async def _put(self, start: EventStart, items: Iterable[object], options: EnvelopeOptionsMap) -> Receipt:
         check_several(items)
         line, packed = await self._open_line(), [item_bytes(item, self._hook) for item in items]
         limits = line.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         # Under a key other content may be open, which only an envelope in single calls can cancel.
-        if len(batches) > 1 or key is not None or self._outbox is not None:
-            return await self._put_batches(self.envelope(ordering_key=ordering_key, key=key), type_name, packed)
-        return await self._put_at_once(line, type_name, packed, envelope_options(ordering_key, None))
+        if len(batches) > 1 or "key" in options or self._outbox is not None:
+            return await self._put_batches(self._envelope(options), start, packed)
+        return await self._put_at_once(line, start, packed, options)
 
-    async def ask(self, type_name: str, *items: object, timeout: float | None = None) -> Value:
+    async def ask(
+        self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None
+    ) -> Value:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it, as ``Emitter.ask`` does."""
         self._check_direct()
-        return await within(timeout, self._ask(type_name, items))
+        return await within(timeout, self._ask(self.envelope(headers=headers), type_name, items))
 
-    async def _ask(self, type_name: str, items: Sequence[object]) -> Value:
-        async with self.envelope() as envelope:
+    @staticmethod
+    async def _ask(asking: AsyncEnvelope, type_name: str, items: Sequence[object]) -> Value:
+        async with asking as envelope:
             async with envelope.event(type_name, len(items)) as event:
                 for item in items:
                     await event.send(item)
@@ -212,11 +230,13 @@ class AsyncEmitter:
             line.end(stream)
 
     async def _put_at_once(
-        self, line: EmitterContext, type_name: str, items: list[bytes], options: tuple[EnvelopeOptionsMap, ...]
+        self, line: EmitterContext, start: EventStart, items: list[bytes], options: EnvelopeOptionsMap
     ) -> Receipt:
+        check_envelope(options, line.session.limits)
+        start.check(line.session.limits)
         data = pack_items(items)
-        event = [line.new_id(), type_name, len(items), data]
-        arguments = (line.new_id(), [event], *options)
+        event = [line.new_id(), start.type_name, len(items), data, *last_argument(event_options(start.tags))]
+        arguments = (line.new_id(), [event], *last_argument(options))
         call = RepeatableCall("xbus.put_envelope", arguments, self._options.answer_seconds, size=len(data))
         stream = line.new_stream()
         try:
@@ -226,8 +246,8 @@ class AsyncEmitter:
             line.end(stream)
 
     @staticmethod
-    async def _put_batches(sending: AsyncEnvelope, type_name: str, items: list[bytes]) -> Receipt:
-        async with sending as envelope, envelope.event(type_name, len(items)) as event:
+    async def _put_batches(sending: AsyncEnvelope, start: EventStart, items: list[bytes]) -> Receipt:
+        async with sending as envelope, envelope.begin(start._replace(estimate=len(items))) as event:
             for item in items:
                 await event.send(item)
         return envelope.receipt

@@ -58,7 +58,8 @@ class EmitterContext:
 
     def new_stream(self) -> Stream:
         """Make the stream of one further envelope's calls."""
-        stream = Stream(self.session, self.window, EmitterPatience(self.options.retry_seconds, self._clock))
+        patience = EmitterPatience(self.options.retry_seconds, self._clock, self.options.pause_seconds)
+        stream = Stream(self.session, self.window, patience)
         self._streams.add(stream)
         return stream
 

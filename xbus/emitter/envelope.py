@@ -8,13 +8,14 @@ from functools import partial
 from types import TracebackType
 
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.event import AsyncEvent
+from xbus.emitter.event import AsyncEvent, EventStart, last_argument
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
-from xbus.emitter.session import FAREWELL_SECONDS
+from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
 from xbus.emitter.stream import Stream
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
+from xbus.headers import Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import EnvelopeOptionsMap
@@ -34,8 +35,7 @@ class AsyncEnvelope:
     Args:
         open_line: gives what the emitter's envelopes share, opened in this process.
         new_id: its id, where it has no key.
-        ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
-        key: what the emitter calls it, for good: the same key never makes a second envelope.
+        options: as ``envelope_options`` makes them.
         timeout: the most seconds that each call in it waits; None for no limit but ``retry_seconds``.
 
     Attributes:
@@ -46,13 +46,12 @@ class AsyncEnvelope:
         self,
         open_line: Callable[[], Awaitable[EmitterContext]],
         new_id: str,
-        ordering_key: str | None = None,
-        key: str | None = None,
+        options: EnvelopeOptionsMap,
         timeout: float | None = None,
     ) -> None:
-        self.id = new_id if key is None else ""
-        self._has_key = key is not None
-        self._options = envelope_options(ordering_key, key)
+        self._has_key = "key" in options
+        self.id = "" if self._has_key else new_id
+        self._options = options
         self._open_line = open_line
         self._timeout = timeout
         self._line: EmitterContext
@@ -76,9 +75,11 @@ class AsyncEnvelope:
 
     async def __aenter__(self) -> "AsyncEnvelope":
         self._line = await self._open_line()
+        check_envelope(self._options, self._line.session.limits)
         self._stream = self._line.new_stream()
         seconds = self._line.options.answer_seconds
-        start = RepeatableCall("xbus.start_envelope", (self.id, *self._options), seconds, durable=False)
+        arguments = (self.id, *last_argument(self._options))
+        start = RepeatableCall("xbus.start_envelope", arguments, seconds, durable=False)
         if self._has_key:
             await self._claim(start)
         else:
@@ -110,13 +111,24 @@ class AsyncEnvelope:
         finally:
             self._line.end(self._stream)
 
-    def event(self, type_name: str, estimate: int = 0) -> AsyncEvent:
+    def event(
+        self,
+        type_name: str,
+        estimate: int = 0,
+        *,
+        headers: Headers | None = None,
+        partition_key: str | None = None,
+    ) -> AsyncEvent:
         """Begin an event of the envelope, to be used in ``async with``; see ``Envelope.event``."""
+        return self.begin(EventStart(type_name, estimate, event_tags(headers, partition_key)))
+
+    def begin(self, start: EventStart) -> AsyncEvent:
+        """Begin an event whose headers are packed already."""
         self._events += 1
         event_id = self._line.new_id()
         if self._has_key:
             event_id = str(numbered_event_id(uuid.UUID(self.id), self._events))
-        return AsyncEvent(self._line, self._stream, self.id, event_id, type_name, estimate, self._timeout)
+        return AsyncEvent(self._line, self._stream, self.id, event_id, start, self._timeout)
 
     async def _seal(self) -> None:
         # The front lets it wait behind the replies to its events.
@@ -144,11 +156,27 @@ def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> Non
         logger.warning("envelope not cancelled", extra=extra)
 
 
-def envelope_options(ordering_key: str | None, key: str | None) -> tuple[EnvelopeOptionsMap, ...]:
-    """Make the last argument of the call that begins an envelope: its options, or nothing without any."""
+def envelope_options(ordering_key: str | None, key: str | None, headers: Headers | None = None) -> EnvelopeOptionsMap:
+    """Make the options of the call that begins an envelope; empty without any. See ``Emitter.envelope``.
+
+    Raises:
+        Refused: the headers can't be sent; see ``pack_headers``.
+    """
     given: EnvelopeOptionsMap = {}
+    if (packed := pack_headers(headers)) is not None:
+        given["headers"] = packed
     if ordering_key is not None:
         given["ordering_key"] = ordering_key
     if key is not None:
         given["key"] = key
-    return (given,) if given else ()
+    return given
+
+
+def check_envelope(options: EnvelopeOptionsMap, limits: FrontLimits) -> None:
+    """Let the beginning of an envelope pass for a front.
+
+    Raises:
+        Refused: the front is too old for headers (``headers_unsupported``).
+    """
+    if "headers" in options:
+        limits.check_headers()

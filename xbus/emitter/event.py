@@ -1,19 +1,63 @@
 """One event being sent: items in, batches out."""
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
+from typing import NamedTuple, TypeVar
 
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import END_EVENT, RepeatableCall
+from xbus.emitter.session import FrontLimits
 from xbus.emitter.stream import Stream
 from xbus.errors import Refused
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.items import item_bytes
-from xbus.rpc.messages import EventEnd
+from xbus.rpc.messages import EventEnd, EventOptionsMap
 from xbus.rpc.shapes import AnswerReader
 
+Options = TypeVar("Options", bound=Mapping[str, object])
+
 _END = AnswerReader("xbus.end_event", EventEnd)
+
+
+def event_options(tags: EventTags) -> EventOptionsMap:
+    """Make the options of the call that begins an event; empty without any."""
+    given: EventOptionsMap = {}
+    if tags.headers is not None:
+        given["headers"] = tags.headers
+    if tags.partition_key is not None:
+        given["partition_key"] = tags.partition_key
+    return given
+
+
+def last_argument(options: Options) -> tuple[Options, ...]:
+    """Give the last argument of a call: its options, or nothing without any."""
+    return (options,) if options else ()
+
+
+class EventStart(NamedTuple):
+    """The facts that an emitter gives at the start of an event.
+
+    Args:
+        type_name: the event type, which the emitter's profile must allow.
+        estimate: how many items will come, 0 where that is not known.
+        tags: its headers and its partition key.
+    """
+
+    type_name: str
+    estimate: int = 0
+    tags: EventTags = NO_TAGS
+
+    def check(self, limits: FrontLimits) -> None:
+        """Let it pass for a front.
+
+        Raises:
+            Refused: the front is too old for headers (``headers_unsupported``).
+        """
+        if self.tags != NO_TAGS:
+            limits.check_headers()
 
 
 class AsyncEvent:
@@ -24,8 +68,7 @@ class AsyncEvent:
         stream: the calls of the envelope.
         envelope_id: the envelope that it belongs to.
         event_id: its own id.
-        type_name: the event type, which the emitter's profile must allow.
-        estimate: how many items will come, 0 where that is not known.
+        start: what is said at its start.
         timeout: the most seconds that each of its calls waits, unless the call says otherwise; None for no limit.
 
     Attributes:
@@ -38,16 +81,14 @@ class AsyncEvent:
         stream: Stream,
         envelope_id: str,
         event_id: str,
-        type_name: str,
-        estimate: int,
+        start: EventStart,
         timeout: float | None = None,
     ) -> None:
         self.id = event_id
         self._line = line
         self._stream = stream
         self._envelope_id = envelope_id
-        self._type_name = type_name
-        self._estimate = estimate
+        self._start = start
         self._timeout = timeout
         self._batch = line.new_batch()
         self._sent = 0
@@ -56,7 +97,9 @@ class AsyncEvent:
         self._end: asyncio.Future[Value] | None = None
 
     async def __aenter__(self) -> "AsyncEvent":
-        self._call("xbus.start_event", self._type_name, self._estimate, durable=False)
+        self._start.check(self._line.session.limits)
+        type_name, estimate, tags = self._start
+        self._call("xbus.start_event", type_name, estimate, *last_argument(event_options(tags)), durable=False)
         self._open = True
         self._arm_timer()
         return self

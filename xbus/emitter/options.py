@@ -1,5 +1,6 @@
 """The options of an emitter; the defaults suit nearly everyone."""
 
+import math
 from dataclasses import dataclass, fields
 from typing import TypedDict
 
@@ -23,6 +24,8 @@ class Options:
         retry_seconds: how long to insist while nothing succeeds, before an error is raised. It is counted from the call
             that waits, or from the last success after it. Only a consumer's immediate reply may take longer, while the
             front gives signs of life. 0 for no repeat: then ``answer_seconds`` counts.
+        pause_seconds: how long to wait, beside ``retry_seconds``, while an operator has paused the emitter or an event
+            type at the bus; without limit unless set. An outbox waits for ever.
         outbox_bytes: the most bytes of the outbox, if the emitter has one.
         outbox_seconds: how long the end of the emitter waits for the outbox to become empty; the rest stays in it.
     """
@@ -34,6 +37,7 @@ class Options:
     answer_seconds: float = 30.0
     reply_seconds: float = 300.0
     retry_seconds: float = 30.0
+    pause_seconds: float = math.inf
     outbox_bytes: int = 1_073_741_824
     outbox_seconds: float = 5.0
 
@@ -59,5 +63,6 @@ class OptionKeywords(TypedDict, total=False):
     answer_seconds: float
     reply_seconds: float
     retry_seconds: float
+    pause_seconds: float
     outbox_bytes: int
     outbox_seconds: float

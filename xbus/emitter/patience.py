@@ -10,6 +10,9 @@ from xbus.errors import CallError, TimedOut
 
 T = TypeVar("T")
 
+PAUSED = "paused"
+"""The code of refusals that end when an operator resumes the emitter or the event type."""
+
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 2.0
 
@@ -23,10 +26,30 @@ class EmitterPatience(Patience):
     Args:
         seconds: as of ``Patience``.
         clock: tells the time.
+        pause_seconds: how long to wait while the bus is paused.
     """
 
-    def __init__(self, seconds: float, clock: Clock) -> None:
+    def __init__(self, seconds: float, clock: Clock, pause_seconds: float = 0.0) -> None:
         super().__init__(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), clock.monotonic)
+        self._pause_seconds = pause_seconds
+        self._paused_since: float | None = None
+
+    def paused(self) -> bool:
+        """Note that the bus is well, and that a person has paused it: that may take longer than a failure.
+
+        Returns:
+            Whether to wait on.
+        """
+        now = self._now()
+        if self._paused_since is None:
+            self._paused_since = now
+        self._until = now + self.seconds
+        return bool(self.seconds) and now - self._paused_since < self._pause_seconds
+
+    def succeeded(self) -> None:
+        """As ``Patience.succeeded``; a pause is over, too."""
+        super().succeeded()
+        self._paused_since = None
 
     def failed(self) -> float | None:
         """As ``Patience.failed``; each delay leaves time for the try behind it."""
@@ -41,7 +64,9 @@ class EmitterPatience(Patience):
 
     def given_up(self, error: CallError) -> CallError:
         """Word ``error`` for a caller whose repeats were in vain; unchanged without repeats."""
-        insisted = f", and nothing helped within the {self.seconds:g} s of `retry_seconds`" if self.seconds else ""
+        insisted = f", and no repeat helped within {self.seconds:g} s" if self.seconds else ""
+        if self.seconds and error.code == PAUSED:
+            insisted = f", and was not resumed within {self._pause_seconds:g} s"
         next_step = error.next_step or "see whether the bus runs at this address"
         return type(error)(f"{error.cause}{insisted}", next_step, code=error.code)
 

@@ -33,12 +33,14 @@ class FrontLimits:
         max_item_bytes: the largest item, which must fit into a batch.
         max_batch_bytes: the largest batch, headers of its items included.
         reply_seconds: how long it waits for a consumer's immediate reply; 0 if it does not say.
+        headers: whether it takes headers.
     """
 
     session_seconds: float
     max_item_bytes: int
     max_batch_bytes: int
     reply_seconds: float
+    headers: bool = False
 
     @classmethod
     def of(cls, answer: FrontLogin) -> "FrontLimits":
@@ -46,7 +48,21 @@ class FrontLimits:
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
         reply_seconds = answer.get("immediate_reply_timeout", 0.0)
-        return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds)
+        headers = answer.get("headers", False)
+        return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds, headers)
+
+    def check_headers(self) -> None:
+        """Let headers pass.
+
+        Raises:
+            Refused: the front is too old for them (``headers_unsupported``).
+        """
+        if not self.headers:
+            raise Refused(
+                "the broker is too old for headers and partition keys",
+                "send without them, or upgrade the broker",
+                code="headers_unsupported",
+            )
 
 
 class CallTransport(Protocol):

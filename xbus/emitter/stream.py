@@ -4,7 +4,7 @@ import asyncio
 import logging
 from functools import partial
 
-from xbus.emitter.patience import EmitterPatience
+from xbus.emitter.patience import PAUSED, EmitterPatience
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport
 from xbus.emitter.window import SendWindow
@@ -33,7 +33,8 @@ class Stream:
     an immediate reply did not come is no such failure.
 
     Without a success for ``retry_seconds`` the stream breaks. A consumer may take longer for its reply: while the
-    stream waits for one, it asks the front for a sign of life, and that counts as success.
+    stream waits for one, it asks the front for a sign of life, and that counts as success. While an operator has paused
+    the emitter or an event type, the stream waits for ``pause_seconds``.
 
     Args:
         session: makes the calls.
@@ -134,9 +135,15 @@ class Stream:
         if isinstance(error, Refused) or (isinstance(error, Failed) and error.code in NO_REPLY):
             self._refused(call, attempt, error)
         elif isinstance(error, Failed):
-            self._recover(attempt, error)
+            self._failed(attempt, error)
         else:
             self._succeeded(call, future.result())
+
+    def _failed(self, attempt: int, failure: Failed) -> None:
+        if failure.code == PAUSED and attempt == self._attempt and not self._patience.paused():
+            self.abandon(self._patience.given_up(failure))
+        else:
+            self._recover(attempt, failure)
 
     def _succeeded(self, call: RepeatableCall, answer: Value) -> None:
         try:

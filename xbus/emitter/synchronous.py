@@ -13,6 +13,7 @@ from xbus.emitter.event import AsyncEvent
 from xbus.emitter.options import OptionKeywords
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
+from xbus.headers import Headers
 from xbus.ids import Ids
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.values import PackHook
@@ -83,7 +84,12 @@ class Emitter:
             self._close_background()
 
     def envelope(
-        self, *, ordering_key: str | None = None, key: str | None = None, timeout: float | None = None
+        self,
+        *,
+        ordering_key: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+        headers: Headers | None = None,
     ) -> "Envelope":
         """Begin an envelope, to be used in ``with``: leaving the block seals it, an exception cancels it.
 
@@ -95,8 +101,15 @@ class Emitter:
             timeout: the most seconds that each call in it waits: its beginning with a key, ``send``, ``flush`` and
                 ``reply`` unless they say otherwise, and the ends of its events and of itself. At its own end a call
                 that takes longer cancels it, as far as the bus can be reached. None for ``retry_seconds`` alone.
+            headers: named values that tell of the envelope: texts, numbers, booleans and moments (``datetime``), of at
+                most 4 KiB packed. The bus checks ``source_time``, ``correlation_id``, ``traceparent``, ``tracestate``,
+                ``content_type`` and ``schema``; other names are yours.
+
+        Raises:
+            Refused: a header can't be sent (``bad_header``, ``headers_too_large``); at ``with``: the broker takes none
+                (``headers_unsupported``).
         """
-        envelope = self._emitter.envelope(ordering_key=ordering_key, key=key, timeout=timeout)
+        envelope = self._emitter.envelope(ordering_key=ordering_key, key=key, timeout=timeout, headers=headers)
         return Envelope(self._running, envelope)
 
     def put(
@@ -107,6 +120,8 @@ class Emitter:
         ordering_key: str | None = None,
         key: str | None = None,
         timeout: float | None = None,
+        headers: Headers | None = None,
+        partition_key: str | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event; in a single call where it fits into one batch.
 
@@ -116,16 +131,28 @@ class Emitter:
             ordering_key: as at ``envelope``.
             key: the same.
             timeout: the most seconds that it may take in all; None for ``retry_seconds`` alone.
+            headers: as at ``envelope``.
+            partition_key: as at ``Envelope.event``.
 
         Raises:
             Refused: the envelope can't be taken; ``code`` says why.
             Failed: the bus did not take it within ``retry_seconds`` or ``timeout``. Whether it has it is not known, if
                 it could be reached: under a ``key`` you may send it again.
         """
-        put = self._emitter.put(type_name, items, ordering_key=ordering_key, key=key, timeout=timeout)
+        put = self._emitter.put(
+            type_name,
+            items,
+            ordering_key=ordering_key,
+            key=key,
+            timeout=timeout,
+            headers=headers,
+            partition_key=partition_key,
+        )
         return self._running.run(put)
 
-    def ask(self, type_name: str, *items: object, timeout: float | None = None) -> Value:
+    def ask(
+        self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None
+    ) -> Value:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::
 
             price = emitter.ask("price_wanted", {"article": 4711})
@@ -136,6 +163,7 @@ class Emitter:
             type_name: the event type, one with ``immediate_reply``.
             items: all items of the event.
             timeout: as of ``put``.
+            headers: as at ``envelope``.
 
         Returns:
             What the consumer replied.
@@ -146,7 +174,7 @@ class Emitter:
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
                 ``retry_seconds``.
         """
-        return self._running.run(self._emitter.ask(type_name, *items, timeout=timeout))
+        return self._running.run(self._emitter.ask(type_name, *items, timeout=timeout, headers=headers))
 
     def consumers(self, *, timeout: float | None = None) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
         """Read the introductions of the registered consumers.
@@ -240,14 +268,27 @@ class Envelope:
         """True once it is durable in the emitter's outbox, from where it goes to the bus."""
         return self._envelope.queued
 
-    def event(self, type_name: str, estimate: int = 0) -> "Event":
+    def event(
+        self,
+        type_name: str,
+        estimate: int = 0,
+        *,
+        headers: Headers | None = None,
+        partition_key: str | None = None,
+    ) -> "Event":
         """Begin an event of the envelope, to be used in ``with``.
 
         Args:
             type_name: the event type.
             estimate: how many items will come, 0 where that is not known.
+            headers: as at ``Emitter.envelope``, for this event alone. It has those of its envelope, too.
+            partition_key: names what the event is about, as the number of a client: a text of 1 to 255 characters.
+
+        Raises:
+            Refused: a header can't be sent, as at ``Emitter.envelope``, or the key can't (``bad_partition_key``).
         """
-        return Event(self._background, self._envelope.event(type_name, estimate))
+        event = self._envelope.event(type_name, estimate, headers=headers, partition_key=partition_key)
+        return Event(self._background, event)
 
 
 class Event:

@@ -1,10 +1,13 @@
 """Tables of the configuration: which emitter may send which types, and where these go.
 
+An edit by SQL counts the version up by triggers, which the migrations make.
+
 Rows that the journal refers to are never deleted: ``removed_at`` takes them out of use, and naming them again brings
 them back. Graphs are immutable: an edit adds a version, and each event keeps the version it was started with.
 """
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -14,6 +17,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     Table,
+    Text,
     UniqueConstraint,
     false,
     text,
@@ -38,6 +42,21 @@ configuration = Table(
         Counter,
         nullable=False,
         comment="Grows by one with every change to the tables of this file, so that a running broker notices.",
+    ),
+    Column(
+        "changing",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+        comment="Whether the present transaction counts the version up by itself, so that triggers need not. Never "
+        "committed.",
+    ),
+    Column(
+        "graph_edits",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="How often graphs were edited by SQL: a running broker reads all of them anew.",
     ),
     comment="One row: the version of the whole configuration.",
 )
@@ -175,9 +194,23 @@ role = Table(
         comment="How long something may be parked for it before health tells of it; infinite for never, null for "
         "[health]'s.",
     ),
+    Column(
+        "instances",
+        Integer,
+        nullable=False,
+        server_default=text("1"),
+        comment="So many programs may serve it side by side.",
+    ),
+    Column(
+        "standby",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+        comment="Whether further programs wait, registered, until one that serves it is lost.",
+    ),
     Column("detached_at", Timestamp, comment="When an operator took it off the bus; null while it is owed envelopes."),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
-    comment="One program that provides a service.",
+    comment="What a program logs in as to provide a service; several may do so side by side.",
 )
 
 graph = Table(
@@ -210,6 +243,24 @@ edge = Table(
     Column("parent_id", ForeignKey("node.id"), primary_key=True),
     Column("child_id", ForeignKey("node.id"), primary_key=True),
     comment="The parent's answers are the child's items.",
+)
+
+pause = Table(
+    "pause",
+    metadata,
+    Column(
+        "kind",
+        String(16),
+        CheckConstraint("kind IN ('role', 'service', 'type', 'emitter')", name="kind"),
+        primary_key=True,
+        comment="The table that subject_id is of: role, service, event_type or emitter.",
+    ),
+    Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the paused row."),
+    Column("reason", Text, nullable=False),
+    Column("paused_by", String(255), nullable=False, comment="The person who paused it."),
+    Column("since", Timestamp, nullable=False),
+    Column("until", Timestamp, comment="When it ends by itself; null for when somebody resumes it."),
+    comment="A role, service, event type or emitter for which nothing new begins. The row goes when it is resumed.",
 )
 
 person = Table(

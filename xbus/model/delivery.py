@@ -174,6 +174,12 @@ presence = Table(
         comment="What it works on: a list of maps with envelope_id, position, verb, since, and what it tells of its "
         "progress; null where it has nothing to do.",
     ),
+    Column(
+        "instances",
+        JSON(none_as_null=True),
+        comment="Each program that is registered: a list of maps with uri, state, since, seen_at and work; null where "
+        "the role has place for one alone.",
+    ),
     Column("noted_at", Timestamp, nullable=False, comment="When the broker wrote this row."),
     comment="What the broker knows of each role's recipient, written now and then for those who operate the bus.",
 )

@@ -46,7 +46,8 @@ envelope = Table(
         "hash",
         LargeBinary(32),
         comment="SHA-256 over its events in order: type name, zero byte, item count as 8 bytes big endian, then the "
-        "hashes of its segments in index order; null unless received.",
+        "hashes of its segments in index order. Where it or an event has headers or a partition key, it covers these "
+        "too: see xbus.broker.journal.log.segments. Null unless received.",
     ),
     Column("origin_id", Uuid, comment="The envelope that this one repeats; null for what an emitter sent."),
     Column(
@@ -65,6 +66,12 @@ envelope = Table(
         LargeBinary(32),
         comment="What hash would be if each event were one segment: the same however it was cut, so that a repeat can "
         "be compared with it when they are gone; only of a received envelope with an idempotency key.",
+    ),
+    Column(
+        "headers",
+        LargeBinary,
+        comment="Its headers: a msgpack map, at most 4 KiB, as xbus.headers packs it; null for none, and once they are "
+        "removed.",
     ),
     Column(
         "pruned_at",
@@ -104,6 +111,8 @@ event = Table(
         comment="The event whose segments hold its items, where its envelope repeats another; null where they are its "
         "own.",
     ),
+    Column("headers", LargeBinary, comment="As those of an envelope, for this event alone."),
+    Column("partition_key", String(255), comment="Names what it is about, as a client's number; null for none."),
     UniqueConstraint("envelope_id", "number"),
     Index(
         "ix_event_origin_id",

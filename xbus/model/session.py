@@ -21,7 +21,7 @@ registration = Table(
     "registration",
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
-    Column("token_hash", LargeBinary(32), nullable=False, comment="The session it was made with."),
+    Column("token_hash", LargeBinary(32), primary_key=True, comment="The session it was made with."),
     Column("uri", Text, nullable=False, comment="Where the recipient listens; the broker connects there."),
     Column("registered_at", Timestamp, nullable=False),
     Column(
@@ -41,5 +41,5 @@ registration = Table(
         JSON(none_as_null=True),
         comment="What it answered to has_clearing and has_immediate_reply, by the names clearing and immediate_reply.",
     ),
-    comment="The recipient that serves a role now; the newest wins.",
+    comment="The recipients that serve a role now, or stand by; of more than it has places for the newest win.",
 )

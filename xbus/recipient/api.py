@@ -18,12 +18,12 @@ from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.bulk.jobs import BulkJobs
 from xbus.recipient.bundle import BundleAnswer, BundleStep, WholeEnvelope, carry_out_all, takes_bundles
 from xbus.recipient.calls import Calls
-from xbus.recipient.connections import Connections
 from xbus.recipient.delivery import EnvelopeDelivery, failure_of, log_rollback_failure
 from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import WireBatch, wire_batches
-from xbus.rpc.codec import Value
+from xbus.recipient.ways import Connections
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.dispatch import verb
 from xbus.rpc.messages import EnvelopeWork, OutputWork, RecipientAbilities, RecipientMetadata
 
@@ -101,7 +101,7 @@ class RecipientApi:
         """
         self._connections.introduce(self._caller())
         abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
-        abilities["notes"] = True
+        abilities |= {"notes": True, "headers": True}
         if kind := kind_of(self._recipient):
             abilities["kind"] = kind
         if takes_bundles(self._recipient):
@@ -137,11 +137,16 @@ class RecipientApi:
 
     @verb("start_event")
     def start_event(
-        self, envelope_id: str, event_id: str, type_name: str, note: list[Value] | None = None
+        self,
+        envelope_id: str,
+        event_id: str,
+        type_name: str,
+        note: list[Value] | None = None,
+        headers: dict[Key, Value] | None = None,
     ) -> StepAnswer:
         """Begin an event, and with the first one its envelope, of which the note tells."""
         delivery = self._open(envelope_id, note)
-        event = delivery.add_event(event_id, type_name)
+        event = delivery.add_event(event_id, type_name, headers)
 
         def step() -> tuple[None]:
             self._calls.start_event(event)
@@ -173,11 +178,12 @@ class RecipientApi:
         batches: list[Value],
         commit: bool,
         note: list[Value] | None = None,
+        headers: dict[Key, Value] | None = None,
     ) -> StepAnswer:
         """Take a whole small event in one call; with ``commit`` end the envelope, too."""
         unpacked = [Batch.of_wire(batch) for batch in batches]
         delivery = self._open(envelope_id, note)
-        event = delivery.add_event(event_id, type_name)
+        event = delivery.add_event(event_id, type_name, headers)
 
         def step() -> tuple[object, list[WireBatch]]:
             self._calls.start_event(event)

@@ -1,6 +1,6 @@
 """Bundles: small envelopes that come whole and together, and are carried out one after the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from xbus.recipient.delivery import EnvelopeDelivery, log_rollback_failure
 from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch
 from xbus.recipient.outputs import WireBatch, wire_batches
-from xbus.rpc.codec import Value, pack
+from xbus.rpc.codec import Key, Value, pack
 
 OUTPUT_BYTES = 1024 * 1024
 """A worker begins no further envelope of a bundle once it has made so much. More takes more memory on both sides."""
@@ -29,6 +29,7 @@ class WholeEvent:
     id: str
     type_name: str
     batches: Sequence[Batch]
+    headers: Mapping[Key, Value] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class WholeEnvelope:
     @classmethod
     def of_wire(cls, value: Value) -> "WholeEnvelope":
         """The envelope in ``[envelope_id, [[event_id, type_name, batches], ...]]``, with or without a note behind.
+
+        Behind the batches of an event there may be its headers.
 
         Raises:
             Refused: it has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
@@ -64,6 +67,8 @@ def _event_of_wire(value: Value) -> WholeEvent:
     match value:
         case [str(event_id), str(type_name), list(batches)]:
             return WholeEvent(event_id, type_name, [Batch.of_wire(batch) for batch in batches])
+        case [str(event_id), str(type_name), list(batches), dict(headers)]:
+            return WholeEvent(event_id, type_name, [Batch.of_wire(batch) for batch in batches], headers)
     raise _wrong_form()
 
 
@@ -86,7 +91,9 @@ class BundleStep:
     def __init__(self, calls: Calls, delivery: EnvelopeDelivery, whole: WholeEnvelope) -> None:
         self._calls = calls
         self._delivery = delivery
-        self._events = [(delivery.add_event(event.id, event.type_name), event.batches) for event in whole.events]
+        self._events = [
+            (delivery.add_event(event.id, event.type_name, event.headers), event.batches) for event in whole.events
+        ]
         self.made_bytes = 0
         """The bytes of the items that a worker has made."""
 

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from xbus.errors import ProtocolError
+from xbus.errors import Failed, ProtocolError
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient, Worker
 from xbus.recipient.envelope import Envelope, Event
@@ -13,6 +13,9 @@ from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import pack
 
 logger = logging.getLogger(__name__)
+
+STOPPED = "envelope_stopped"
+"""The code of a step of an envelope that was stopped."""
 
 
 class Calls:
@@ -65,7 +68,14 @@ class Calls:
         return answer, []
 
     def commit(self, envelope: Envelope) -> None:
-        """Make it last."""
+        """Make it last.
+
+        Raises:
+            Failed: it was stopped while the author's code was at it: nobody would learn of a commit, and it comes again
+                (``envelope_stopped``).
+        """
+        if envelope.is_stopped:
+            raise Failed("the envelope was stopped", code=STOPPED)
         self._finished(self._recipient.commit(envelope))
 
     def rollback(self, envelope: Envelope) -> None:

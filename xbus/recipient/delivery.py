@@ -1,11 +1,13 @@
 """One envelope on its way through a recipient, from its first event to its commit or roll-back."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from xbus.errors import CallError, Failed, Refused
+from xbus.recipient.calls import STOPPED
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.refusal import Refusal
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.messages import EnvelopeWork
 
 logger = logging.getLogger(__name__)
@@ -36,15 +38,21 @@ class EnvelopeDelivery:
         self._refusal: Refusal | None = None
         self._error: CallError | None = None
 
-    def add_event(self, event_id: str, type_name: str) -> Event:
+    def add_event(self, event_id: str, type_name: str, headers: Mapping[Key, Value] | None = None) -> Event:
         """Begin an event.
+
+        Args:
+            headers: those of the event and its envelope, as the broker tells them.
 
         Raises:
             Refused: it began before (``event_open``).
         """
         if event_id in self._events:
             raise Refused("the event began before", "stop its envelope first", code="event_open")
-        event = self._events[event_id] = Event(event_id, type_name, self.envelope)
+        event = Event(event_id, type_name, self.envelope, headers=self.envelope.headers)
+        if headers:
+            event.read_headers(headers)
+        self._events[event_id] = event
         return event
 
     def event(self, event_id: str) -> Event:
@@ -78,7 +86,7 @@ class EnvelopeDelivery:
     def stop(self) -> None:
         """Take no step any more, not even those that are in line already."""
         self.envelope.is_stopped = True
-        self._error = Failed("the envelope was stopped", code="envelope_stopped")
+        self._error = Failed("the envelope was stopped", code=STOPPED)
 
     def attempt(self, step: Callable[[], tuple[object, ...]]) -> tuple[object, ...]:
         """Take one step through the author's code; to be called in the author's thread.
@@ -98,6 +106,8 @@ class EnvelopeDelivery:
                 self._refusal = refusal
                 self._log_refusal(refusal)
             except Exception as error:
+                if isinstance(error, Failed) and error.code == STOPPED:
+                    raise
                 extra = {"action": "recipient_failed", **self._place()}
                 logger.error("the recipient's code failed", exc_info=error, extra=extra)
                 self._error = failure_of(error)

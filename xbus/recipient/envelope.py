@@ -1,11 +1,13 @@
 """Envelopes and events as the author of a recipient sees them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from xbus.errors import Refused
-from xbus.rpc.codec import Value
+from xbus.headers import HeaderValue, unpack_headers
+from xbus.rpc.codec import Key, Value
 
 
 @dataclass(eq=False, slots=True)
@@ -23,9 +25,10 @@ class Envelope:
         position: its place among all sealed envelopes of the bus. A repeated delivery has the same, a replay another.
         sealed_at: when it was sealed, in UTC.
         attempt: how often it comes to this recipient, with this time; 1 for the first time.
+        headers: as the emitter gave them to the envelope, by name; empty without any. Moments are in UTC.
 
-    The last six are None where the bus says nothing: in an event with an immediate reply, as the envelope is not
-    sealed yet; in a ``rollback`` of an envelope that is not known here; and with a broker older than 0.3.0.
+    The six before the headers are None where the bus says nothing: in an event with an immediate reply, as the envelope
+    is not sealed yet; in a ``rollback`` of an envelope that is not known here; and with a broker older than 0.3.0.
     """
 
     id: str
@@ -37,6 +40,7 @@ class Envelope:
     position: int | None = None
     sealed_at: datetime | None = None
     attempt: int | None = None
+    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
 
     def read_note(self, note: list[Value]) -> None:
         """Take up what the broker tells of the envelope.
@@ -63,6 +67,26 @@ class Envelope:
                 )
 
 
+class WireHeaders(NamedTuple):
+    """The headers in a call of the broker."""
+
+    headers: Mapping[str, HeaderValue]
+    partition_key: str | None
+    envelope_headers: Mapping[str, HeaderValue]
+
+    @classmethod
+    def of_wire(cls, told: Mapping[Key, Value]) -> "WireHeaders":
+        """Read the map in which the broker tells them.
+
+        Raises:
+            Refused: it has another form (``wrong_arguments``, ``bad_header``).
+        """
+        match told.get("headers"), told.get("partition_key"), told.get("envelope_headers"):
+            case (bytes() | None as headers, str() | None as key, bytes() | None as of_envelope):
+                return cls(unpack_headers(headers), key, unpack_headers(of_envelope))
+        raise Refused("headers are not a map of headers, partition_key and envelope_headers", code="wrong_arguments")
+
+
 @dataclass(eq=False, slots=True)
 class Event:
     """An event that is being delivered.
@@ -73,6 +97,9 @@ class Event:
         envelope: the envelope that it belongs to.
         state: the author's own, empty at first.
         taken: how many of its items have been through the author's code.
+        headers: as the emitter gave them to the event or to its envelope, by name; the event's own count where both
+            have a name. Moments are in UTC. Behind a worker an event has them, too.
+        partition_key: as the emitter gave it, None without one.
     """
 
     id: str
@@ -80,8 +107,21 @@ class Event:
     envelope: Envelope
     state: dict[str, Any] = field(default_factory=dict)
     taken: int = 0
+    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
+    partition_key: str | None = None
     _told: tuple[int, int | None] | None = None
     _steps: int = 0
+
+    def read_headers(self, headers: Mapping[Key, Value]) -> None:
+        """Take up the headers that the broker tells of the event, and with its first event of the envelope.
+
+        Raises:
+            Refused: they are no headers (``wrong_arguments``, ``bad_header``).
+        """
+        own, self.partition_key, of_envelope = WireHeaders.of_wire(headers)
+        if of_envelope:
+            self.envelope.headers = of_envelope
+        self.headers = {**self.envelope.headers, **own}
 
     def progress(self, done: int, of: int | None = None) -> None:
         """Report the progress of a long piece of work, from any thread, as a sign of life.

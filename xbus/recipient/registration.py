@@ -7,11 +7,15 @@ from typing import NoReturn
 from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
+from xbus.ids import token_hash
 from xbus.recipient.api import RecipientApi
+from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerWay
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
-from xbus.rpc.messages import BackLogin, Registered
+from xbus.rpc.exchange import Channels
+from xbus.rpc.life_signs import LifeSigns
+from xbus.rpc.messages import BackLogin, Registered, ServingLimits
 from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
@@ -19,11 +23,17 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS = 10.0
 """Seconds to wait for an answer of the broker. For a registration the broker first calls back here."""
 
+KEEPALIVE_SECONDS = 5
+"""Seconds between signs of life of the connection: a cable that was pulled sends no goodbye. They are TCP's, as a large
+batch on a slow line would keep those of ZMTP waiting for too long."""
+
 FAREWELL_SECONDS = 2.0
 """Seconds to wait for the answer to a logout."""
 
-FINAL = ("login_refused", "displaced", "wrong_kind")
+FINAL = ("login_refused", "displaced", "wrong_kind", "unknown_method")
 """After a refusal with one of these codes it is of no use to register again."""
+
+SESSION_UNKNOWN = "session_unknown"
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
@@ -53,30 +63,45 @@ class Registration:
         self._heartbeat_seconds = heartbeat_seconds
         self._wanted_seconds = 0.0
         self._token = ""
+        self._stands_by = False
         self._doubt = asyncio.Event()
         # A broker that went away is asked at once, when it is back, whether it still knows us.
-        self._client = Client(context, name=back_url, clock=clock, on_lost=self._doubt.set)
+        self._client = Client(
+            context,
+            name=back_url,
+            clock=clock,
+            max_message_bytes=MAX_MESSAGE_BYTES,
+            on_lost=self._doubt.set,
+            life_signs=LifeSigns(keepalive_seconds=KEEPALIVE_SECONDS),
+        )
         self._client.connect(back_url)
 
-    async def keep(self, uri: str, api: RecipientApi) -> NoReturn:
+    @property
+    def channels(self) -> Channels:
+        """By them the broker may call over this connection."""
+        return self._client.channels
+
+    async def keep(self, way: BrokerWay, api: RecipientApi) -> NoReturn:
         """Keep the role registered, for ever.
 
         Args:
-            uri: where the broker reaches this recipient.
+            way: how the broker reaches this recipient.
             api: what it finds there. It rolls back what is open before each registration, by which the broker gives
                 that up.
 
         Raises:
             Refused: login or password are wrong (``login_refused``), another recipient has taken the role
-                (``displaced``), or the role is of a service of the other kind (``wrong_kind``).
+                (``displaced``), the role is of a service of the other kind (``wrong_kind``), or the broker is too old
+                for the way (``unknown_method``).
         """
         backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         while True:
             try:
-                await self._register(uri, api)
+                await self._register(way, api)
                 backoff.reset()
-                await self._until_forgotten(api)
-                logger.warning("the broker has forgotten us", extra={"action": "recipient_forgotten"})
+                await self._until_forgotten(way, api)
+                cause = "the broker has forgotten us" if way.is_open else "the connection to the broker was lost"
+                logger.warning("%s, registering anew", cause, extra={"action": "recipient_forgotten"})
             except CallError as error:
                 if error.code in FINAL:
                     logger.error(
@@ -103,23 +128,45 @@ class Registration:
         """Close the connection."""
         self._client.close()
 
-    async def _register(self, uri: str, api: RecipientApi) -> None:
+    async def _register(self, way: BrokerWay, api: RecipientApi) -> None:
+        if not (self._token and way.outlives_connections):
+            await self._log_in(way, api)
+        await api.roll_back_all()
+        try:
+            limits = await way.register(self.call)
+        except Refused as refusal:
+            if refusal.code != SESSION_UNKNOWN:
+                raise
+            await self._log_in(way, api)
+            limits = await way.register(self.call)
+        if limits is not None:
+            self._note_limits(api, limits)
+        api.registered()
+        self._stands_by = False
+        logger.info("registered", extra={"action": "recipient_registered", "way": way.name})
+
+    async def _log_in(self, way: BrokerWay, api: RecipientApi) -> None:
         called = self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
         answer = _LOGIN.read(await called)
         self._token = answer["token"]
+        if answer.get("proof", False):
+            way.expect(token_hash(self._token))
+        self._note_limits(api, answer)
+
+    def _note_limits(self, api: RecipientApi, answer: BackLogin | ServingLimits) -> None:
         api.max_batch_bytes = answer["max_batch_bytes"]
         self._wanted_seconds = answer.get("heartbeat", 0)
-        await api.roll_back_all()
-        await self.call("xbus.register_node", uri)
-        api.registered()
-        logger.info("registered", extra={"action": "recipient_registered", "uri": uri})
 
-    async def _until_forgotten(self, api: RecipientApi) -> None:
+    async def _until_forgotten(self, way: BrokerWay, api: RecipientApi) -> None:
         is_registered = True
         while is_registered:
             await self._pause()
+            if not way.is_open:
+                return
             try:
-                is_registered = _HEARTBEAT.read(await self._heartbeat(api))["registered"]
+                answer = _HEARTBEAT.read(await self._heartbeat(api))
+                is_registered = answer["registered"]
+                self._note_standby(answer.get("standby", False))
             except Refused as refusal:
                 if refusal.code in FINAL:
                     raise
@@ -127,6 +174,13 @@ class Registration:
             except Failed as failure:
                 # Whether the broker forgot us is not known yet; the next heartbeat will tell.
                 logger.info("no answer to heartbeat", extra={"action": "heartbeat_unanswered", "code": failure.code})
+
+    def _note_standby(self, stands_by: bool) -> None:
+        """Log when the recipient begins to wait for a place of its role, and when it takes over."""
+        if stands_by != self._stands_by:
+            self._stands_by = stands_by
+            said = "standing by: all places of the role are taken" if stands_by else "taking over: the role has a place"
+            logger.info(said, extra={"action": "recipient_stands_by" if stands_by else "recipient_takes_over"})
 
     def _heartbeat(self, api: RecipientApi) -> "asyncio.Future[Value]":
         # A broker of before takes no second argument; it does not say either that it wants heartbeats.

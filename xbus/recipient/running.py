@@ -23,7 +23,8 @@ class ServeOptions(TypedDict, total=False):
     """The options of a recipient's service; the defaults suit a broker on the same machine.
 
     Attributes:
-        bind: where the recipient listens for the broker, ``*`` for any free port; ``tcp://127.0.0.1:*`` by default.
+        bind: an address, such as ``tcp://127.0.0.1:*``, at which the recipient listens for the broker; ``*`` takes any
+            free port. By default it opens no port: the broker calls over the connection that the recipient makes.
         advertise: the address for the broker, if it differs from ``bind``, as behind ``tcp://0.0.0.0:*``; ``{port}`` in
             it becomes the port that was taken.
         start_timeout: seconds for which ``on_start`` is repeated while it raises; for ever by default. An error of
@@ -81,7 +82,7 @@ async def serve(
     password: str,
     stop: asyncio.Event,
     *,
-    bind: str = "tcp://127.0.0.1:*",
+    bind: str = "",
     advertise: str = "",
     start_timeout: float = math.inf,
     stop_timeout: float = 10.0,
@@ -96,7 +97,8 @@ async def serve(
 
     Raises:
         Refused: login or password are wrong (``login_refused``), a newer recipient has taken the role
-            (``displaced``), or a worker has the login of a consumer or the other way round (``wrong_kind``).
+            (``displaced``), a worker has the login of a consumer or the other way round (``wrong_kind``), or the broker
+            is too old to be served without ``bind`` (``unknown_method``).
         ConfigurationError: an address can't be used.
         Failed: ``on_start`` failed until ``start_timeout`` was over (``recipient_not_started``).
     """
@@ -107,22 +109,13 @@ async def serve(
         exit_stack.callback(context.destroy)
         registration = Registration(context, back_url, login, password, heartbeat_seconds, clock)
         exit_stack.callback(registration.close)
-        service = RecipientService(
-            context,
-            author,
-            login,
-            clock,
-            on_worker_ready=registration.tell_ready,
-            call=registration.call,
-            waits=waits,
-        )
+        service = RecipientService(author, login, clock, registration.tell_ready, registration.call, waits)
         exit_stack.callback(service.close)
-        endpoint = service.bind(bind)
-        uri = (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2])
+        service.choose_way(registration.channels, context, bind, advertise)
 
         async def start_and_keep() -> None:
             await start(service, start_timeout)
-            await registration.keep(uri, service.api)
+            await registration.keep(service.way, service.api)
 
         try:
             await _first_of(start_and_keep(), stop.wait())

@@ -1,4 +1,4 @@
-"""A recipient that listens: the author's code, the thread it runs in, and the socket on which the broker calls it."""
+"""A recipient that is served: the author's code, the thread it runs in, and the way by which the broker calls it."""
 
 import asyncio
 import logging
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from xbus.clock import Clock
+from xbus.errors import ConfigurationError
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.bulk.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
 from xbus.recipient.calls import Calls
+from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerProof, BrokerWay, OwnConnection, OwnPort
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.exchange import Channels
 from xbus.rpc.server import Server, ServerLimits
 
 logger = logging.getLogger(__name__)
-
-MAX_MESSAGE_BYTES = 134_217_728
-"""The largest message that is read; a broker's batches are far below."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,6 @@ class RecipientService:
     """Serves one recipient.
 
     Args:
-        context: for the socket.
         author: the author's recipient.
         login: the role's login, for names in the log.
         clock: tells the time.
@@ -54,7 +53,6 @@ class RecipientService:
 
     def __init__(
         self,
-        context: Context,
         author: Recipient,
         login: str,
         clock: Clock,
@@ -63,32 +61,65 @@ class RecipientService:
         waits: ServiceWaits,
     ) -> None:
         self._waits = waits
+        self._login = login
+        self._clock = clock
+        self._way: BrokerWay | None = None
         self._author_thread = AuthorThread(f"recipient {login}")
         self._calls = Calls(author, self._author_thread)
         self._jobs = BulkJobs(author, call, waits.jobs) if isinstance(author, BulkWorker) else None
         self.api = RecipientApi(
-            author, self._calls, self._author_thread, clock, on_worker_ready, lambda: self._server.caller, self._jobs
-        )
-        self._server = Server(
-            context,
-            Dispatch(self.api),
-            name=f"recipient {login}",
-            limits=ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES),
-            clock=clock,
+            author, self._calls, self._author_thread, clock, on_worker_ready, lambda: self.way.caller, self._jobs
         )
 
-    def bind(self, address: str) -> str:
-        """Take the address, and return it with the port that was taken; nothing is read from it yet.
+    @property
+    def way(self) -> BrokerWay:
+        """The way by which the broker comes; it must have been chosen."""
+        assert self._way is not None
+        return self._way
+
+    def choose_way(self, channels: Channels, context: Context, bind: str, advertise: str) -> None:
+        """Have the broker come over a connection that this process made, or listen for it.
+
+        Args:
+            channels: of that connection.
+            context: for a socket to listen.
+            bind: where to listen; "" for nowhere. Nothing is read from there yet.
+            advertise: the address for the broker, if it is another one; ``{port}`` becomes the port that was taken.
 
         Raises:
-            ConfigurationError: the address can't be used.
+            ConfigurationError: an address can't be used.
         """
-        return self._server.bind(address)
+        if bind:
+            self._way = self._listen(context, bind, advertise)
+            return
+        if advertise:
+            raise ConfigurationError(
+                f"the recipient has an address for the broker, {advertise}, and does not listen",
+                "say where it listens: bind=, on the command line --bind; or leave both out",
+                code="bad_address",
+            )
+        self._way = OwnConnection(channels, Dispatch(self.api))
+
+    def _listen(self, context: Context, address: str, advertise: str) -> OwnPort:
+        proof = BrokerProof(lambda: server.caller)
+        server = Server(
+            context,
+            Dispatch(self.api, proof, admit=proof.admit, refusal=proof.refusal),
+            name=f"recipient {self._login}",
+            limits=ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES),
+            clock=self._clock,
+        )
+        try:
+            endpoint = server.bind(address)
+        except BaseException:
+            server.close()
+            raise
+        return OwnPort(server, proof, (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2]))
 
     async def start(self) -> None:
-        """Run the author's ``on_start``, then listen. It may be repeated after an exception of the author's code."""
+        """Run the author's ``on_start``, then take calls. It may be repeated after an exception of that."""
         await self._author_thread.give(self._calls.start)
-        self._server.start()
+        self.way.start()
 
     async def finish(self, seconds: float) -> None:
         """Take no new envelopes, and give those that are open some time to come to their end."""
@@ -105,8 +136,9 @@ class RecipientService:
             logger.error("the recipient's code does not return", extra={"action": "recipient_hangs"})
 
     def close(self) -> None:
-        """Close the socket and the thread."""
-        self._server.close()
+        """Take no more calls, and end the thread."""
+        if self._way is not None:
+            self._way.close()
         self._author_thread.close()
 
     async def _stop_author(self) -> None:

@@ -1,18 +1,37 @@
-"""Wake-ups between the parts of the bus, in one process or several: DEALER to DEALER over ``b2fsocket``, both ways.
+"""Wake-ups between the parts of the bus, in one process or several: ROUTER to DEALER over ``b2fsocket``, both ways.
 
-A wake-up carries nothing and may get lost; whoever waits also looks by itself now and then.
+A wake-up carries nothing and may get lost; whoever waits also looks by itself now and then. The end that binds rings at
+all that have rung there: over tcp a stranger among them hears it too, and takes it from nobody.
 """
 
 import asyncio
 
 import zmq
 
+from xbus.clock import SystemClock
 from xbus.errors import ConfigurationError
-from xbus.rpc.context import Context
+from xbus.rpc.context import Context, router
 from xbus.rpc.drain import Drain, bound_endpoint
+from xbus.rpc.guard import ConnectionGuard, TrafficLimits
+from xbus.rpc.multipart import send
 
 _UNHEARD = 1
 """One wake-up that waits is as good as many."""
+
+RING_BYTES = 1024
+"""The largest frame that is taken. A ring is empty; what opens a connection takes some dozen bytes."""
+
+UNFINISHED_BYTES = 64 * 1024
+"""The bytes of a message without an end, and of rings that nobody takes, at which a connection is cut off."""
+
+RINGS_AT_ONCE = 50
+"""The most rings that are heard in one go, before others wait for a moment."""
+
+PAUSE_SECONDS = 0.01
+"""That moment. More keep an honest ring waiting beside a flood, fewer have a flood take more of a core."""
+
+MOST_RINGERS = 100
+"""The most others that are rung back, those that rang last."""
 
 
 class Bell:
@@ -24,13 +43,18 @@ class Bell:
     """
 
     def __init__(self, context: Context, address: str) -> None:
+        self._context = context
         self._address = address
         self._rung = asyncio.Event()
-        self._socket = context.socket(zmq.DEALER)
-        self._socket.set(zmq.SNDHWM, _UNHEARD)
-        self._socket.set(zmq.RCVHWM, _UNHEARD)
-        self._socket.set(zmq.LINGER, 0)
-        self._drain = Drain(self._socket, self._hear)
+        self._loop = asyncio.get_running_loop()
+        self._socket: zmq.Socket[bytes] | None = None
+        self._drain: Drain | None = None
+        self._guard: ConnectionGuard | None = None
+        # The one that rang last is the last.
+        self._ringers: dict[bytes, None] = {}
+        self._heard = 0
+        self._counted_from = 0.0
+        self._pause: asyncio.TimerHandle | None = None
 
     def bind(self) -> str:
         """Become the end that others connect to; return the address, with the port taken for 0.
@@ -38,12 +62,20 @@ class Bell:
         Raises:
             ConfigurationError: ``bad_address``, also when it is in use.
         """
+        socket = router(self._context)
+        socket.set(zmq.ROUTER_MANDATORY, 1)
+        drain = self._open(socket)
+        limits = TrafficLimits(UNFINISHED_BYTES, UNFINISHED_BYTES, ahead=UNFINISHED_BYTES, unsent=UNFINISHED_BYTES)
+        self._guard = ConnectionGuard("bell", socket, drain, limits, SystemClock(), _ended)
         try:
-            self._socket.bind(self._address)
+            socket.bind(self._address)
         except zmq.ZMQError as error:
+            self.close()
             raise _address_error("listen at", self._address, error) from error
-        self._drain.resume()
-        return bound_endpoint(self._socket)
+        endpoint = bound_endpoint(socket)
+        self._guard.start(endpoint)
+        drain.resume()
+        return endpoint
 
     def connect(self) -> None:
         """Become the end that connects, whether the other exists yet or not.
@@ -51,19 +83,43 @@ class Bell:
         Raises:
             ConfigurationError: ``bad_address``.
         """
+        socket = self._context.socket(zmq.DEALER)
+        drain = self._open(socket)
         try:
-            self._socket.connect(self._address)
+            socket.connect(self._address)
         except zmq.ZMQError as error:
+            self.close()
             raise _address_error("connect to", self._address, error) from error
-        self._drain.resume()
+        drain.resume()
+
+    def _open(self, socket: "zmq.Socket[bytes]") -> Drain:
+        socket.set(zmq.SNDHWM, _UNHEARD)
+        socket.set(zmq.RCVHWM, _UNHEARD)
+        socket.set(zmq.MAXMSGSIZE, RING_BYTES)
+        socket.set(zmq.LINGER, 0)
+        self._socket = socket
+        self._drain = Drain(socket, self._hear, self._may_hear)
+        return self._drain
 
     def ring(self) -> None:
         """Wake the other end; never blocks. To be called from the thread that made the bell."""
+        if self._guard is None:
+            self._ring()
+        else:
+            for ringer in list(self._ringers):
+                self._ring(ringer)
+
+    def _ring(self, *ringer: bytes) -> None:
+        if self._socket is None or self._drain is None:
+            return
         try:
-            self._socket.send(b"", zmq.NOBLOCK)
+            send(self._socket, [*ringer, b""])
         except zmq.Again:
             # The other end is away, or has not heard the last ring yet.
             return
+        except zmq.ZMQError:
+            # It is gone, and rings when it comes back.
+            self._ringers.pop(ringer[0], None)
         self._drain.check()
 
     async def wait(self, timeout: float) -> bool:
@@ -78,11 +134,42 @@ class Bell:
 
     def close(self) -> None:
         """Ring and hear no more."""
-        self._drain.pause()
-        self._socket.close()
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._drain is not None:
+            self._drain.pause()
+        if self._guard is not None:
+            self._guard.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._drain = self._guard = self._socket = None
 
-    def _hear(self, _: list[bytes]) -> None:
+    def _hear(self, frames: list[bytes]) -> None:
+        self._heard += 1
+        if self._guard is not None:
+            self._guard.took(frames)
+            self._ringers.pop(frames[0], None)
+            self._ringers[frames[0]] = None
+            if len(self._ringers) > MOST_RINGERS:
+                del self._ringers[next(iter(self._ringers))]
         self._rung.set()
+
+    def _may_hear(self) -> bool:
+        now = self._loop.time()
+        if now - self._counted_from > PAUSE_SECONDS:
+            self._counted_from, self._heard = now, 0
+        if self._heard < RINGS_AT_ONCE:
+            return True
+        self._pause = self._loop.call_later(PAUSE_SECONDS, self._hear_again)
+        return False
+
+    def _hear_again(self) -> None:
+        if self._drain is not None:
+            self._drain.resume()
+
+
+def _ended() -> None:
+    """Note nothing: who is gone is noticed at the next ring."""
 
 
 def _address_error(doing: str, address: str, error: zmq.ZMQError) -> ConfigurationError:

@@ -2,8 +2,8 @@
 
 Text and bytes are distinct (``use_bin_type``, ``raw=False``). The extension types 123 to 127 of old peers are pickles,
 whose unpickling runs code of the sender: extensions are refused unopened, all but msgpack's own timestamp, which is
-plain data. What a value may cost is bounded by the size of its frame, which the sockets limit: msgpack makes no array
-longer than the bytes it has.
+plain data. Each value that is made costs some 60 bytes, however few the sender needs for it, and msgpack reserves room
+for as many as an array declares, at each level: so the values are counted before any is made.
 """
 
 import struct
@@ -15,6 +15,7 @@ import msgpack  # type: ignore[import-untyped]
 from xbus.errors import ProtocolError
 
 EXTENSION_REFUSED = "extension_refused"
+TOO_MANY_VALUES = "too_many_values"
 BAD_ITEMS = "bad_items"
 
 Key: TypeAlias = bool | int | float | str | bytes | None
@@ -23,6 +24,15 @@ Value: TypeAlias = bool | int | float | str | bytes | list["Value"] | dict[Key, 
 
 Values that go out are typed ``object``, as callers bring what they like: ``pack`` checks them.
 """
+
+MOST_VALUES = 100_000
+"""The most values of one message, those in lists and maps included. Items are one value, as they go packed."""
+
+_UNCOUNTED_BYTES = 512
+"""Up to this size data is not counted: all that it can declare takes less than 1 MB, and counting takes longer."""
+
+_LONGEST_FIRST = 1024
+"""Bytes in which the first text is looked for."""
 
 _BIN_LENGTHS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 """The size of a bin's header, by its first byte."""
@@ -49,12 +59,18 @@ def pack(value: object, default: Callable[[object], object] | None = None) -> by
         raise ProtocolError(f"a value can't be sent: {error}", code="bad_value") from error
 
 
-def unpack(data: bytes) -> Value:
+def unpack(data: bytes, most_values: int | None = None) -> Value:
     """Decode one value; arrays become lists.
 
+    Args:
+        most_values: the most values that it may consist of; None for any number.
+
     Raises:
-        ProtocolError: ``data`` is not one msgpack value; the code is ``EXTENSION_REFUSED`` if it contains an extension.
+        ProtocolError: ``data`` is not one msgpack value, or has too many values in it (``too_many_values``); the code
+            is ``EXTENSION_REFUSED`` if it contains an extension.
     """
+    if most_values is not None and len(data) > _UNCOUNTED_BYTES:
+        check_values(data, most_values)
     try:
         value: Value = msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
         return value
@@ -68,6 +84,81 @@ def _refuse_extension(extension: int, _: bytes) -> NoReturn:
         "send dates and times as text in ISO 8601",
         code=EXTENSION_REFUSED,
     )
+
+
+def check_values(data: bytes, most: int) -> None:
+    """Count the values of msgpack by its bytes, without making any; data that ends too early passes.
+
+    Raises:
+        ProtocolError: there are more than ``most``, or lists and maps declare more (``too_many_values``).
+    """
+    place, counted, awaited = 0, 0, 1
+    while awaited and place < len(data):
+        first = data[place]
+        counted += 1
+        if size := _SIZES[first]:
+            place += size
+            awaited += _MEMBERS[first] - 1
+        else:
+            width, more, members = _MEASURED[first]
+            length = int.from_bytes(data[place + 1 : place + 1 + width], "big")
+            place += 1 + width + (more if members else more + length)
+            awaited += members * length - 1
+        if counted + awaited > most:
+            raise ProtocolError(
+                f"a message of {len(data)} bytes has more than {most:,} values",
+                "send items packed, each as bytes",
+                code=TOO_MANY_VALUES,
+            )
+
+
+def first_text(data: bytes, key: str | None = None) -> str:
+    """Read the first member of a list, or the first value of a map, without decoding the others.
+
+    Args:
+        key: the first key of the map; None for a list.
+
+    Returns:
+        The text; empty where something else is there.
+    """
+    unpacker = msgpack.Unpacker(max_str_len=_LONGEST_FIRST, max_bin_len=0, max_array_len=0, max_map_len=0)
+    unpacker.feed(data[:_LONGEST_FIRST])
+    try:
+        if key is None:
+            unpacker.read_array_header()
+        elif not unpacker.read_map_header() or unpacker.unpack() != key:
+            return ""
+        found = unpacker.unpack()
+    except (ValueError, msgpack.UnpackException):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+# The tables follow msgpack's specification, https://github.com/msgpack/msgpack/blob/master/spec.md.
+
+_MEASURED = (
+    {0xC4: (1, 0, 0), 0xC5: (2, 0, 0), 0xC6: (4, 0, 0)}  # bin
+    | {0xC7: (1, 1, 0), 0xC8: (2, 1, 0), 0xC9: (4, 1, 0)}  # ext, with its type
+    | {0xD9: (1, 0, 0), 0xDA: (2, 0, 0), 0xDB: (4, 0, 0)}  # str
+    | {0xDC: (2, 0, 1), 0xDD: (4, 0, 1), 0xDE: (2, 0, 2), 0xDF: (4, 0, 2)}  # array, map
+)
+"""The values with a length of their own, by the first byte: how many bytes the length has, and how many stand behind
+it; then how many values each one of the length means, or 0 where it counts bytes."""
+
+_FIXED = (
+    {0xA0 + length: 1 + length for length in range(32)}  # fixstr
+    | {0xCA: 5, 0xCB: 9}  # float
+    | {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3, 0xD2: 5, 0xD3: 9}  # uint, int
+    | {0xD4: 3, 0xD5: 4, 0xD6: 6, 0xD7: 10, 0xD8: 18}  # fixext
+)
+
+_SIZES = bytes(0 if first in _MEASURED else _FIXED.get(first, 1) for first in range(256))
+"""The bytes of any other value, by its first one; of a short map or array those before its members."""
+
+_MEMBERS = bytes(
+    2 * (first - 0x80) if 0x80 <= first < 0x90 else first - 0x90 if 0x90 <= first < 0xA0 else 0 for first in range(256)
+)
+"""The number of values in a short map or array, by its first byte."""
 
 
 def pack_items(items: Sequence[bytes]) -> bytes:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast, get_type_hints
 
-from xbus.errors import ConfigurationError, Refused
+from xbus.errors import CallError, ConfigurationError, Refused
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.frames import UNKNOWN_METHOD, WRONG_ARGUMENTS
 from xbus.rpc.shapes import Shape
@@ -20,6 +20,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 _VERB = "__verb__"
 _UNDONE = "__undone__"
+
+REFUSE = "__refuse__"
+"""The attribute of a method that has an answer of its own for errors: a function that makes it."""
+
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -43,17 +47,33 @@ def undoes(name: str) -> Callable[[F], F]:
     return mark
 
 
+def nobody_refused() -> None:
+    """Refuse nobody."""
+
+
 class Dispatch:
     """The table of all verbs that the given objects serve.
 
     Args:
         objects: instances with methods marked by ``verb``. ``Shape`` says how parameters may be annotated.
+        knows: checks the token of a larger call, by which its caller says who that is; None where callers have none.
+        admit: asked before each call, with the verb; it raises the refusal. None where everybody may call.
+        refusal: gives the refusal of a larger call by whoever calls now; None of a caller that has proven who it is.
 
     Raises:
         ConfigurationError: two methods serve one verb, or a parameter can't be checked.
     """
 
-    def __init__(self, *objects: object) -> None:
+    def __init__(
+        self,
+        *objects: object,
+        knows: Callable[[str], bool] | None = None,
+        admit: Callable[[str], None] | None = None,
+        refusal: Callable[[], CallError | None] = nobody_refused,
+    ) -> None:
+        self.knows = knows
+        self.refusal = refusal
+        self._admit = admit
         self._handlers: dict[str, _Handler] = {}
         self._undo: dict[str, Callable[[Any], object]] = {}
         for served in objects:
@@ -75,12 +95,26 @@ class Dispatch:
         """Carry out a call: what the method returns, be it the answer, a future of it or a coroutine.
 
         Raises:
-            Refused: ``unknown_method`` or ``wrong_arguments``; the method was not called.
+            Refused: ``unknown_method`` or ``wrong_arguments``, or as ``admit`` refuses it; the method was not called.
         """
+        if self._admit is not None:
+            self._admit(name)
+        return self._handler(name)(args, kwargs)
+
+    def refuse(self, name: str, error: CallError) -> object:
+        """Answer a call that is not to be carried out as its verb answers such an error.
+
+        Raises:
+            Refused: ``unknown_method``.
+            CallError: ``error``, where the verb has no answer of its own for errors.
+        """
+        return self._handler(name).refuse(error)
+
+    def _handler(self, name: str) -> "_Handler":
         handler = self._handlers.get(name)
         if handler is None:
             raise Refused(f"there is no method {name!r:.100}", code=UNKNOWN_METHOD)
-        return handler(args, kwargs)
+        return handler
 
     def undo(self, name: str, answer: Any) -> None:
         """Undo an answer that could not be delivered, where the verb has a method for that."""
@@ -120,6 +154,12 @@ class _Handler:
         if self._has_fields:
             self._check_fields(args)
         return self._method(*args)
+
+    def refuse(self, error: CallError) -> object:
+        answer_to: Callable[[CallError], object] | None = getattr(self._method, REFUSE, None)
+        if answer_to is None:
+            raise error
+        return answer_to(error)
 
     def _check_fields(self, args: list[Value]) -> None:
         for position, (value, shape) in enumerate(zip(args, self._shapes, strict=False)):

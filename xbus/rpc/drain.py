@@ -12,10 +12,13 @@ from typing import cast
 
 import zmq
 
-from xbus.rpc.multipart import receive
+from xbus.rpc.multipart import Reader
 
 MESSAGES_PER_TURN = 100
 """After so many the other tasks of the loop get their turn."""
+
+MESSAGES_AT_ONCE = 10_000
+"""The most messages of ``read_all``: more than a peer may have sent ahead."""
 
 _POLLIN = int(zmq.POLLIN)
 _POLLOUT = int(zmq.POLLOUT)
@@ -58,6 +61,7 @@ class Drain:
         may_read: Callable[[], bool] = always,
     ) -> None:
         self._socket = socket
+        self.reader = Reader(socket)
         self._on_message = on_message
         self._may_read = may_read
         self._loop = asyncio.get_running_loop()
@@ -90,10 +94,16 @@ class Drain:
     def read_all(self) -> None:
         """Read what is there now, without asking ``may_read``."""
         try:
-            while True:
-                self._on_message(receive(self._socket))
+            # Bounded, as others may go on sending for ever.
+            for _ in range(MESSAGES_AT_ONCE):
+                self._hand_on(self.reader.receive())
         except zmq.Again:
-            self.check()
+            pass
+        self.check()
+
+    def _hand_on(self, frames: list[bytes]) -> None:
+        if frames:
+            self._on_message(frames)
 
     def _look(self) -> None:
         self._next_turn = None
@@ -108,7 +118,7 @@ class Drain:
                     self.pause()
                 if not self._reading:
                     return
-                self._on_message(receive(self._socket))
+                self._hand_on(self.reader.receive())
         except zmq.Again:
             # A reply sent by on_message may have swallowed the edge of a message that came after the last read.
             if not can_read(self._socket):

@@ -5,6 +5,9 @@
     reply     header 17 bytes "=HHLd?" | msgpack answer
               pid, random, id, unix time, is_error
 
+The side that was connected to may call, too, over the same connection: then a **channel** opens the frames of the
+request and of the reply. So the number of frames tells the four kinds of messages apart.
+
 The format is that of aiozmq.rpc 0.5 to 1.0 (``aiozmq/rpc/rpc.py``), which existing emitters and recipients speak. A
 reply is matched by its id alone. The answer of an error reply is ``[type name, args, repr]``.
 """
@@ -13,12 +16,13 @@ import struct
 from typing import NamedTuple
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
-from xbus.rpc.codec import EXTENSION_REFUSED, Key, Value, pack, unpack
+from xbus.rpc.codec import EXTENSION_REFUSED, MOST_VALUES, TOO_MANY_VALUES, Key, Value, first_text, pack, unpack
 
 UNKNOWN_METHOD = "unknown_method"
 WRONG_ARGUMENTS = "wrong_arguments"
 ERROR_REPLY = "error_reply"
 BAD_ANSWER = "bad_answer"
+CALL_TOO_LARGE = "call_too_large"
 
 _SENDER = struct.Struct("=HH")
 _REQUEST = struct.Struct("=Ld")
@@ -26,6 +30,11 @@ _REPLY = struct.Struct("=Ld?")
 _REQUEST_HEADER = struct.Struct("=HHLd")
 _REPLY_HEADER = struct.Struct("=HHLd?")
 _REQUEST_FRAMES = 4
+_EMPTY_ARRAY = b"\x90"
+CHANNEL_CALL_FRAMES = 5
+"""The frames of a call by a channel, as the DEALER reads them."""
+CHANNEL_ANSWER_FRAMES = 4
+"""The frames of an answer by a channel, as the ROUTER reads them: with the routing id."""
 _EMPTY_MAP = b"\x80"
 
 _AIOZMQ_TYPES = {
@@ -49,7 +58,7 @@ class Request(NamedTuple):
     method: str
     args: list[Value]
     kwargs: dict[Key, Value]
-    refusal: Refused | None = None
+    refusal: CallError | None = None
 
 
 class Reply(NamedTuple):
@@ -81,8 +90,11 @@ def encode_request(
     return [sender + _REQUEST.pack(request_id, sent_at), method.encode(), pack(args), _EMPTY_MAP]
 
 
-def decode_request(frames: list[bytes]) -> Request:
-    """Decode a call from the frames that a ROUTER socket read.
+def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Request:
+    """Decode a call from the frames that a ROUTER socket read, or that came by a channel.
+
+    Args:
+        refusal: why the call is not carried out, whatever its arguments are: nobody looks at them then.
 
     Raises:
         ProtocolError: the frames are no request, and nobody can reply to them.
@@ -95,15 +107,37 @@ def decode_request(frames: list[bytes]) -> Request:
         method = name.decode()
     except (struct.error, UnicodeDecodeError) as error:
         raise ProtocolError(f"header or method name of a request can't be read: {error}") from error
+    if refusal is not None:
+        return Request(route, request_id, method, [], {}, refusal)
     try:
-        args, kwargs = unpack(args_data), {} if kwargs_data == _EMPTY_MAP else unpack(kwargs_data)
+        args = unpack(args_data, MOST_VALUES)
+        kwargs = {} if kwargs_data == _EMPTY_MAP else unpack(kwargs_data, MOST_VALUES)
     except ProtocolError as error:
-        if error.code != EXTENSION_REFUSED:
+        if error.code not in (EXTENSION_REFUSED, TOO_MANY_VALUES):
             raise
         return Request(route, request_id, method, [], {}, Refused(error.cause, error.next_step, code=WRONG_ARGUMENTS))
     if type(args) is not list or type(kwargs) is not dict:
         raise ProtocolError("the arguments of a request are no msgpack array and map")
     return Request(route, request_id, method, args, kwargs)
+
+
+def argument_bytes(frames: list[bytes]) -> int:
+    """Compute the size of a request's arguments; 0 where the frames are no request."""
+    return len(frames[-2]) + len(frames[-1]) if len(frames) > _REQUEST_FRAMES else 0
+
+
+def first_argument(frames: list[bytes], name: str) -> str:
+    """Read a short text out of a request whose arguments are not decoded: the first, or the one of this name.
+
+    Args:
+        frames: as a ROUTER socket read them.
+        name: the parameter's; old clients may name it, and then put it first, too.
+
+    Returns:
+        The text; empty where the request has none there.
+    """
+    *_, args_data, kwargs_data = frames
+    return first_text(args_data) if args_data[:1] != _EMPTY_ARRAY else first_text(kwargs_data, name)
 
 
 def encode_reply(sender: bytes, request: Request, sent_at: float, answer: object) -> list[bytes]:
@@ -146,7 +180,7 @@ def decode_reply(frames: list[bytes]) -> Reply:
     except (ValueError, struct.error) as error:
         raise ProtocolError(f"{len(frames)} frames are no reply: {error}") from error
     try:
-        answer = unpack(data)
+        answer = unpack(data, MOST_VALUES)
     except ProtocolError as error:
         return Reply(request_id, None, Refused(f"the answer can't be read: {error.cause}", code=BAD_ANSWER))
     if is_error:

@@ -14,6 +14,14 @@ class EnvelopeOptionsMap(TypedDict, total=False):
 
     ordering_key: str | None
     key: str | None
+    headers: bytes | None
+
+
+class EventOptionsMap(TypedDict, total=False):
+    """The options of ``xbus.start_event``, and of an event in ``xbus.put_envelope``."""
+
+    headers: bytes | None
+    partition_key: str | None
 
 
 class FrontLogin(TypedDict):
@@ -26,6 +34,7 @@ class FrontLogin(TypedDict):
     max_envelope_items: NotRequired[int]
     max_envelope_bytes: NotRequired[int]
     immediate_reply_timeout: NotRequired[int | float]
+    headers: NotRequired[bool]
 
 
 class EventEnd(TypedDict):
@@ -48,18 +57,27 @@ class EnvelopeReceipt(TypedDict):
 
 
 class BackLogin(TypedDict):
-    """The answer of the back to ``xbus.login``."""
+    """The answer of the back to ``xbus.login``; ``proof`` says that this broker can show who it is."""
 
     token: str
+    proof: NotRequired[bool]
     session_seconds: NotRequired[int | float]
     max_batch_bytes: int
     heartbeat: NotRequired[int | float]
 
 
+class ServingLimits(TypedDict):
+    """The answer of the back to ``xbus.serve``."""
+
+    max_batch_bytes: int
+    heartbeat: NotRequired[int | float]
+
+
 class Registered(TypedDict):
-    """The answer to ``xbus.heartbeat``: whether the recipient is registered."""
+    """The answer to ``xbus.heartbeat``: whether the recipient is registered, and waits for a place of its role."""
 
     registered: bool
+    standby: NotRequired[bool]
 
 
 class OutputWanted(TypedDict):
@@ -103,6 +121,9 @@ class OutputHandover(TypedDict):
     input: str | None
     items: int | None
     lease: float
+    headers: NotRequired[bytes]
+    partition_key: NotRequired[str]
+    envelope_headers: NotRequired[bytes]
 
 
 class MadeOutput(TypedDict):
@@ -129,6 +150,17 @@ class HealthProblem(TypedDict):
     next_step: str
 
 
+class HealthPause(TypedDict):
+    """Something that an operator has paused; ``until`` is None where somebody has to resume it."""
+
+    kind: str
+    name: str
+    reason: str
+    paused_by: str
+    since: str
+    until: str | None
+
+
 class HealthReport(TypedDict):
     """The answer to ``xbus.health``."""
 
@@ -136,6 +168,65 @@ class HealthReport(TypedDict):
     name: str
     since: str
     problems: list[HealthProblem]
+    pauses: NotRequired[list[HealthPause]]
+
+
+class RoleInsight(TypedDict):
+    """A role as the back knows it now; the last four fields are of a consumer. Roles are named by their ids.
+
+    ``state`` is an :class:`xbus.states.ConsumerState`; ``lane_at`` is None while nobody reads the log for the role.
+    """
+
+    role: int
+    state: str
+    programs: int
+    is_free: bool
+    trouble_since: str | None
+    probe_seconds: float | None
+    lane_at: int | None
+    held_up_by: list[int]
+    in_flight: list[int]
+    is_settled: bool
+
+
+class CallInHand(TypedDict):
+    """A recipient that has an envelope in hand, and the last call about it."""
+
+    role: int
+    verb: str
+    since: str
+
+
+class GraceLeft(TypedDict):
+    """A worker service that envelopes wait for in their turn for some seconds more; by its key."""
+
+    service: str
+    seconds: float
+
+
+class Insight(TypedDict):
+    """The answer to ``xbus.why``; ``busy`` has the keys of worker services that take no other event now."""
+
+    roles: list[RoleInsight]
+    in_hand: list[CallInHand]
+    graces: list[GraceLeft]
+    busy: list[str]
+
+
+class RefusedCall(TypedDict):
+    """The answer to ``xbus.refused``: the last call about an envelope that the front refused."""
+
+    verb: str
+    code: str
+    at: str
+
+
+class HeadersMap(TypedDict):
+    """The headers of an event and, with its first event, of an envelope, as a recipient gets them."""
+
+    headers: NotRequired[bytes]
+    partition_key: NotRequired[str]
+    envelope_headers: NotRequired[bytes]
 
 
 class BulkAbility(TypedDict):
@@ -154,6 +245,7 @@ class RecipientAbilities(TypedDict):
     kind: NotRequired[str]
     bundles: NotRequired[bool]
     notes: NotRequired[bool]
+    headers: NotRequired[bool]
     bulk: NotRequired[BulkAbility]
 
 

@@ -5,7 +5,20 @@ five frames in and three out: flags as plain ints, since arithmetic on enums is 
 socket option per frame.
 """
 
+from collections.abc import Sequence
+
 import zmq
+
+MOST_FRAMES = 16
+"""The most frames of a message. A call has five with the caller's id; a proxy may put some before them."""
+
+_DROPPED_AT_ONCE = 50
+"""Frames of a message with too many that are dropped in one go. More end it sooner and keep others waiting."""
+
+# The headers of frames by ZMTP 3, https://rfc.zeromq.org/spec/23.
+_MOST_SHORT = 255
+_SHORT_HEADER = 2
+_LONG_HEADER = 9
 
 _LAST = int(zmq.NOBLOCK)
 _MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
@@ -24,16 +37,73 @@ def send(socket: "zmq.Socket[bytes]", frames: list[bytes]) -> None:
     socket.send(frames[last], _LAST)
 
 
-def receive(socket: "zmq.Socket[bytes]") -> list[bytes]:
-    """Read a message.
+def bytes_on_wire(frames: Sequence[bytes]) -> int:
+    """Count the bytes of a message of a ROUTER as it is on the wire, which is without the peer's id in front."""
+    size = -len(frames[0]) - _SHORT_HEADER
+    for frame in frames:
+        length = len(frame)
+        size += length + (_SHORT_HEADER if length <= _MOST_SHORT else _LONG_HEADER)
+    return size
 
-    Raises:
-        zmq.Again: no message waits.
+
+class Reader:
+    """Reads the messages of a socket.
+
+    Only the first frames of a message with too many are kept. The others are read in portions and dropped.
     """
-    frames = []
-    more = True
-    while more:
-        frame = socket.recv(_LAST, False)
-        frames.append(frame.bytes)
-        more = frame.more
-    return frames
+
+    def __init__(self, socket: "zmq.Socket[bytes]") -> None:
+        self._socket = socket
+        # libzmq knows of a frame whence it came.
+        self._first: zmq.Frame | None = None
+        self.has_more = False
+        """Whether the rest of the last message is still to be dropped."""
+
+    @property
+    def sender_address(self) -> str:
+        """The address from which the last message came, without the port; over ipc the user and the process.
+
+        It is empty where libzmq knows none: of a peer that speaks ZMTP 1 or 2, and within a process.
+        """
+        try:
+            return "" if self._first is None else str(self._first.get("Peer-Address"))
+        except zmq.ZMQError:
+            return ""
+
+    @property
+    def sender_descriptor(self) -> int:
+        """The descriptor of the connection by which the last message came; -1 without one."""
+        try:
+            return -1 if self._first is None else int(self._first.get(zmq.SRCFD))
+        except zmq.ZMQError:
+            # Nor does libzmq know the descriptor of such peers.
+            return -1
+
+    def receive(self) -> list[bytes]:
+        """Read a message, or drop a portion of what the last one has too much.
+
+        Returns:
+            The frames; none where frames were dropped.
+
+        Raises:
+            zmq.Again: no message waits.
+        """
+        if self.has_more:
+            self._drop()
+            return []
+        receive = self._socket.recv
+        self._first = frame = receive(_LAST, False)
+        frames = [frame.bytes]
+        while frame.more:
+            if len(frames) == MOST_FRAMES:
+                self.has_more = True
+                break
+            frame = receive(_LAST, False)
+            frames.append(frame.bytes)
+        return frames
+
+    def _drop(self) -> None:
+        for _ in range(_DROPPED_AT_ONCE):
+            if not self._socket.recv(_LAST, False).more:
+                self.has_more = False
+                return

@@ -1,35 +1,52 @@
 """The answering side: a ROUTER socket, whose calls are carried out in order of arrival."""
 
-import asyncio
 import errno
 import logging
 import math
-import os
-import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import CoroutineType
-from typing import Any
 
 import zmq
 
 from xbus.clock import Clock, SystemClock
-from xbus.errors import CallError, ConfigurationError, Failed, ProtocolError
+from xbus.errors import ConfigurationError, ConnectionLost, ProtocolError
 from xbus.rpc.context import Context, router
-from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import Drain, always, bound_endpoint
-from xbus.rpc.frames import Request, decode_request, encode_error, encode_reply, sender_prefix
+from xbus.rpc.exchange import Answering, PeerClient, PeerClients, PeerWire
+from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
+from xbus.rpc.guard import ConnectionGuard, TrafficLimits
+from xbus.rpc.life_signs import LifeSigns, ask_for_life
 from xbus.rpc.log_throttle import LogThrottle
-from xbus.rpc.multipart import send
+from xbus.rpc.multipart import MOST_FRAMES, send
 
 log = logging.getLogger(__name__)
 
 MESSAGES_READ_AHEAD = 100
 """Messages that libzmq may keep of one peer before TCP slows the peer down."""
 
+LARGEST_AHEAD = 4
+"""The same in largest messages; a peer that has more of them read ahead is disconnected.
+
+More let a peer keep more in flight while the server does not read, and take more memory.
+"""
+
+STRANGERS_BYTES = 16 * 1024 * 1024
+"""The bytes of unfinished messages of all peers together that have not proven who calls; the largest go first.
+
+Frames of two bytes take 32 times as much memory. Less would cut off honest clients that go on with a large item after
+their connection was lost: their token is in front of it, and nobody can read it before the end.
+"""
+
+MESSAGE_ROOM_BYTES = 1024 * 1024
+"""The bytes of a message beside its largest frame, and those that are under way between libzmq's threads."""
+
 LINGER_MS = 1000
 """Milliseconds for which libzmq goes on sending replies after ``close``."""
+
+
+OF_PEERS = LifeSigns(handshake_seconds=30.0)
+"""Peers may take their time to say who they are, as by libzmq's default. Nothing else is asked of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +56,26 @@ class ServerLimits:
     Args:
         max_message_bytes: a peer that sends a larger frame is disconnected by libzmq; -1 for no limit.
         max_unanswered_bytes: while the calls that wait for their answers hold more than this, nothing is read.
+        max_call_bytes: a larger call is refused. The answers of peers that we call may be larger.
         replies_unread: replies that one peer may leave unread; further ones to it are dropped.
+        max_unsent_bytes: a peer that leaves more than this unread is disconnected.
+        max_strangers_bytes: the unfinished messages of all peers together that have not proven who calls.
     """
 
     max_message_bytes: int
     max_unanswered_bytes: float = math.inf
+    max_call_bytes: float = math.inf
     replies_unread: int = 100_000
+    max_unsent_bytes: float = math.inf
+    max_strangers_bytes: float = STRANGERS_BYTES
+
+    @property
+    def traffic(self) -> TrafficLimits:
+        """The bytes that libzmq may hold of a connection."""
+        message = math.inf if self.max_message_bytes < 0 else self.max_message_bytes + MESSAGE_ROOM_BYTES
+        return TrafficLimits(
+            message, min(self.max_strangers_bytes, message), ahead=LARGEST_AHEAD * message, unsent=self.max_unsent_bytes
+        )
 
 
 class Server:
@@ -61,6 +92,7 @@ class Server:
         limits: of what it takes in and keeps.
         may_read: asked before each call; after a no nothing is read until ``resume``.
         clock: stamps the replies.
+        life_signs: how soon it notices that a peer's machine has vanished.
     """
 
     def __init__(
@@ -72,45 +104,73 @@ class Server:
         limits: ServerLimits,
         may_read: Callable[[], bool] = always,
         clock: Clock | None = None,
+        life_signs: LifeSigns = OF_PEERS,
     ) -> None:
         self.name = name
-        self._dispatch = dispatch
-        self._clock = clock or SystemClock()
-        self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
-        self._unreadable = LogThrottle(self._clock)
-        self._undelivered = LogThrottle(self._clock)
-        self._now = asyncio.get_running_loop().time
-        self._waiting: dict[asyncio.Future[Any] | Deferred[Any], tuple[Request, float, int]] = {}
+        clock = clock or SystemClock()
+        self._unreadable = LogThrottle(clock)
+        self._undelivered = LogThrottle(clock)
         self._may_read_on = may_read
         self._max_unanswered_bytes = limits.max_unanswered_bytes
-        self._unanswered_bytes = 0
         self._held_back = False
-        self._call_bytes = 0
-        self._caller = b""
-        self._all_answered = asyncio.Event()
-        self._all_answered.set()
         self._socket = router(context)
         self._socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
         self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
         self._socket.set(zmq.SNDHWM, limits.replies_unread)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.LINGER, LINGER_MS)
+        ask_for_life(self._socket, life_signs)
         self._drain = Drain(self._socket, self._serve, self._may_read)
+        self._answering = Answering(
+            dispatch,
+            name=name,
+            clock=clock,
+            send=self._send,
+            on_later=self._answered_later,
+            max_call_bytes=limits.max_call_bytes,
+        )
+        self._peers = PeerClients(clock, PeerWire(self._transmit, self._drain.read_all))
+        self._guard = ConnectionGuard(
+            name, self._socket, self._drain, limits.traffic, clock, on_end=self._peers.probe_soon
+        )
 
     @property
     def unreadable(self) -> int:
-        """The number of messages that were no requests."""
+        """The number of messages that were neither requests nor answers."""
         return self._unreadable.total
 
     @property
     def unanswered(self) -> int:
         """The number of calls that wait for their handler's future."""
-        return len(self._waiting)
+        return self._answering.unanswered
+
+    @property
+    def unanswered_bytes(self) -> int:
+        """The bytes of the calls that wait for their handler's future."""
+        return self._answering.unanswered_bytes
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """By the code of the error, how many calls were refused or failed."""
+        return self._answering.refused
 
     @property
     def caller(self) -> bytes:
         """The connection by which the call came that is carried out now; to be asked by plain handlers only."""
-        return self._caller
+        return self._answering.caller
+
+    @property
+    def caller_address(self) -> str:
+        """The address of the machine from which that call came; over ipc the user and the process."""
+        return self._drain.reader.sender_address
+
+    def let_in(self, connection: bytes) -> None:
+        """Take note that a connection has proven who it is, so that it may begin large calls."""
+        self._guard.let_in(connection)
+
+    def client_of(self, connection: bytes, channel: bytes, name: str, on_lost: Callable[[], None]) -> PeerClient:
+        """Call a peer over the connection that it made; see ``PeerClients.open``."""
+        return self._peers.open(connection, channel, name, on_lost)
 
     def bind(self, address: str) -> str:
         """Open the port; calls are read from ``start`` on.
@@ -132,6 +192,7 @@ class Server:
 
     def start(self) -> None:
         """Begin to serve."""
+        self._guard.start(bound_endpoint(self._socket))
         self._drain.resume()
 
     def pause(self) -> None:
@@ -144,106 +205,68 @@ class Server:
 
     async def drain(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for all calls that were read to be answered; whether they are."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._all_answered.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await self._answering.drain(timeout)
 
     def give_up(self, seconds: float, error: Exception) -> None:
         """Answer the calls that have waited for so long with what their verbs make of ``error``."""
-        now = self._now()
-        overdue = [answer for answer, (_, since, _) in self._waiting.items() if now - since > seconds]
-        for answer in overdue:
-            if isinstance(answer, Deferred):
-                answer.give_up(error)
-                self._answered(answer)
+        self._answering.give_up(seconds, error)
 
     def close(self) -> None:
-        """Cancel unanswered calls and close the port."""
+        """Cancel unanswered calls, call nobody any more, and close the port."""
+        if self._socket.closed:
+            return
         self._drain.pause()
-        for answer in self._waiting:
-            if isinstance(answer, Deferred | asyncio.Task):
-                answer.cancel()
+        self._answering.cancel()
+        self._peers.close()
+        self._guard.close()
         self._socket.close()
 
     def _may_read(self) -> bool:
         return not self._held_back and self._may_read_on()
 
     def _serve(self, frames: list[bytes]) -> None:
+        connection = self._guard.took(frames)
+        if self._drain.reader.has_more:
+            # What is dropped never counts as read, so who does that again and again is cut off in the end.
+            self._note_unreadable(frames[0], ProtocolError(f"a message has more than {MOST_FRAMES} frames"))
+            return
+        if not connection.is_known:
+            connection.is_known = self._answering.knows_caller(frames)
         try:
-            request = decode_request(frames)
+            if len(frames) == CHANNEL_ANSWER_FRAMES:
+                self._peers.answered(frames)
+            else:
+                self._answering.take(frames)
+                self._held_back = self._held_back or self._answering.unanswered_bytes > self._max_unanswered_bytes
         except ProtocolError as error:
             self._note_unreadable(frames[0], error)
-            return
-        if request.refusal is not None:
-            self._answer_error(request, request.refusal)
-            return
-        self._caller = frames[0]
-        self._call_bytes = sum(map(len, frames))
-        try:
-            answer = self._dispatch.call(request.method, request.args, request.kwargs)
-        except Exception as error:
-            self._answer_error(request, error)
-        else:
-            if isinstance(answer, (asyncio.Future, Deferred, CoroutineType)):
-                self._answer_later(request, answer)
-            else:
-                self._answer(request, answer)
 
-    def _answer_later(
-        self, request: Request, answer: "asyncio.Future[Any] | Deferred[Any] | CoroutineType[Any, Any, Any]"
-    ) -> None:
-        if isinstance(answer, CoroutineType):
-            answer = asyncio.get_running_loop().create_task(answer, name=f"{self.name} {request.method}")
-        self._waiting[answer] = (request, self._now(), self._call_bytes)
-        self._unanswered_bytes += self._call_bytes
-        self._held_back = self._held_back or self._unanswered_bytes > self._max_unanswered_bytes
-        self._all_answered.clear()
-        answer.add_done_callback(self._answered)
-
-    def _answered(self, answer: "asyncio.Future[Any] | Deferred[Any]") -> None:
-        request, _, size = self._waiting.pop(answer, (None, 0.0, 0))
-        if request is None:  # it was abandoned before
-            return
-        self._unanswered_bytes -= size
-        if not self._waiting:
-            self._all_answered.set()
-        if self._socket.closed:
-            return
-        if self._held_back and self._unanswered_bytes <= self._max_unanswered_bytes / 2:
+    def _answered_later(self) -> None:
+        if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self._drain.resume()
-        if answer.cancelled():
-            self._answer_error(request, Failed("the call was cancelled", "call again", code="call_cancelled"))
-        elif error := answer.exception():
-            self._answer_error(request, error)
-        else:
-            self._answer(request, answer.result())
         self._drain.check()
 
-    def _answer(self, request: Request, answer: object) -> None:
-        try:
-            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer)
-        except ProtocolError as error:
-            self._answer_error(request, error)
-        else:
-            if not self._send(frames):
-                self._dispatch.undo(request.method, answer)
-
-    def _answer_error(self, request: Request, error: BaseException) -> None:
-        if not isinstance(error, CallError):
-            log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": request.method})
-            error = Failed("an internal error ended the call", "see the log of the other side", code="internal_error")
-        self._send(encode_error(self._sender, request, self._clock.now().timestamp(), error))
-
     def _send(self, frames: list[bytes]) -> bool:
+        if self._socket.closed:
+            return True
         try:
             send(self._socket, frames)
+            self._guard.gave(frames)
         except zmq.ZMQError as error:
             self._note_undelivered(frames[0], error)
             return False
+        return True
+
+    def _transmit(self, frames: list[bytes]) -> bool:
+        try:
+            send(self._socket, frames)
+            self._guard.gave(frames)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            raise ConnectionLost(f"{self.name}: a peer is gone ({error})") from error
+        self._drain.check()
         return True
 
     def _note_unreadable(self, peer: bytes, error: ProtocolError) -> None:

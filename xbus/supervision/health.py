@@ -1,12 +1,13 @@
 """The problems of a process of the broker just now, as its parts report them; no database, no waiting."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from xbus.clock import Clock
-from xbus.rpc.messages import HealthReport
+from xbus.rpc.messages import HealthPause, HealthReport
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,10 @@ class Problem:
     next_step: str
 
 
+Listener: TypeAlias = Callable[[Problem, bool], None]
+"""Gets a problem, and whether it is over."""
+
+
 class Health:
     """The problems of the moment. Parts may report from any thread.
 
@@ -48,6 +53,9 @@ class Health:
         self._clock = clock
         self._since = clock.now()
         self._problems: dict[tuple[str, str], Problem] = {}
+        self._listeners: list[Listener] = []
+        self.pauses: Sequence[HealthPause] = ()
+        """All that an operator has paused: that is no problem, and good to know."""
 
     @property
     def healthy(self) -> bool:
@@ -58,6 +66,10 @@ class Health:
     def problems(self) -> list[Problem]:
         """The problems, the oldest first."""
         return sorted(self._problems.copy().values(), key=lambda problem: problem.since)
+
+    def on_change(self, listener: "Listener") -> None:
+        """Have ``listener`` called in the thread that reports, whenever a problem begins or ends."""
+        self._listeners.append(listener)
 
     def trouble(
         self, code: str, cause: str, next_step: str = "", *, about: str = "", since: datetime | None = None
@@ -74,15 +86,23 @@ class Health:
         if self.healthy:
             self._since = now
         began = since or (now if known is None else known.since)
-        self._problems[code, about] = Problem(code, about, cause, began, next_step)
+        problem = self._problems[code, about] = Problem(code, about, cause, began, next_step)
+        if known is None:
+            self._tell(problem, is_over=False)
 
     def over(self, code: str, *, about: str = "") -> None:
         """Report that a problem is no more; one that was not known changes nothing."""
-        if self._problems.pop((code, about), None) is None:
+        problem = self._problems.pop((code, about), None)
+        if problem is None:
             return
         log.info("trouble is over", extra={"action": "trouble_over", "code": code, "about": about})
         if self.healthy:
             self._since = self._clock.now()
+        self._tell(problem, is_over=True)
+
+    def _tell(self, problem: Problem, *, is_over: bool) -> None:
+        for listener in self._listeners:
+            listener(problem, is_over)
 
     def replace(self, codes: Collection[str], problems: Iterable[Problem]) -> None:
         """Report all problems of some codes; any other problem of these codes is over."""
@@ -109,4 +129,5 @@ class Health:
                 }
                 for problem in self.problems
             ],
+            "pauses": list(self.pauses),
         }

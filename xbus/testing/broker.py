@@ -20,7 +20,7 @@ from xbus.clock import Clock
 from xbus.config import BackSettings
 from xbus.errors import ConnectionLost, JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
-from xbus.rpc.client import Client
+from xbus.rpc.exchange import Callee
 from xbus.supervision.health import Health
 from xbus.testing.journal import Database, VirtualJournal
 from xbus.testing.network import VirtualConnection, VirtualProcess
@@ -132,7 +132,7 @@ class VirtualBroker:
                 settings.back,
             )
             space = Space(journal, 0, Health("broker", self._clock))
-            checks = Checks(configuration, settings.limits)
+            checks = Checks(configuration, settings.limits, self._clock)
             self.front = Front(journal, checks, self._clock, replies, bell.ring, tasks, space)
             await self._patiently(configuration.refresh)
             await self._patiently(self.back.recover)
@@ -153,13 +153,23 @@ class VirtualBroker:
             except JournalUnavailable:
                 await asyncio.sleep(1)
 
-    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
+    async def _connect(self, uri: str, caller: str | None, lost: Callable[[], None]) -> Callee:
         process = self._processes.get(uri)
         if process is None or process.served is None:
             raise Refused("nobody listens there", code="recipient_unreachable")
         connection = VirtualConnection(process, self._timing, lost)
         self._connections.append(connection)
-        return cast(Client, connection)
+        return connection
+
+    async def serve(self, role_id: int, token_hash: bytes, process: VirtualProcess, channel: bytes) -> None:
+        """Call a process for a role over the connection that it made, as after its ``xbus.serve``."""
+
+        def take_up(name: str, lost: Callable[[], None]) -> Callee:
+            connection = VirtualConnection(process, self._timing, lost, channel)
+            self._connections.append(connection)
+            return connection
+
+        await self.unless_dead(self.back.serve(role_id, token_hash, channel, take_up))
 
     @property
     def serves(self) -> bool:

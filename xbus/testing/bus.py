@@ -19,6 +19,7 @@ from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.config import BackSettings
 from xbus.emitter.receipt import Receipt
 from xbus.errors import ConfigurationError, Refused, TimedOut
+from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
 from xbus.ids import Ids
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import Value
@@ -160,6 +161,8 @@ class Bus:
         key: str | None = None,
         ordering_key: str | None = None,
         emitter: str = "",
+        headers: Headers | None = None,
+        partition_key: str | None = None,
     ) -> Receipt:
         """Send an envelope with one event; return its receipt once it is sealed.
 
@@ -168,11 +171,14 @@ class Bus:
             key: the emitter's own name for the envelope, which is then sent once.
             ordering_key: ordered roles get envelopes of one key one after the other.
             emitter: the login of the emitter that sends; by default one that may send this type.
+            headers: of the envelope.
+            partition_key: of the event.
 
         Raises:
             Refused: the bus does not take it, with the code of its answer.
         """
-        return self._send([(event_type, items)], EnvelopeOptions(ordering_key, key), emitter).receipt
+        options = EnvelopeOptions(ordering_key, key, pack_headers(headers))
+        return self._send([(event_type, items)], options, emitter, event_tags(None, partition_key)).receipt
 
     def emit_all(
         self,
@@ -181,17 +187,20 @@ class Bus:
         key: str | None = None,
         ordering_key: str | None = None,
         emitter: str = "",
+        headers: Headers | None = None,
     ) -> Receipt:
         """Send one envelope with several events, each a type and its items; else as ``emit``."""
-        return self._send(events, EnvelopeOptions(ordering_key, key), emitter).receipt
+        return self._send(events, EnvelopeOptions(ordering_key, key, pack_headers(headers)), emitter).receipt
 
-    def ask(self, event_type: str, items: Iterable[object], *, emitter: str = "") -> Value:
+    def ask(
+        self, event_type: str, items: Iterable[object], *, emitter: str = "", headers: Headers | None = None
+    ) -> Value:
         """Send an envelope with one event whose type has an immediate reply; return the reply.
 
         Raises:
             Failed: nobody replied, with the code of the answer.
         """
-        return self._send([(event_type, items)], EnvelopeOptions(), emitter).replies[0]
+        return self._send([(event_type, items)], EnvelopeOptions(headers=pack_headers(headers)), emitter).replies[0]
 
     def run(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Let time pass until everything is delivered or parked, but for what waits for a stopped recipient.
@@ -206,7 +215,11 @@ class Bus:
         self._do(lambda broker: asyncio.sleep(seconds))
 
     def _send(
-        self, events: Sequence[tuple[str, Iterable[object]]], options: EnvelopeOptions, login: str
+        self,
+        events: Sequence[tuple[str, Iterable[object]]],
+        options: EnvelopeOptions,
+        login: str,
+        tags: EventTags = NO_TAGS,
     ) -> SentEnvelope:
         for _, items in events:
             check_several(items)
@@ -217,7 +230,10 @@ class Bus:
         async def send(broker: VirtualBroker) -> SentEnvelope:
             emitter = InMemoryEmitter(broker.front, self._emitter_id(listed, login), self._machine.random)
             return await emitter.send(
-                listed, options, lambda name: name in catalog.event_types and catalog.event_types[name].immediate_reply
+                listed,
+                options,
+                lambda name: name in catalog.event_types and catalog.event_types[name].immediate_reply,
+                tags,
             )
 
         return self._do(send)

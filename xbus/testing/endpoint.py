@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable
 
 from xbus.clock import Clock
-from xbus.errors import ConnectionLost, XbusError
+from xbus.errors import ConnectionLost, Failed, XbusError
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
@@ -15,6 +16,9 @@ from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import Dispatch
 from xbus.testing.broker import VirtualBroker
 from xbus.testing.network import VirtualProcess
+
+LOST = b"lost"
+"""The channel of a process that has noticed that its connection is gone: nobody calls by it."""
 
 LOOK_SECONDS = 2.0
 """Seconds between looks whether the broker still knows a recipient, as by heartbeats."""
@@ -41,6 +45,7 @@ class RecipientEndpoint:
 
     Attributes:
         api: the verbs that the broker calls.
+        channel: by which alone the broker may call; None where the process is called at its address.
         started: done when the author's ``on_start`` has returned.
     """
 
@@ -48,6 +53,7 @@ class RecipientEndpoint:
         self, author: Recipient, calls: Calls, desk: AuthorThread, clock: Clock, jobs: BulkJobs | None = None
     ) -> None:
         self._caller = b""
+        self.channel: bytes | None = None
         self._calls = calls
         self._jobs = jobs
         self._desk = desk
@@ -56,7 +62,13 @@ class RecipientEndpoint:
         self.started = desk.give(calls.start)
 
     def handle(self, caller: bytes, verb: str, args: list[Value]) -> object:
-        """Answer a verb of the broker."""
+        """Answer a verb of the broker.
+
+        Raises:
+            Failed: it comes by the connection of an earlier registration (``connection_superseded``).
+        """
+        if self.channel not in (None, caller):
+            raise Failed("the recipient has registered anew", code="connection_superseded")
         self._caller = caller
         return self._dispatch.call(verb, args, {})
 
@@ -81,22 +93,38 @@ class VirtualRecipient(VirtualProcess):
     Args:
         login: of the role.
         serve: makes what it serves, anew each time that it starts.
+        name: tells it from other programs of the role.
+        listens: whether the broker calls it at an address, and not over the connection that it makes.
     """
 
-    def __init__(self, login: str, serve: Callable[[], RecipientEndpoint]) -> None:
+    def __init__(
+        self, login: str, serve: Callable[[], RecipientEndpoint], name: str = "", *, listens: bool = False
+    ) -> None:
         super().__init__(serve)
         self.login = login
+        self.name = name or login
+        self._listens = listens
+        self._registrations = itertools.count()
 
     @property
     def address(self) -> str:
         """Give the address at which the broker reaches it."""
-        return f"virtual://{self.login}"
+        return f"virtual://{self.name}"
+
+    @property
+    def _endpoint(self) -> RecipientEndpoint:
+        assert isinstance(self.served, RecipientEndpoint)
+        return self.served
 
     @property
     def api(self) -> RecipientApi:
         """The verbs of the process that runs now."""
-        assert isinstance(self.served, RecipientEndpoint)
-        return self.served.api
+        return self._endpoint.api
+
+    def miss(self, channel: bytes) -> None:
+        """Notice that the connection of a registration is gone."""
+        if isinstance(self.served, RecipientEndpoint) and self.served.channel == channel:
+            self.served.channel = LOST
 
     async def stop(self, role_id: int, broker: VirtualBroker | None) -> None:
         """Stop in order: end what is open, log out at the broker, and go down."""
@@ -106,7 +134,7 @@ class VirtualRecipient(VirtualProcess):
                 await self.api.idle.wait()
         registered = None
         if broker is not None and broker.serves:
-            registered = broker.back.registry.connected_for(role_id)
+            registered = broker.back.registry.find(role_id, self.name.encode())
         if broker is not None and registered is not None:
             await asyncio.sleep(LAST_ANSWERS_SECONDS)
             with contextlib.suppress(ConnectionLost):
@@ -126,16 +154,25 @@ class VirtualRecipient(VirtualProcess):
             broker = find_broker()
             if broker is None or not broker.serves or self.served is None:
                 await asyncio.sleep(WAIT_SECONDS)
-            elif self.is_stopped or self.api.is_closing or broker.back.is_registered(role_id):
+            elif self.is_stopped or self.api.is_closing or self._is_registered(role_id, broker):
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 await self._register(role_id, broker)
 
+    def _is_registered(self, role_id: int, broker: VirtualBroker) -> bool:
+        """Ask as by a heartbeat, unless the connection is known to be gone."""
+        recipient = broker.back.registry.find(role_id, self.name.encode())
+        return recipient is not None and recipient.may_speak_over(self._endpoint.channel or b"")
+
     async def _register(self, role_id: int, broker: VirtualBroker) -> None:
-        api = self.api
+        endpoint, token_hash = self._endpoint, self.name.encode()
         try:
-            await api.roll_back_all()
-            await broker.unless_dead(broker.back.register(role_id, self.login.encode(), self.address))
-            api.registered()
+            await endpoint.api.roll_back_all()
+            if self._listens:
+                await broker.unless_dead(broker.back.register(role_id, token_hash, self.address))
+            else:
+                endpoint.channel = b"%s %d" % (token_hash, next(self._registrations))
+                await broker.serve(role_id, token_hash, self, endpoint.channel)
+            endpoint.api.registered()
         except XbusError:
             await asyncio.sleep(1)

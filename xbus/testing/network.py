@@ -50,6 +50,9 @@ class VirtualProcess:
         if self.served is None:
             self.served = self._serve()
 
+    def miss(self, channel: bytes) -> None:
+        """Notice that the connection of a registration is gone, where this process made it."""
+
     def kill(self) -> None:
         """Go down at once; those who are connected notice after a while."""
         if self.served is not None:
@@ -60,23 +63,30 @@ class VirtualProcess:
 
 
 class VirtualConnection:
-    """Stands in for ``rpc.client.Client``.
+    """Stands in for ``rpc.client.Client``, or for a ``rpc.exchange.PeerClient`` over a connection that the other side
+    made.
 
     Args:
         process: who is called.
         timing: chooses the times that things take.
         on_lost: told when the connection is lost.
+        channel: of the registration, where the other side made the connection; that notices a loss, too.
     """
 
     _numbers = itertools.count()
 
-    def __init__(self, process: VirtualProcess, timing: Timing, on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self, process: VirtualProcess, timing: Timing, on_lost: Callable[[], None], channel: bytes | None = None
+    ) -> None:
         self._process = process
         self._timing = timing
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._caller = b"%d" % next(self._numbers)
+        self._caller = channel or b"%d" % next(self._numbers)
+        self.connection = channel
         self._owed: list[asyncio.Future[Any]] = []
+        self.heard_at: float | None = None
+        """When the last answer came, on the loop's clock; None before the first."""
         self._settled = asyncio.Event()
         self._settled.set()
         self._last_arrival = 0.0
@@ -85,7 +95,13 @@ class VirtualConnection:
         self.is_dead = False
         process.connections.append(self)
 
-    def call(self, verb: str, *args: object, timeout: float | None = None, **_: object) -> "asyncio.Future[Value]":
+    def call(
+        self,
+        verb: str,
+        *args: object,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> "asyncio.Future[Value]":
         """Call a verb; the future gets its answer or its error."""
         told: asyncio.Future[Value] = self._loop.create_future()
         if self.is_dead:
@@ -142,6 +158,7 @@ class VirtualConnection:
             self._loop.call_later(seconds, _fail, owed, Failed(error.cause, code="internal_error"))
 
     def _answered(self, owed: "asyncio.Future[Any]", told: "asyncio.Future[Any]") -> None:
+        self.heard_at = self._loop.time()
         self._owed.remove(owed)
         if not self._owed:
             self._settled.set()
@@ -166,6 +183,7 @@ class VirtualConnection:
             self.is_lost = True
             self._leave()
             self._loop.call_later(self._timing.notice(), self._notice)
+            self._let_notice()
 
     def _notice(self) -> None:
         if self.is_dead:
@@ -185,6 +203,11 @@ class VirtualConnection:
         """Go down with this side: it sends no more, and nobody waits for an answer."""
         self.is_dead = True
         self._leave()
+        self._let_notice()
+
+    def _let_notice(self) -> None:
+        if self.connection is not None:
+            self._loop.call_later(self._timing.notice(), self._process.miss, self.connection)
 
     def _leave(self) -> None:
         if self in self._process.connections:

@@ -10,6 +10,7 @@ from xbus.broker.front.envelopes import EnvelopeOptions, NewEvent
 from xbus.broker.front.front import Front
 from xbus.broker.journal.writes import SealReceipt
 from xbus.emitter.receipt import Receipt
+from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id
 from xbus.rpc.codec import Value, pack_items, unpack
 from xbus.rpc.deferred import awaited
@@ -50,27 +51,31 @@ class InMemoryEmitter:
         events: Sequence[tuple[str, Sequence[object]]],
         options: EnvelopeOptions,
         wants_reply: Callable[[str], bool],
+        tags: EventTags = NO_TAGS,
     ) -> SentEnvelope:
         """Send an envelope until it is sealed.
 
         Args:
             events: type and items of each.
             wants_reply: tells whether the emitter of a type waits for an immediate reply.
+            tags: those of each event.
 
         Raises:
             Refused: as the broker refuses it.
         """
         packed = [(name, [item_bytes(value) for value in values]) for name, values in events]
         if any(wants_reply(name) for name, _ in packed):
-            return await self._stream(packed, options)
-        new = [NewEvent(self._new_id(), name, len(items), pack_items(items)) for name, items in packed]
+            return await self._stream(packed, options, tags)
+        new = [NewEvent(self._new_id(), name, len(items), pack_items(items), tags) for name, items in packed]
         if options.key is not None:
             receipt = await self._front.put_keyed(self._emitter_id, SESSION, new, options)
         else:
             receipt = await awaited(self._front.put_envelope(self._emitter_id, self._new_id(), new, options))
         return SentEnvelope(_receipt(receipt), [None] * len(events))
 
-    async def _stream(self, events: Sequence[tuple[str, list[bytes]]], options: EnvelopeOptions) -> SentEnvelope:
+    async def _stream(
+        self, events: Sequence[tuple[str, list[bytes]]], options: EnvelopeOptions, tags: EventTags
+    ) -> SentEnvelope:
         """Send event by event: the emitter waits for each reply."""
         front, emitter_id = self._front, self._emitter_id
         if options.key is not None:
@@ -80,8 +85,8 @@ class InMemoryEmitter:
             envelope_id = await awaited(start(emitter_id, self._new_id()))
         replies: list[Value] = []
         for number, (name, items) in enumerate(events, start=1):
-            event_id = numbered_event_id(envelope_id, number)
-            await awaited(front.start_event(emitter_id, envelope_id, event_id, name, len(items)))
+            event_id = self._new_id() if options.key is None else numbered_event_id(envelope_id, number)
+            await awaited(front.start_event(emitter_id, envelope_id, event_id, name, len(items), tags))
             if items:
                 await awaited(front.append(emitter_id, envelope_id, event_id, 0, len(items), pack_items(items)))
             ended = await awaited(front.end_event(emitter_id, envelope_id, event_id, len(items)))

@@ -87,7 +87,7 @@ def test_what_is_adopted_is_of_here(config: Path, database_url: str) -> None:
     assert places(database_url) == dict.fromkeys(PLACES, "here")
     assert moves(database_url) == [("adopted", f"c_1, c_2: restored; the journal is at {here(database_url)}")]
     again = xbus("journal", "adopt", "-c", config, "--reason", "restored", "--yes")
-    assert again.output == "All recipients registered where the journal is now: there is nothing to decide.\n"
+    assert again.output == "No recipient that listens has registered at another place: there is nothing to decide.\n"
     assert len(moves(database_url)) == 1
 
 

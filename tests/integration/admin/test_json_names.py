@@ -21,6 +21,9 @@ from xbus import model
 from xbus.admin.cli import main
 from xbus.broker.journal.database.connection import writing
 from xbus.emitter.outbox import Outbox
+from xbus.headers import pack_headers
+
+HEADERS = pack_headers({"mine": 7})
 
 PAGE = Path(__file__).parents[3] / "docs" / "json.md"
 
@@ -69,7 +72,7 @@ def named(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield name, inner
-            if name != "value":
+            if name not in ("value", "headers"):
                 yield from named(inner)
 
 
@@ -98,12 +101,22 @@ def bus(database_url: str) -> ParkedBus:
         attempt = {"event_id": event_id, "node_id": node_id, "role_id": roles["store_1"], "lease_until": NOON}
         attempt |= {"id": event_id, "state": "failed", "started_at": NOON, "ended_at": NOON, "code": "x", "cause": "y"}
         item = {"event_id": event_id, "item_index": 1, "before": b"a", "after": b"b", "at": NOON, "reason": "ada: why"}
+        resumed = {"role_id": roles["store_1"], "event_id": event_id, "item_index": 2, "envelope_id": bus.both}
+        resumed |= {"state": "resumed", "code": "x", "cause": "y", "changed_at": NOON, "resumed_as": bus.done}
+        pause = {"kind": "role", "subject_id": roles["counter_1"], "reason": "why", "paused_by": "ada"}
+        pause |= {"since": NOON, "until": NOON}
         for table, row in (
             (model.reply, {"event_id": event_id, "envelope_id": bus.both, **sent}),
             (model.bulk_attempt, attempt | {"items": 5, "bytes": 9}),
             (model.archived_envelope, {"envelope_id": bus.both, "archived_at": NOON, "restored_at": NOON}),
             (model.correction, item),
+            (model.parked_item, resumed),
             (model.presence, {"role_id": roles["store_1"], "state": "present", "since": NOON, "seen_at": NOON}),
+            (model.pause, pause),
+            (
+                model.session,
+                {"token_hash": b"s", "role_id": roles["store_1"], "expires_at": NOON},
+            ),
             (model.input_descriptor, {"name": "csv", "mimetype": "text/csv", "content": b"x"}),
             (
                 model.registration,
@@ -111,11 +124,16 @@ def bus(database_url: str) -> ParkedBus:
             ),
         ):
             connection.execute(insert(table).values(row | ({"noted_at": NOON} if table is model.presence else {})))
-        connection.execute(update(model.presence).values(work=[work | told]))
+        program = {"uri": "tcp://a:1", "state": "present", "since": NOON.isoformat(), "seen_at": NOON.isoformat()}
+        connection.execute(
+            update(model.presence).values(work=[work | told], instances=[program | {"work": [work | told]}])
+        )
         connection.execute(update(model.registration).values(place="elsewhere"))
         connection.execute(update(model.cursor).where(model.cursor.c.role_id == roles["store_1"]).values(position=2))
         keyed = update(model.envelope).where(model.envelope.c.id == bus.both)
-        connection.execute(keyed.values(idempotency_key="order 1", origin_id=bus.done))
+        connection.execute(keyed.values(idempotency_key="order 1", origin_id=bus.done, headers=HEADERS))
+        tagged = update(model.event).where(model.event.c.id == event_id)
+        connection.execute(tagged.values(headers=HEADERS, partition_key="client 7"))
         connection.execute(insert(model.envelope_role).values(envelope_id=bus.both, role_id=roles["store_1"]))
         connection.execute(insert(model.envelope_role).values(envelope_id=bus.both, role_id=roles["counter_1"]))
     return bus
@@ -138,7 +156,9 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("parked", "list"): (),
         ("parked", "show"): (str(bus.both),),
         ("recipient", "list"): (),
+        ("session", "list"): (),
         ("type", "list"): (),
+        ("why",): (str(bus.both), "--event", "1", "--item", "2"),
     }
 
 

@@ -386,6 +386,11 @@ def test_what_is_parked_is_dropped_when_it_is_confirmed(xbus: Xbus, bus: ParkedB
     assert asked.exit_code == 1
     assert f"counter_1 goes without envelope {bus.both}\nstore_1 goes without" in asked.stdout
     assert everything(bus) == before
+    unasked = xbus("parked", "drop", str(bus.both), "--reason", "a test")
+    assert (unasked.exit_code, unasked.stderr.splitlines()[-1]) == (
+        2,
+        "Error: nobody answers the question; give --yes",
+    )
     told(xbus, "drop", str(bus.both), "--role", "store_1", "--reason", "a test", "--yes")
     assert list(deliveries(bus)) == ["counter_1"]
     assert moves(bus) == [("delivery", "dropped", "ada: a test")]

@@ -49,7 +49,7 @@ def test_every_error_is_told_with_its_line_and_nothing_is_changed(xbus: Xbus, bu
         f'{bus}:15: kind must be "worker" or "consumer"',
         f'{bus}:27: role "flight_store_1": there is no service "gone"',
         f'{bus}:31: emitter_profile "airport": there is no event_type "x"',
-        f"xbus: {bus} was not applied, nothing was changed: correct the 3 problems above",
+        f"xbus: {bus} was not applied, nothing was changed: correct the 3 problems above [bad_bus_file]",
     ]
     assert version(database_url) == before
 
@@ -98,6 +98,13 @@ def test_a_graph_that_can_not_run_is_refused_by_name(xbus: Xbus, bus: Path, node
     assert result.exit_code == 1
     assert f'{bus}:10: event_type "flights": {told}' in result.stderr
     assert xbus("export").stdout == ""
+
+
+def test_a_missing_service_hides_no_fault_of_its_graph(xbus: Xbus, bus: Path) -> None:
+    bus.write_text(GRAPH + node("a", "gone", "b") + node("b", "other", "a") + node("c", "lost"))
+    told = xbus("apply", bus).stderr
+    assert 'event_type "flights": nodes lead back to themselves: "a", "b"' in told
+    assert told.count("there is no service") == 2
 
 
 def test_an_unknown_service_of_a_node_is_told_in_its_line(xbus: Xbus, bus: Path) -> None:

@@ -202,6 +202,14 @@ def test_a_new_entry_may_take_the_former_name(xbus: Xbus, bus: Path, database_ur
     )
 
 
+def test_a_new_bus_takes_a_file_that_renamed_entries_of_another(xbus: Xbus, renamed: Path, database_url: str) -> None:
+    assert xbus("apply", renamed, "--dry-run").exit_code == 0
+    applied = xbus("apply", renamed)
+    assert (applied.exit_code, "rename" in applied.stdout) == (0, False)
+    before = version(database_url)
+    assert (xbus("apply", renamed).exit_code, version(database_url)) == (0, before)
+
+
 def role(login: str, former: str, more: str = "") -> str:
     return f'[[role]]\nlogin = "{login}"\nservice = "flight_store"\nrenamed_from = "{former}"\n{more}'
 

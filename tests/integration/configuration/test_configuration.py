@@ -110,7 +110,7 @@ def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connec
             "consumer_role": RoleSpec(
                 "consumer_role", "consumer_service", ordered=True, absent_minutes=math.inf, parked_minutes=2.5
             ),
-            "worker_role": RoleSpec("worker_role", "worker_service", absent_minutes=0),
+            "worker_role": RoleSpec("worker_role", "worker_service", absent_minutes=0, instances=4, standby=True),
         },
         event_types={"test_event": replace(demo_bus().event_types["test_event"], bad_items="isolate", max_isolated=7)},
     )
@@ -120,6 +120,8 @@ def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connec
     assert (roles["consumer_role"].ordered, roles["consumer_role"].own) == (True, True)
     assert (roles["consumer_role"].absent_minutes, roles["consumer_role"].parked_minutes) == (math.inf, 2.5)
     assert (roles["worker_role"].absent_minutes, roles["worker_role"].parked_minutes) == (0, None)
+    assert (roles["worker_role"].instances, roles["worker_role"].standby) == (4, True)
+    assert (roles["consumer_role"].instances, roles["consumer_role"].standby) == (1, False)
     assert roles["consumer_role"].retry == RetrySettings(3, 0.5, 60, 0.1)
     assert (roles["worker_role"].ordered, roles["worker_role"].own) == (False, False)
     assert roles["worker_role"].retry == RetrySettings()
@@ -138,6 +140,7 @@ def test_only_who_it_is_and_what_it_serves_calls_for_another_recipient() -> None
     entry = RoleEntry(1, "store_1", "store", worker=False)
     assert replace(entry, own=True, retry=RetrySettings(attempts=9)).is_served_like(entry)
     assert replace(entry, absent_minutes=5.0, parked_minutes=5.0).is_served_like(entry)
+    assert replace(entry, instances=4, standby=True).is_served_like(entry)
     assert not replace(entry, ordered=True).is_served_like(entry)
     assert not replace(entry, service="archive").is_served_like(entry)
 

@@ -1,6 +1,7 @@
 """A broker that registers one recipient and calls it as a test says, over real sockets."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from tests.support.doubles import Double
@@ -9,6 +10,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import verb
+from xbus.rpc.exchange import Callee
 
 SECONDS = 60.0
 """How long an answer is waited for that comes at once on an idle machine."""
@@ -32,7 +34,7 @@ class BrokerDouble(Double):
         self.registered: set[str] = set()
         self._displaced: set[str] = set()
         self.uris: list[str] = []
-        self.recipient: Client | None = None
+        self.recipient: Callee | None = None
         self.heartbeat_seconds = 0.0
         self.work: Any = None
 
@@ -95,18 +97,32 @@ class BrokerDouble(Double):
 
     @verb("xbus.register_node")
     async def register_node(self, token: str, uri: str) -> bool:
-        self._note("register_node", token)
+        self._note("register", token)
         self.uris.append(uri)
+        client = Client(self._context, name=uri)
+        client.connect(uri)
+        await self._register(token, client)
+        return True
+
+    @verb("xbus.serve")
+    def serve(self, token: str, channel: bytes) -> Awaitable[dict[str, Any]]:
+        self._note("register", token)
+        assert self._server is not None
+        return self._serve(token, self._server.client_of(self._server.caller, channel, "recipient", lambda: None))
+
+    async def _serve(self, token: str, recipient: Callee) -> dict[str, Any]:
+        await self._register(token, recipient)
+        return {"max_batch_bytes": 1000, "heartbeat": self.heartbeat_seconds}
+
+    async def _register(self, token: str, recipient: Callee) -> None:
         if self.recipient is not None:
             self.recipient.close()
-        self.recipient = Client(self._context, name=uri)
-        self.recipient.connect(uri)
+        self.recipient = recipient
         for question in ("get_metadata", "has_clearing", "has_immediate_reply"):
             await self.call(question)
         # The newest serves the role.
         self._displaced = (self._displaced | self.registered) - {token}
         self.registered = {token}
-        return True
 
     @verb("xbus.ready")
     def ready(self, token: str) -> bool:

@@ -43,13 +43,19 @@ class Served:
 Serve = Callable[..., Awaitable[Served]]
 
 
+@pytest.fixture(params=["own connection", "port"])
+def bind(request: pytest.FixtureRequest) -> str:
+    """Where the recipient listens; the test runs once for each way in which the broker may call."""
+    return "tcp://127.0.0.1:*" if request.param == "port" else ""
+
+
 @pytest.fixture
-async def serve_recipient(broker: BrokerDouble) -> AsyncIterator[Serve]:
+async def serve_recipient(broker: BrokerDouble, bind: str) -> AsyncIterator[Serve]:
     """Serves a recipient until the test is over; returns once it is registered."""
     running: list[Served] = []
 
     async def start(recipient: Recipient | type[Recipient], **options: Any) -> Served:
-        served = Served(broker, recipient, options)
+        served = Served(broker, recipient, {"bind": bind, **options})
         running.append(served)
         await eventually(lambda: broker.registered or served.task.done(), "the recipient registers")
         return served

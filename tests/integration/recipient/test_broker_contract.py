@@ -1,5 +1,6 @@
 """The contract of the back: the double gives recipients the same answers as the real broker, and asks them the same."""
 
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from typing import Any
@@ -11,11 +12,12 @@ from xbus.errors import Refused
 from xbus.rpc.client import Client
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.dispatch import Dispatch, verb
-from xbus.rpc.messages import BackLogin, Registered
+from xbus.rpc.messages import BackLogin, Registered, ServingLimits
 from xbus.rpc.server import Server, ServerLimits
 from xbus.rpc.shapes import AnswerReader
 
 _LOGIN = AnswerReader("xbus.login", BackLogin)
+_SERVED = AnswerReader("xbus.serve", ServingLimits)
 _HEARTBEAT = AnswerReader("xbus.heartbeat", Registered)
 
 
@@ -43,9 +45,14 @@ class Introduced:
 
 
 class Role:
-    """A recipient that calls the back's verbs as they are, with the token of a session of its own."""
+    """A recipient that calls the back's verbs as they are, with the token of a session of its own.
 
-    def __init__(self, context: Context, address: str, closing: ExitStack) -> None:
+    Args:
+        serves: whether it is called over its connection to the back, and not at an address.
+    """
+
+    def __init__(self, context: Context, address: str, closing: ExitStack, serves: bool) -> None:
+        self._serves = serves
         self._client = Client(context, name=address)
         closing.callback(self._client.close)
         self._client.connect(address)
@@ -61,6 +68,15 @@ class Role:
         answer = _LOGIN.read(await self._client.call("xbus.login", login, password, timeout=SECONDS))
         self.token = answer["token"]
         return answer
+
+    async def register(self) -> Any:
+        """Register in its way; true for a registration."""
+        if not self._serves:
+            return await self.call("register_node", self.uri)
+        channel = secrets.token_bytes(16)
+        self._client.channels.open(channel, Dispatch(self.asked))
+        answer = await self.call("serve", channel)
+        return _SERVED.read(answer)["max_batch_bytes"] > 0
 
     async def call(self, name: str, *arguments: Any) -> Any:
         return await self._client.call(f"xbus.{name}", self.token, *arguments, timeout=SECONDS)
@@ -78,8 +94,14 @@ class Role:
 NewRole = Callable[[], Role]
 
 
+@pytest.fixture(params=[True, False], ids=["own connection", "port"])
+def serves(request: pytest.FixtureRequest) -> bool:
+    """Whether recipients are called over the connections that they make."""
+    return bool(request.param)
+
+
 @pytest.fixture(params=["double", "real"])
-async def new_role(request: pytest.FixtureRequest) -> AsyncIterator[NewRole]:
+async def new_role(request: pytest.FixtureRequest, serves: bool) -> AsyncIterator[NewRole]:
     """Makes recipients of the role, for the double and then for the back of a broker."""
     context = new_context()
     with ExitStack() as closing:
@@ -90,7 +112,7 @@ async def new_role(request: pytest.FixtureRequest) -> AsyncIterator[NewRole]:
             address = double.address
         else:
             address = request.getfixturevalue("demo_broker").back
-        yield lambda: Role(context, address, closing)
+        yield lambda: Role(context, address, closing, serves)
 
 
 @pytest.fixture
@@ -117,7 +139,14 @@ async def test_a_wrong_login_is_refused(role: Role, login: str, password: str) -
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("logout", ()), ("register_node", ("tcp://127.0.0.1:1",)), ("ready", ()), ("heartbeat", ()), ("heartbeat", ([],))],
+    [
+        ("logout", ()),
+        ("register_node", ("tcp://127.0.0.1:1",)),
+        ("serve", (b"a channel",)),
+        ("ready", ()),
+        ("heartbeat", ()),
+        ("heartbeat", ([],)),
+    ],
 )
 async def test_an_unknown_session_is_refused_everywhere(role: Role, name: str, arguments: tuple[Any, ...]) -> None:
     role.token = "nothing"
@@ -130,7 +159,7 @@ async def test_a_session_is_no_registration(role: Role) -> None:
 
 
 async def test_who_registers_is_asked_who_it_is(role: Role) -> None:
-    assert await role.call("register_node", role.uri) is True
+    assert await role.register() is True
     assert role.asked.calls == ["get_metadata", "has_clearing", "has_immediate_reply"]
     assert await role.is_registered() is True
     assert _HEARTBEAT.read(await role.call("heartbeat", [])) == {"registered": True}
@@ -139,12 +168,12 @@ async def test_who_registers_is_asked_who_it_is(role: Role) -> None:
 
 async def test_a_registration_may_be_repeated(role: Role) -> None:
     for _ in range(2):
-        assert await role.call("register_node", role.uri) is True
+        assert await role.register() is True
         assert await role.is_registered() is True
 
 
 async def test_a_logout_ends_session_and_registration(role: Role) -> None:
-    await role.call("register_node", role.uri)
+    await role.register()
     assert await role.call("logout") is True
     await role.refused("session_unknown", "heartbeat")
     await role.refused("session_unknown", "logout")
@@ -153,10 +182,10 @@ async def test_a_logout_ends_session_and_registration(role: Role) -> None:
 
 
 async def test_the_newest_serves_the_role_and_the_older_one_is_told(role: Role, new_role: NewRole) -> None:
-    await role.call("register_node", role.uri)
+    await role.register()
     newer = new_role()
     await newer.log_in()
-    assert await newer.call("register_node", newer.uri) is True
+    assert await newer.register() is True
     assert await newer.is_registered() is True
     assert await role.call("ready") is False
     await role.refused("displaced", "heartbeat")

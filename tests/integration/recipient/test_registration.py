@@ -18,14 +18,18 @@ from xbus.recipient.service import ServiceWaits
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
 
+only_by_a_port = pytest.mark.parametrize("bind", ["tcp://127.0.0.1:*"])
 
+
+@only_by_a_port
 async def test_it_registers_with_the_address_where_it_listens(broker: BrokerDouble, serve_recipient: Serve) -> None:
     await serve_recipient(Notes())
-    assert broker.calls[:2] == ["login", "register_node"]
+    assert broker.calls[:2] == ["login", "register"]
     assert broker.uris[0].startswith("tcp://127.0.0.1:")
     assert "*" not in broker.uris[0]
 
 
+@only_by_a_port
 async def test_it_advertises_another_address(broker: BrokerDouble, serve_recipient: Serve) -> None:
     await serve_recipient(Notes(), bind="tcp://0.0.0.0:*", advertise="tcp://localhost:{port}")
     assert broker.uris[0].startswith("tcp://localhost:")
@@ -44,6 +48,32 @@ async def test_an_address_that_is_taken_ends_it(broker: BrokerDouble) -> None:
     assert taken.value.code == "address_in_use"
 
 
+async def test_an_address_for_the_broker_needs_one_to_listen_at(broker: BrokerDouble) -> None:
+    with pytest.raises(ConfigurationError, match="does not listen"):
+        await serve(Notes(), broker.address, LOGIN, "password", asyncio.Event(), advertise="tcp://me:9")
+
+
+@pytest.mark.parametrize("bind", [""])
+async def test_a_broker_that_is_too_old_ends_it(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    broker.faults["register"].append(Refused("there is no method 'xbus.serve'", code="unknown_method"))
+    served = await serve_recipient(Notes())
+    with pytest.raises(Refused, match="upgrade the broker, or let the recipient listen: bind=") as refused:
+        await served.task
+    assert refused.value.code == "unknown_method"
+
+
+@pytest.mark.parametrize("bind", [""])
+async def test_a_lost_connection_is_mended_with_the_session_that_it_has(
+    broker: BrokerDouble, serve_recipient: Serve
+) -> None:
+    await serve_recipient(Notes(), heartbeat_seconds=3600)
+    broker.stop()
+    broker.registered.clear()
+    broker.start_again()
+    await eventually(lambda: broker.registered, "the recipient registers anew")
+    assert broker.calls == ["login", "register", "register"]
+
+
 async def test_it_waits_for_a_broker_that_comes_later(broker: BrokerDouble, serve_recipient: Serve) -> None:
     broker.stop()
     asyncio.get_running_loop().call_later(0.2, broker.start_again)
@@ -52,10 +82,10 @@ async def test_it_waits_for_a_broker_that_comes_later(broker: BrokerDouble, serv
 
 
 async def test_it_tries_again_where_registering_fails(broker: BrokerDouble, serve_recipient: Serve) -> None:
-    broker.faults["register_node"].append(Failed("no answer from there", code="timed_out"))
+    broker.faults["register"].append(Failed("no answer from there", code="timed_out"))
     broker.faults["login"].append(Failed("not yet", code="journal_unavailable"))
     await serve_recipient(Notes())
-    assert broker.calls.count("register_node") == 2
+    assert broker.calls.count("register") == 2
 
 
 async def test_it_registers_anew_with_a_broker_that_came_back(broker: BrokerDouble, serve_recipient: Serve) -> None:
@@ -114,6 +144,7 @@ async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDoub
     earlier.close()
 
 
+@only_by_a_port
 async def test_a_broker_that_was_not_asked_for_takes_it_from_nobody(
     broker: BrokerDouble, serve_recipient: Serve
 ) -> None:
@@ -144,7 +175,7 @@ async def test_the_rest_of_an_envelope_does_not_pass_for_the_whole(
     notes = Notes()
     await serve_recipient(notes)
     await broker.start_event("E", "first")
-    faults = broker.faults["register_node"]
+    faults = broker.faults["register"]
     # So many that it is not registered anew before all is looked at.
     many = 10_000
     faults.extend([Failed("busy")] * many)

@@ -84,7 +84,15 @@ async def test_what_it_says_of_itself(broker: BrokerDouble, serve_recipient: Ser
     assert (metadata["name"], metadata["version"], metadata["xbus"]) == (
         "clients",
         2.5,
-        {"batches": 1, "envelopes": 3, "heartbeats": True, "kind": "consumer", "bundles": True, "notes": True},
+        {
+            "batches": 1,
+            "envelopes": 3,
+            "heartbeats": True,
+            "kind": "consumer",
+            "bundles": True,
+            "notes": True,
+            "headers": True,
+        },
     )
     assert set(metadata) >= {"api_version", "host", "start_date", "local_time"}
     assert await broker.call("has_immediate_reply") == [True, ["question"]]

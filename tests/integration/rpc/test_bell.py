@@ -1,15 +1,20 @@
 """Wake-ups over each transport."""
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.integration.rpc.conftest import SECONDS
+from tests.support.strangers import Stranger
+from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError
-from xbus.rpc.bell import Bell
+from xbus.rpc.bell import RINGS_AT_ONCE, UNFINISHED_BYTES, Bell
 from xbus.rpc.context import Context
+
+RING = b"\x00\x00"
+"""An empty message, as it is on the wire."""
 
 
 @pytest.fixture(params=["inproc", "ipc", "tcp"])
@@ -79,3 +84,38 @@ async def test_a_bad_address_is_told(context: Context, closing: ExitStack) -> No
         bell.connect()
     with pytest.raises(ConfigurationError):
         bell.bind()
+
+
+async def test_strangers_take_no_ring_from_others(context: Context, closing: ExitStack) -> None:
+    bound_end = new_bell(context, closing, "tcp://127.0.0.1:0")
+    address = bound_end.bind()
+    connected_end = new_bell(context, closing, address)
+    connected_end.connect()
+    strangers = [closing.enter_context(Stranger(address)) for _ in range(5)]
+    for stranger in strangers:
+        stranger.send_raw(RING)
+    connected_end.ring()
+    assert await bound_end.wait(SECONDS)
+    await eventually(lambda: len(bound_end._ringers) == len(strangers) + 1, "all have rung")
+    for _ in range(3):
+        bound_end.ring()
+        assert await connected_end.wait(SECONDS)
+
+
+async def test_a_flood_of_rings_and_a_message_without_an_end_are_bounded(context: Context, closing: ExitStack) -> None:
+    bound_end = new_bell(context, closing, "tcp://127.0.0.1:0")
+    address = bound_end.bind()
+    connected_end = new_bell(context, closing, address)
+    connected_end.connect()
+    with Stranger(address) as large, Stranger(address) as endless, Stranger(address, patience=0.2) as flooding:
+        large.send_raw(b"\x02" + (10**6).to_bytes(8, "big"))
+        assert await asyncio.to_thread(large.is_over)
+        with suppress(ConnectionError):
+            endless.send_raw(b"\x01\x00" * UNFINISHED_BYTES)
+        assert await asyncio.to_thread(endless.is_over)
+        with suppress(TimeoutError, ConnectionError):
+            await asyncio.to_thread(flooding.send_raw, RING * 10**7)
+        heard = bound_end._heard
+        connected_end.ring()
+        assert await bound_end.wait(SECONDS)
+        assert heard <= RINGS_AT_ONCE

@@ -14,7 +14,8 @@ from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.rpc import client as client_module
-from xbus.rpc.client import Client, LifeSigns
+from xbus.rpc.client import Client
+from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.server import Server
 
 CONNECTIONS = Path("/proc/net/tcp")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile
-from xbus.admin.bus_file.fields import MOST, YEAR
+from xbus.admin.bus_file.fields import MOST, MOST_INSTANCES, YEAR
 from xbus.admin.bus_file.lines import locate
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -185,6 +185,17 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
         ),
         *(
             pytest.param(
+                f'[[role]]\nlogin = "x"\nservice = "y"\ninstances = {number}\n',
+                (4, "instances must be a whole number from 1 to 1,000"),
+                id=f"{number} instances",
+            )
+            for number in ("0", "-1", "1.5", "true", '"4"', "1001")
+        ),
+        pytest.param(
+            '[[role]]\nlogin = "x"\nservice = "y"\nstandby = 1\n', (4, "standby must be true or false"), id="standby"
+        ),
+        *(
+            pytest.param(
                 f'[[role]]\nlogin = "x"\nservice = "y"\nabsent_minutes = {minutes}\n',
                 (4, 'absent_minutes must be a number of minutes from 0 to 527040, which is a year, or "never"'),
                 id=f"{minutes} minutes",
@@ -334,7 +345,16 @@ def services(name: str) -> st.SearchStrategy[ServiceSpec]:
 
 def roles(name: str) -> st.SearchStrategy[RoleSpec]:
     minutes = st.none() | st.floats(0, 366 * 24 * 60) | st.just(math.inf)
-    return st.builds(RoleSpec, st.just(name), NAMES, st.booleans(), absent_minutes=minutes, parked_minutes=minutes)
+    return st.builds(
+        RoleSpec,
+        st.just(name),
+        NAMES,
+        st.booleans(),
+        absent_minutes=minutes,
+        parked_minutes=minutes,
+        instances=st.integers(1, MOST_INSTANCES),
+        standby=st.booleans(),
+    )
 
 
 @st.composite

@@ -106,7 +106,34 @@ def test_what_is_said_of_the_envelope_goes_with_it(noted: type[NotedEmitter], tm
     emit(
         tmp_path / "a.jsonl", "1", "--login", "me", "--ordering-key", "client 7", "--key", "17", XBUS_PASSWORD="secret"
     )
-    assert noted.options == {"ordering_key": "client 7", "key": "17"}
+    assert noted.options == {"ordering_key": "client 7", "key": "17", "headers": {}}
+
+
+def test_headers_are_texts_or_json(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    options = ("--header", "schema=orders/3", "--header", "mine=7", "--header", "shard:=7", "--header", "at=a=b")
+    assert emit(tmp_path / "a.jsonl", "1", "--login", "me", *options, XBUS_PASSWORD="secret").exit_code == 0
+    assert noted.options["headers"] == {"schema": "orders/3", "mine": "7", "shard": 7, "at": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        (["mine"], "'mine' is no header: give it as name=text or name:=JSON"),
+        (["mine:=x"], "header mine is no JSON: 'x': give a number"),
+        (["mine:=null"], "header mine is of the type NoneType"),
+        (["traceparent=1"], "header traceparent is no traceparent of W3C Trace Context: give 00-"),
+        (["1st=x"], "a header can't be called '1st'"),
+        (["mine=1", "mine=2"], "header mine is given twice"),
+        (["mine=" + "x" * 4096], "4096 are allowed in all"),
+    ],
+)
+def test_bad_headers_are_refused_before_anything_is_asked(
+    noted: type[NotedEmitter], tmp_path: Path, options: list[str], cause: str
+) -> None:
+    result = emit(tmp_path / "a.jsonl", "1", *(word for option in options for word in ("--header", option)))
+    assert result.exit_code == 2
+    assert cause in " ".join(result.stderr.split())
+    assert noted.notes == []
 
 
 def test_login_and_password_come_from_where_they_are_said(noted: type[NotedEmitter], tmp_path: Path) -> None:

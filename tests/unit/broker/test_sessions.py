@@ -11,13 +11,14 @@ from argon2 import PasswordHasher
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, memory_engine
-from tests.support.waiting import DEADLINE_SECONDS
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_credentials
 from xbus.broker.journal.log.sessions import read_sessions
-from xbus.broker.sessions import LOGINS_AT_ONCE, Credentials, Sessions
+from xbus.broker.logins import LOGINS_AT_ONCE, Credentials
+from xbus.broker.sessions import Sessions
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.passwords import Passwords
@@ -41,7 +42,7 @@ class Porter:
         """As after a restart."""
         self.sessions = Sessions(
             self.journal,
-            Credentials(self.journal, "emitter", passwords or Passwords(hasher)),
+            Credentials(self.journal, "emitter", passwords or Passwords(hasher), self.clock),
             clock=self.clock,
             ids=Ids(self.clock),
             lifetime_seconds=60,
@@ -172,7 +173,7 @@ async def test_sessions_of_others_are_not_taken_up(porter: Porter) -> None:
     token = await porter.sessions.login("north", "secret")
     roles = Sessions(
         porter.journal,
-        Credentials(porter.journal, "role", porter.passwords),
+        Credentials(porter.journal, "role", porter.passwords, porter.clock),
         clock=porter.clock,
         ids=Ids(porter.clock),
         lifetime_seconds=60,
@@ -280,3 +281,21 @@ async def test_a_token_that_reached_nobody_is_taken_back(porter: Porter) -> None
     assert [stored.token_hash for stored in await porter.journal.read(read_sessions, of_roles=False)] == [
         token_hash(other)
     ]
+
+
+async def test_sessions_that_an_administrator_ended_are_unknown(porter: Porter) -> None:
+    ended, kept = await porter.sessions.login("north", "secret"), await porter.sessions.login("north", "secret")
+    with porter.journal._engine.begin() as connection:
+        connection.execute(sa.delete(model.session).where(model.session.c.token_hash == token_hash(ended)))
+    told: list[set[bytes]] = []
+
+    async def tell(hashes: set[bytes]) -> None:
+        told.append(hashes)
+
+    watch = asyncio.create_task(porter.sessions.watch(tell))
+    porter.sessions.configuration_changed()
+    await eventually(lambda: told, "it is noticed")
+    watch.cancel()
+    assert told == [{token_hash(ended)}]
+    assert is_unknown(porter.sessions, ended)
+    assert not is_unknown(porter.sessions, kept)

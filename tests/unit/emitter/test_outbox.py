@@ -11,6 +11,7 @@ import pytest
 
 from xbus.emitter.outbox import ENVELOPE_BYTES, Outbox, locked
 from xbus.errors import Failed, Refused
+from xbus.headers import NO_TAGS, EventTags
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -213,3 +214,54 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(path: Path) -> None:
         os.waitpid(pid, 0)
         os.close(read)
         os.close(write)
+
+
+HEADERS, TAGS = b"headers", EventTags(b"of the event", "client 7")
+
+
+def test_headers_are_kept(outbox: Outbox) -> None:
+    for _ in range(2):
+        outbox.start_envelope("a", "key a", None, HEADERS)
+        outbox.start_event("a", "event 1", "notes", 0, TAGS)
+        outbox.start_event("a", "event 2", "notes", 0)
+    outbox.end_envelope("a", NOW)
+    first = outbox.first_waiting()
+    assert first is not None
+    assert (first.headers, first.size) == (HEADERS, ENVELOPE_BYTES + len(HEADERS) + TAGS.size)
+    assert [(event.headers, event.partition_key) for event in outbox.events("a")] == [TAGS, NO_TAGS]
+
+
+def test_headers_count(path: Path) -> None:
+    outbox = Outbox(path, max_bytes=ENVELOPE_BYTES + 20)
+    with pytest.raises(Refused) as caught:
+        outbox.start_envelope("a", "key a", None, b"x" * 21)
+    assert caught.value.code == "outbox_full"
+    outbox.start_envelope("a", "key a", None, b"x" * 10)
+    with pytest.raises(Refused):
+        outbox.start_event("a", "event", "notes", 0, EventTags(b"x" * 11))
+    outbox.start_event("a", "event", "notes", 0, EventTags(b"x" * 10))
+    outbox.close()
+
+
+def test_a_file_from_before_there_were_headers(path: Path, outbox: Outbox) -> None:
+    """It is brought up to date where it is opened, with what waits in it."""
+    queue(outbox, "a", b"one")
+    outbox.close()
+    connection = sqlite3.connect(path)
+    for table, column in (("envelope", "headers"), ("event", "headers"), ("event", "partition_key")):
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+    for _ in range(2):
+        opened = Outbox.existing(path)
+        first = opened.first_waiting()
+        assert first is not None
+        assert (first.envelope_id, first.headers) == ("a", None)
+        assert [(event.type_name, event.headers) for event in opened.events("a")] == [("notes", None)]
+        opened.close()
+    opened = Outbox.existing(path)
+    opened.start_envelope("b", "key b", None, HEADERS)
+    opened.end_envelope("b", NOW)
+    assert waiting(opened) == ["a", "b"]
+    opened.close()

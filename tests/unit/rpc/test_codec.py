@@ -4,11 +4,22 @@ import pickle
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xbus.errors import ProtocolError
-from xbus.rpc.codec import BAD_ITEMS, EXTENSION_REFUSED, largest_item, pack, pack_items, unpack, unpack_items
+from xbus.rpc.codec import (
+    BAD_ITEMS,
+    EXTENSION_REFUSED,
+    TOO_MANY_VALUES,
+    check_values,
+    first_text,
+    largest_item,
+    pack,
+    pack_items,
+    unpack,
+    unpack_items,
+)
 
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -41,6 +52,74 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def test_what_is_not_one_value_is_refused(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         unpack(data)
+
+
+def counted(value: object) -> int:
+    if isinstance(value, list):
+        return 1 + sum(map(counted, value))
+    if isinstance(value, dict):
+        return 1 + sum(counted(key) + counted(member) for key, member in value.items())
+    return 1
+
+
+LARGE = [["x" * 40, "y" * 300, "z" * 70_000], [b"", b"b" * 300, b"c" * 70_000], [[]] * 40, [0] * 70_000, {1: {2: 3}}]
+
+
+@given(values)
+@example(LARGE)
+@example(dict.fromkeys(range(70000)))
+@example([-1, -33, -200, -(2**20), -(2**40), 127, 200, 2**20, 2**40, 1.5, True])
+def test_values_are_counted_without_being_made(value: object) -> None:
+    data, values = pack(value), counted(value)
+    check_values(data, values)
+    with pytest.raises(ProtocolError) as refused:
+        check_values(data, values - 1)
+    assert refused.value.code == TOO_MANY_VALUES
+
+
+@given(st.binary(), st.integers(1, 100))
+def test_any_bytes_can_be_counted(data: bytes, most: int) -> None:
+    try:
+        check_values(data, most)
+    except ProtocolError as error:
+        assert error.code == TOO_MANY_VALUES
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xdd\x00\xff\xff\xff" + b"\x80" * 1_000_000,
+        b"\xdc\x3f\xff" * 5_000,
+        b"\xdf\xff\xff\xff\xff" + b"\xc0" * 1_000,
+        b"\xde\xff\xff" * 200,
+    ],
+    ids=["empty maps", "arrays that declare arrays", "a map that declares much", "maps that declare maps"],
+)
+def test_more_values_than_are_wanted_are_refused_unmade(data: bytes) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        unpack(data, 1_000)
+    assert refused.value.code == TOO_MANY_VALUES
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "found"),
+    [
+        (pack(["token", {"a": [1]}, b"x" * 5_000]), None, "token"),
+        (pack({"token": "it", "item": b"x" * 5_000}), "token", "it"),
+        (pack({"item": b"x" * 5_000, "token": "it"}), "token", ""),
+        (pack([]), None, ""),
+        (pack([b"token"]), None, ""),
+        (pack([["token"]]), None, ""),
+        (pack("token"), None, ""),
+        (pack(["t" * 2_000]), None, ""),
+        (b"\x91\xa2\xff\xff", None, ""),
+        (b"\xdd\xff\xff\xff\xff\xa2it", None, "it"),
+        (b"\xc1", None, ""),
+        (b"", "token", ""),
+    ],
+)
+def test_the_first_text_is_found_without_the_others(data: bytes, key: str | None, found: str) -> None:
+    assert first_text(data, key) == found
 
 
 class Bomb:

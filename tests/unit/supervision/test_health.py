@@ -11,6 +11,7 @@ def test_healthy_at_first() -> None:
         "name": "back",
         "since": "2020-02-29T12:00:00+00:00",
         "problems": [],
+        "pauses": [],
     }
 
 
@@ -33,6 +34,7 @@ def test_bad_and_good_again() -> None:
                 "next_step": "start it",
             }
         ],
+        "pauses": [],
     }
     health.over("journal_unavailable")
     assert (health.healthy, health.report()["since"]) == (True, "2020-02-29T12:02:00+00:00")

@@ -435,3 +435,38 @@ def test_without_the_broker_s_packages_the_import_says_what_to_install() -> None
     assert ended.returncode == 1
     assert "sqlalchemy" in ended.stderr
     assert "pip install 'xbusd[broker]'" in ended.stderr
+
+
+def test_headers(bus: Bus) -> None:
+    """What is sent with them comes with them, behind a worker too."""
+    seen: list[tuple[object, ...]] = []
+
+    class Notes(Consumer):
+        name = "ledger"
+        immediate_reply = ("question",)
+
+        def on_event_start(self, event: Event) -> None:
+            seen.append((dict(event.envelope.headers), dict(event.headers), event.partition_key))
+
+        def on_event_end(self, event: Event) -> object:
+            return event.headers.get("mine")
+
+    bus.type("names").through("capitals").to("ledger")
+    bus.type("question", immediate_reply=True).to("ledger")
+    bus.serve(Capitals)
+    bus.serve(Notes)
+    bus.emit("names", [{"name": "Ada"}], headers={"mine": 7}, partition_key="client 7")
+    bus.emit_all([("names", [{"name": "Ada"}])] * 2, headers={"mine": 8})
+    bus.emit("names", [{"name": "Ada"}])
+    assert bus.ask("question", [1], headers={"mine": 9}) == 9
+    bus.run()
+    assert sorted(seen, key=str) == sorted(
+        [
+            ({"mine": 7}, {"mine": 7}, "client 7"),
+            *[({"mine": n}, {"mine": n}, None) for n in (8, 8, 9)],
+            ({}, {}, None),
+        ],
+        key=str,
+    )
+    with pytest.raises(Refused, match="header traceparent"):
+        bus.emit("names", [], headers={"traceparent": "x"})

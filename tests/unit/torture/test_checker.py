@@ -120,6 +120,15 @@ def test_torn_is_an_event_that_came_twice() -> None:
     assert kinds(check(at_audit_events(NOTICE, NOTICE, ORDER))) == ["torn"]
 
 
+def test_torn_is_an_event_that_lost_a_header_or_got_one_that_nobody_sent() -> None:
+    headed = replace(RIGHT, sent={"e-1": replace(SENT, headed=True)})
+    events = [replace(event, headers={"correlation_id": "e-1", "event": event.ref}) for event in (NOTICE, ORDER)]
+    right = {"audit": [replace(AT_AUDIT, events=tuple(events))], "ledger": [replace(AT_LEDGER, events=(events[1],))]}
+    assert kinds(check(replace(headed, commits=right))) == []
+    assert kinds(check(headed)) == ["torn", "torn"]
+    assert kinds(check(replace(RIGHT, commits=right))) == ["torn", "torn"]
+
+
 def test_an_event_without_items_counts_too() -> None:
     sent = replace(SENT, events=(("notices", 0), ("orders", 2)))
     nothing = CommittedEvent("notices", "", ())

@@ -32,19 +32,19 @@ def test_an_emitter_is_read_back(tmp_path: Path) -> None:
     log.write(what="begin", ref="e-1", events=[("orders", 2)])
     log.write(what="sealing", ref="e-1", id=None)
     log.write(what="sealed", ref="e-1", id="A", position=3)
-    log.write(what="begin", ref="e-2", events=[("orders", 1)], key="k")
+    log.write(what="begin", ref="e-2", events=[("orders", 1)], key="k", headed=True)
     log.write(what="given_up", ref="e-2", code="timed_out", cause="no answer")
     assert read_sent(lines(tmp_path / "log")) == {
         "e-1": Sent("e-1", (("orders", 2),), sealing=True, sealed=True, envelope_id="A", position=3),
-        "e-2": Sent("e-2", (("orders", 1),), "k"),
+        "e-2": Sent("e-2", (("orders", 1),), "k", headed=True),
     }
 
 
 def test_a_consumer_is_read_back(tmp_path: Path) -> None:
     log = Log(tmp_path / "log")
-    log.write(id="A", begun=1.5, events=[("orders", "e-1/0", runs_of([0, 1, 3]), ["b'x'"])])
+    log.write(id="A", begun=1.5, events=[("orders", "e-1/0", runs_of([0, 1, 3]), ["b'x'"], {"event": "e-1/0"})])
     (commit,) = read_commits(lines(tmp_path / "log"))
-    event = CommittedEvent("orders", "e-1/0", ((0, 2), (3, 1)), ("b'x'",))
+    event = CommittedEvent("orders", "e-1/0", ((0, 2), (3, 1)), ("b'x'",), {"event": "e-1/0"})
     assert commit == Commit("A", 1.5, commit.at, (event,))
     assert commit.ref == "e-1"
 

@@ -15,6 +15,9 @@ MOST = 1_000_000_000
 
 MOST_POSITIONS = 2**63 - 1
 
+MOST_INSTANCES = 1_000
+"""The most programs of one role: each has a connection, and is called by itself."""
+
 YEAR = 366 * 24 * 3600
 
 
@@ -51,6 +54,10 @@ def _is_list_of_tables(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 1 <= value <= MOST
+
+
+def _is_instances(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST_INSTANCES
 
 
 def _is_number(value: Any, most: float) -> bool:
@@ -113,6 +120,11 @@ FAILING: Fields = {
 
 ORDER: Fields = {"ordered": SWITCH}
 
+INSTANCES: Fields = {
+    "instances": TableKey(_is_instances, f"a whole number from 1 to {MOST_INSTANCES:,}", default=1),
+    "standby": SWITCH,
+}
+
 WATCH: Fields = {"absent_minutes": MINUTES, "parked_minutes": MINUTES}
 
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
@@ -120,7 +132,7 @@ FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
-    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **WATCH, "start": START, **FORMER},
+    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **INSTANCES, **WATCH, "start": START, **FORMER},
     Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES, **FORMER},
     Section.EMITTER: {"login": NAME, "profile": NAME, **FORMER},
 }

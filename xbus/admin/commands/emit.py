@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.address import broker_address
+from xbus.admin.address import broker_address, timeout_option
 from xbus.admin.files import (
     KINDS,
     STANDARD_INPUT,
@@ -19,12 +19,14 @@ from xbus.admin.files import (
     StopAtBadLine,
     read_descriptor,
 )
+from xbus.admin.names import TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell
 from xbus.admin.secret import PASSWORD_VARIABLE, password_file_option, password_of
-from xbus.emitter import Emitter, Envelope, Event, Options
+from xbus.emitter import Emitter, Envelope, Event
 from xbus.errors import Refused, XbusError
+from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers
 
 OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
 """Codes of refusals that an item itself is the reason for."""
@@ -79,6 +81,19 @@ def _read_descriptor(value: str) -> Descriptor:
     return read_descriptor(Path(path), name) if path and not Path(value).exists() else read_descriptor(Path(value))
 
 
+def _read_headers(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> Headers:
+    """Read headers as texts or as JSON; they are checked before anything is asked or sent."""
+    headers: dict[str, object] = {}
+    try:
+        for name, value in map(header_of_text, values):
+            if name in headers:
+                raise click.BadParameter(f"header {name} is given twice", ctx, param)
+            headers[name] = value
+        return unpack_headers(pack_headers(headers))
+    except Refused as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
 def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     """Read a character, or the name of one that is hard to type."""
     named = {"tab": "\t", "\\t": "\t"}
@@ -91,7 +106,9 @@ def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.command(cls=_EmitCommand)
 @config_option
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--type", "type_name", metavar="NAME", help="The event type; by default the one in the descriptor.")
+@click.option(
+    "--type", "type_name", type=TYPE, metavar="NAME", help="The event type; by default the one in the descriptor."
+)
 @click.option(
     "--descriptor",
     "descriptors",
@@ -121,17 +138,18 @@ def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option(_FILE, "bad_lines", type=click.Path(path_type=Path), hidden=True)
 @click.option("--ordering-key", metavar="TEXT", help="Ordered roles get the envelopes of one key in their order.")
 @click.option("--key", metavar="TEXT", help="Your name for this envelope: under one key the bus takes one envelope.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    callback=_read_headers,
+    metavar="NAME=TEXT|NAME:=JSON",
+    help="A header of the envelope; give it once for each.",
+)
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
 @click.option("--url", help="The front's address; by default that of the configuration file.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=Options.retry_seconds,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to insist while the bus does not answer or takes nothing.",
-)
+@timeout_option
 def emit(
     config_path: Path | None,
     paths: tuple[Path, ...],
@@ -145,6 +163,7 @@ def emit(
     bad_lines: Path | None,
     ordering_key: str | None,
     key: str | None,
+    headers: Headers,
     login: str,
     password_file: Path | None,
     url: str | None,
@@ -154,7 +173,7 @@ def emit(
 
     A row of a .csv or .tsv file becomes a map: its keys are the names in the first line, its values are texts. A line
     of a .jsonl file becomes its value. With --descriptor the command reads files of CSV, of fixed length and of XML. A
-    file whose name ends in .gz is unpacked. - is the standard input, and needs --format or --descriptor.
+    file that gzip has packed is unpacked. - is the standard input, and needs --format or --descriptor.
     """
     kinds = _kinds(len(paths), descriptors)
     event_types = [type_name or (kind.event_type if kind else "") for kind in kinds]
@@ -176,7 +195,7 @@ def emit(
         with (
             _progress(files) as on_bytes,
             Emitter(address, login, password, retry_seconds=timeout) as emitter,
-            emitter.envelope(ordering_key=ordering_key, key=key) as envelope,
+            emitter.envelope(ordering_key=ordering_key, key=key, headers=headers) as envelope,
         ):
             _send(envelope, event_types, files, bad, on_bytes, allow_empty=allow_empty)
     receipt = envelope.receipt

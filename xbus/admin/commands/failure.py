@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
+from xbus.admin.names import ROLE
 from xbus.admin.objects import of_failure, of_failure_detail
 from xbus.admin.output import Output, facts, moment, one_json
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
@@ -33,7 +34,7 @@ def failure() -> None:
 @failure.command("list")
 @config_option
 @click.option("--state", type=click.Choice([state.value for state in TrackingState]), help="Only those in this state.")
-@click.option("--role", metavar="LOGIN", help="Only those of this role.")
+@click.option("--role", type=ROLE, metavar="LOGIN", help="Only those of this role.")
 @click.option("--envelope", "envelope_id", type=EnvelopeId(), metavar="ID", help="Only those of this envelope.")
 @click.option(
     "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."

@@ -16,7 +16,7 @@ from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
-from xbus.rpc.messages import HealthProblem, HealthReport
+from xbus.rpc.messages import HealthPause, HealthProblem, HealthReport
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 5.0
@@ -24,6 +24,8 @@ ANSWER_SECONDS = 5.0
 UNREACHABLE = "unreachable"
 
 HEADS = (name_column("CODE"), name_column("ABOUT"), "SINCE", CAUSE, Column("NEXT STEP", narrows=20, breaks=True))
+
+PAUSE_HEADS = ("KIND", name_column("NAME"), "SINCE", "UNTIL", "BY", Column("REASON", narrows=20, breaks=True))
 
 _REPORT = AnswerReader("xbus.health", HealthReport)
 
@@ -35,6 +37,7 @@ class SilentReport(TypedDict):
     name: str
     since: None
     problems: list[HealthProblem]
+    pauses: list[HealthPause]
 
 
 @click.command()
@@ -75,7 +78,13 @@ def _plain(report: HealthReport | SilentReport) -> dict[str, object]:
         "healthy": report["healthy"],
         "since": report["since"],
         "problems": problems,
+        "pauses": [_plain_pause(pause) for pause in report.get("pauses", [])],
     }
+
+
+def _plain_pause(pause: HealthPause) -> dict[str, object]:
+    told = {name: value for name, value in pause.items() if name != "until"}
+    return {**told, "until_at": pause["until"]}
 
 
 def _exit_code(reports: list[HealthReport], is_silent: bool) -> int:
@@ -120,14 +129,17 @@ def _unreachable(name: str, error: CallError) -> SilentReport:
         "see whether it runs, and what its log says; start_xbusbroker starts it, and it goes on where it stopped"
     )
     problem: HealthProblem = {"code": UNREACHABLE, "about": name, "cause": cause, "since": None, "next_step": next_step}
-    return {"healthy": False, "name": name, "since": None, "problems": [problem]}
+    return {"healthy": False, "name": name, "since": None, "problems": [problem], "pauses": []}
 
 
 def _told(report: HealthReport, output: Output) -> list[str]:
     since = _moment(report["since"])
-    if report["healthy"]:
-        return [f"The {report['name']} is healthy since {since}."]
     now = SystemClock().now()
+    paused = list(
+        output.block("PAUSED", PAUSE_HEADS, [_pause_row(each, now, output) for each in report.get("pauses", [])])
+    )
+    if report["healthy"]:
+        return [f"The {report['name']} is healthy since {since}.", *paused]
     rows = [
         (
             problem["code"],
@@ -138,7 +150,12 @@ def _told(report: HealthReport, output: Output) -> list[str]:
         )
         for problem in report["problems"]
     ]
-    return [f"The {report['name']} is not healthy since {since}.", *output.block("PROBLEMS", HEADS, rows)]
+    return [f"The {report['name']} is not healthy since {since}.", *output.block("PROBLEMS", HEADS, rows), *paused]
+
+
+def _pause_row(pause: HealthPause, now: datetime, output: Output) -> tuple[object, ...]:
+    since = output.when(datetime.fromisoformat(pause["since"]), now)
+    return pause["kind"], pause["name"], since, _moment(pause["until"]), pause["paused_by"], pause["reason"]
 
 
 def _moment(text: str | None) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.output import Form, Output, name_column, one_json
-from xbus.admin.program import CommandGroup, config_option, database_url, output_option, reason_option
+from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
@@ -17,7 +17,7 @@ from xbus.clock import SystemClock
 
 HEADS = (name_column("ROLE"), Column("LISTENS AT", narrows=20), Column("REGISTERED WHERE THE JOURNAL WAS", narrows=32))
 
-NOTHING = "All recipients registered where the journal is now: there is nothing to decide."
+NOTHING = "No recipient that listens has registered at another place: there is nothing to decide."
 
 Decide = Callable[[Connection, str, datetime], Sequence[ForeignRegistration]]
 
@@ -99,7 +99,7 @@ def _decide(config_path: Path | None, decide: Decide, reason: str, question: str
     if not found:
         return found
     if question:
-        click.confirm(question, abort=True)
+        confirm(question)
     with writing(url) as connection:
         return decide(connection, reason, SystemClock().now())
 

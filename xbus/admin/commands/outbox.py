@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.address import broker_address
+from xbus.admin.address import broker_address, timeout_option
 from xbus.admin.objects import of_outbox
 from xbus.admin.output import CAUSE, Output, counted, facts, moment, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, output_option
@@ -67,9 +67,13 @@ def _row(refused: QueuedEnvelope, output: Output) -> tuple[object, ...]:
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
 @click.option("--url", help="The front's address; by default that of the configuration file.")
-def flush(path: Path, config_path: Path | None, login: str, password_file: Path | None, url: str | None) -> None:
+@timeout_option
+def flush(
+    path: Path, config_path: Path | None, login: str, password_file: Path | None, url: str | None, timeout: float
+) -> None:
     """Send all waiting envelopes of FILE, in order; set refused ones aside."""
-    flushed = flush_outbox(path, broker_address("front", url, config_path), login, password_of(login, password_file))
+    address = broker_address("front", url, config_path)
+    flushed = flush_outbox(path, address, login, password_of(login, password_file), timeout)
     click.echo(f"{counted(flushed.sent, 'envelope')} sent.")
     if flushed.refused:
         raise Refused(

@@ -6,6 +6,7 @@ from typing import Literal
 
 import click
 
+from xbus.admin.names import OF_KIND
 from xbus.admin.program import config_option, database_url
 from xbus.admin.secret import first_line, read_password
 from xbus.broker.journal.configuration import set_password
@@ -17,20 +18,27 @@ from xbus.passwords import Passwords
 @click.command()
 @config_option
 @click.argument("kind", type=click.Choice(["emitter", "role"]))
-@click.argument("login")
+@click.argument("login", type=OF_KIND)
 @click.option("--stdin", "from_stdin", is_flag=True, help="Take the first line of standard input.")
 @click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Take the first line of a file.")
+@click.option("--keep-sessions", is_flag=True, help="Let those who are logged in go on.")
 def password(
-    config_path: Path | None, kind: Literal["emitter", "role"], login: str, from_stdin: bool, file: Path | None
+    config_path: Path | None,
+    kind: Literal["emitter", "role"],
+    login: str,
+    from_stdin: bool,
+    file: Path | None,
+    keep_sessions: bool,
 ) -> None:
     """Set the password of an emitter or a role.
 
-    The command asks for it, unless an option names its source. Open sessions stay open.
+    The command asks for it, unless an option names its source. Within 2 seconds the broker ends all sessions of the
+    login: its programs must log in with the new password.
     """
     url = database_url(config_path)
     password_hash = Passwords().hash_password(_new_password(login, from_stdin, file))
     with writing(url) as connection:
-        set_password(connection, kind, login, password_hash, SystemClock().now())
+        set_password(connection, kind, login, password_hash, SystemClock().now(), keep_sessions=keep_sessions)
     click.echo(f"The password of {kind} {login} is set.")
 
 

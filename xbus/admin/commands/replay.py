@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from xbus.admin.moments import Place
+from xbus.admin.names import ROLE, TYPE
 from xbus.admin.output import counted
-from xbus.admin.program import config_option, database_url
+from xbus.admin.program import config_option, confirm, database_url
 from xbus.admin.repair.moves import decision_of
 from xbus.admin.replaying import FIRST, Preview, ReplayRequest, find_part
 from xbus.admin.sending_again import count, send, told
@@ -24,8 +25,8 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
 
 @click.command()
 @config_option
-@click.option("--type", "type_name", required=True, metavar="NAME", help="Events of this type.")
-@click.option("--role", required=True, metavar="LOGIN", help="To this consumer role, and to nobody else.")
+@click.option("--type", "type_name", type=TYPE, required=True, metavar="NAME", help="Events of this type.")
+@click.option("--role", type=ROLE, required=True, metavar="LOGIN", help="To this consumer role, and to nobody else.")
 @click.option(
     "--from",
     "since",
@@ -82,7 +83,7 @@ def replay(
     if dry_run or not found.envelopes:
         return
     if not yes:
-        click.confirm("Send them?", abort=True)
+        confirm("Send them?")
     send(url, wanted, found, decision_of(SystemClock(), reason))
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn, TextIO
 
 from xbus.admin.files.entry import Entry
 from xbus.admin.files.item_file import ItemFile
-from xbus.admin.files.text import TITLE
+from xbus.admin.files.text import NO_TEXT, TITLE
 from xbus.errors import XbusError
 
 
@@ -22,7 +22,9 @@ class StopAtBadLine:
         Raises:
             XbusError: always (``bad_line``).
         """
-        raise XbusError(file.describe(entry, fault), "correct the line and send the file again", code="bad_line")
+        other = ", or name its encoding with --encoding" if NO_TEXT in fault else ""
+        step = f"correct the line and send the file again{other}"
+        raise XbusError(file.describe(entry, fault), step, code="bad_line")
 
     def finish(self) -> None:
         """Do nothing: it has no file."""

@@ -25,7 +25,7 @@ class ItemFile:
     """A file whose items are to be sent.
 
     Args:
-        path: the file; ``-`` for the standard input. It may be packed by gzip, if its name ends in ``.gz``.
+        path: the file; ``-`` for the standard input. It may be packed by gzip.
         descriptor: the description of the file; None if its name or ``form`` says how to read it.
         encoding: of its text; by default that of the descriptor or the XML itself, otherwise UTF-8.
         form: what is known of it without a descriptor.

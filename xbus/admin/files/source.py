@@ -1,4 +1,4 @@
-"""The bytes of a file: counted, unpacked if its name says that it is packed, or those of the standard input."""
+"""The bytes of a file, or of the standard input: counted, and unpacked where gzip has packed them."""
 
 import gzip
 import io
@@ -10,12 +10,16 @@ STANDARD_INPUT = Path("-")
 
 PACKED = ".gz"
 
+MAGIC = b"\x1f\x8b"
+"""The first bytes of what gzip has packed (RFC 1952, 2.3.1). No text begins with them."""
+
 
 class Source:
     """A file that is being read.
 
     Args:
-        path: the file; ``-`` for the standard input. One whose name ends in ``.gz`` is unpacked.
+        path: the file; ``-`` for the standard input. One that is packed by gzip, or whose name ends in ``.gz``, is
+            unpacked.
 
     Raises:
         OSError: it can't be read.
@@ -30,14 +34,13 @@ class Source:
         self._counted: _CountedFile | None = None
         if path == STANDARD_INPUT:
             self.name, self.size = "standard input", None
-            self.file: BinaryIO = sys.stdin.buffer
+            self.file = _unpacked(sys.stdin.buffer, is_packed=False)
             return
         self.name, self.size = str(path), path.stat().st_size
         self._counted = _CountedFile(path)
         # FileIO has all that BinaryIO demands but lines.
-        plain = cast(BinaryIO, io.BufferedReader(self._counted))
-        is_packed = path.suffix.lower() == PACKED
-        self.file = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if is_packed else plain
+        buffered = cast(BinaryIO, io.BufferedReader(self._counted))
+        self.file = _unpacked(buffered, is_packed=path.suffix.lower() == PACKED)
 
     @property
     def count(self) -> int:
@@ -48,6 +51,12 @@ class Source:
         """Close the file; the standard input is not ours."""
         if self._counted is not None:
             self._counted.close()
+
+
+def _unpacked(file: BinaryIO, *, is_packed: bool) -> BinaryIO:
+    if is_packed or (isinstance(file, io.BufferedReader) and file.peek(len(MAGIC)).startswith(MAGIC)):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    return file
 
 
 class _CountedFile(io.FileIO):

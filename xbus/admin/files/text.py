@@ -11,6 +11,9 @@ from xbus.errors import XbusError
 
 DEFAULT_ENCODING = "utf-8"
 
+NO_TEXT = "not text in"
+"""Is in the sentence about bytes that the encoding does not have."""
+
 LONGEST_LINE = 16_777_216
 """Characters of the longest line. A file with a longer one has no lines."""
 
@@ -98,7 +101,7 @@ class Text:
 
     def fault(self, text: str) -> str:
         """Find the fault of a text as such, "" for a good one."""
-        return "" if text.isascii() or not _NO_TEXT.search(text) else f"this is not text in {self._label}"
+        return "" if text.isascii() or not _NO_TEXT.search(text) else f"this is {NO_TEXT} {self._label}"
 
     @property
     def _label(self) -> str:
@@ -108,7 +111,7 @@ class Text:
         try:
             text = self._text.readline(LONGEST_LINE)
         except UnicodeDecodeError as error:
-            raise Unreadable(line, f"the rest is not text in {self._label}") from error
+            raise Unreadable(line, f"the rest is {NO_TEXT} {self._label}") from error
         if len(text) >= LONGEST_LINE:
             raise Unreadable(line, f"the line is longer than {LONGEST_LINE:,} characters")
         return text
@@ -117,7 +120,7 @@ class Text:
         try:
             return self._text.read(max(characters, 0))
         except UnicodeDecodeError as error:
-            raise Unreadable(line, f"the rest is not text in {self._label}") from error
+            raise Unreadable(line, f"the rest is {NO_TEXT} {self._label}") from error
 
 
 class TextReader:

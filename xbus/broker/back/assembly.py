@@ -33,6 +33,7 @@ from xbus.broker.back.dispatch import (
     WorkerAvailability,
 )
 from xbus.broker.back.log import LogReader
+from xbus.broker.back.monitoring import BackInsight, DeliveryFigures
 from xbus.broker.back.progress import (
     BadItems,
     ConsumerRoles,
@@ -93,6 +94,7 @@ class DeliveryAssembly:
         self._catalog = catalog
         self._keeping: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
+        self._graph_edits = catalog().graph_edits
         self._unread_order: set[int] = set()
         """The roles that have come to want order, and whose ordering keys could not be read yet."""
 
@@ -116,11 +118,20 @@ class DeliveryAssembly:
         self._open_replies = OpenReplies(self._records.note_given)
         schedule = RetrySchedule(RetryPolicy.of(settings), self.registry, runtime.clock, runtime.random)
         bad_items = BadItems(self._log, catalog)
-        self._results = RunResults(self.ledger, self._open_replies, self.probing, schedule, bad_items)
+        self._results = RunResults(self.ledger, self._open_replies, self.probing, schedule, bad_items, catalog)
 
         self._build_bulk()
         self._build_dispatch()
         self._build_replies()
+        self.insight = BackInsight(
+            self.registry,
+            self._slots,
+            self._roles,
+            self.breakers,
+            catalog,
+            runtime.clock,
+            settings.worker_grace,
+        )
         self._subscribe(self.events)
 
     def _build_bulk(self) -> None:
@@ -146,7 +157,9 @@ class DeliveryAssembly:
         self._context = BackRunContext(log, self._slots, self._requirements, tasks, self._settings.window_bytes)
         self._runs = RunExecutor(ledger, self._context, self._gathering, self._results, roles, tasks, events)
         self._launcher = RunLauncher(ledger, roles, self._gathering, self._open_replies, self._runs)
-        workers = WorkerAvailability(log, self.registry, self._requirements, probing, self._settings.worker_grace)
+        workers = WorkerAvailability(
+            log, self.registry, self._requirements, probing, self._catalog, self._settings.worker_grace
+        )
         eligibility = Eligibility(roles, self.registry)
         bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
         bundle_run = BundleRun(log, ledger, bundle_workers, self._context, self._results, roles, events)
@@ -192,19 +205,25 @@ class DeliveryAssembly:
     def _subscribe(self, events: RoleEvents) -> None:
         """Subscribe all that react to role events, in this order.
 
-        First the state of the role moves, as all that follows may ask for it. Then the breaker limits a recipient that
-        arrives in a role in trouble, and bulk workers become known. Only then anything may be handed to it. Lanes begin
-        before rows are read, and beside both the broker forgets what the recipient may keep open.
+        A program that joins is known first: the breaker limits one of a role in trouble, bulk workers become known, and
+        the broker forgets what it may keep open. Of a role that is served from now on the state moves next, as all that
+        follows may ask for it. Only then anything may be handed to it. Lanes begin before rows are read. The programs
+        of a role that is paused go on with what they hold and make, so that only what begins anything hears of it.
         """
+        events.joined.subscribe(self.probing.joined, self._requirements.joined, self.outputs.joined)
+        events.joined.subscribe(self._left_behind.joined)
+        events.parted.subscribe(self._requirements.parted, self.outputs.parted, self._left_behind.parted)
         events.arrived.subscribe(self._roles.arrived)
+        events.paused.subscribe(self._roles.paused)
+        events.resumed.subscribe(self._roles.arrived)
         events.left.subscribe(self._roles.left)
         events.gone.subscribe(self._roles.gone)
         events.tripped.subscribe(self._roles.tripped)
         events.recovered.subscribe(self._roles.recovered)
-        events.arrived.subscribe(self.probing.arrived, self._requirements.arrived, self.outputs.arrived)
-        events.arrived.subscribe(self.lanes.arrived, self._retry_queue.arrived, self._left_behind.arrived)
-        events.left.subscribe(self._requirements.left, self.outputs.left)
-        events.left.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left, self._left_behind.left)
+        events.arrived.subscribe(self.lanes.arrived, self._retry_queue.arrived)
+        events.paused.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
+        events.resumed.subscribe(self.probing.resumed, self.lanes.arrived, self._retry_queue.arrived)
+        events.left.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
         events.gone.subscribe(self._bundles.gone)
         events.slow.subscribe(self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
@@ -216,6 +235,21 @@ class DeliveryAssembly:
     def _output_ready(self, attempt: OutputAttempt) -> None:
         self.probing.went_well(attempt.role_id)
         self._waiting.wake(attempt.output)
+
+    @property
+    def figures(self) -> DeliveryFigures:
+        """The figures of this moment."""
+        return DeliveryFigures(
+            self._results.counts,
+            {role.id: len(role.in_flight.positions) for role in self._roles},
+            self._bundles.waiting_bytes,
+            self._log.tail_bytes,
+            self._log.head,
+        )
+
+    async def finished(self, recipient: RecipientProxy) -> None:
+        """Wait until a recipient has no work any more."""
+        await self._slots.idle(recipient)
 
     async def recover(self) -> None:
         """Take up the leftovers of the broker's last run: envelopes open at recipients, and undelivered ones.
@@ -255,6 +289,9 @@ class DeliveryAssembly:
 
     async def follow_configuration(self) -> None:
         """Carry out the decisions of a configuration change, as soon as the database can be read."""
+        if self._graph_edits != self._catalog().graph_edits:
+            self._graph_edits = self._catalog().graph_edits
+            self._log.forget_graphs()
         self.ledger.adopt(await self._log.read(read_cursors))
         while True:
             try:

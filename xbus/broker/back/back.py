@@ -1,35 +1,32 @@
 """The back: recipients register here, and it brings sealed envelopes to them."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 from xbus.backoff import Backoff
+from xbus.broker.back.admission import Admission, Connect, ConnectTo, TakeUp
 from xbus.broker.back.assembly import DeliveryAssembly
+from xbus.broker.back.monitoring import DeliveryFigures
 from xbus.broker.back.recipients import (
-    CallTimeouts,
     Handshake,
     OwnRegistrations,
     RecipientProxy,
-    introduce,
 )
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration
-from xbus.broker.journal.writes import Introduce, Register, Unregister
+from xbus.broker.journal.writes import Introduce, Register, Unregister, is_served, served_uri
 from xbus.config import BackSettings
-from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
+from xbus.errors import JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
-from xbus.rpc.client import Client
+from xbus.rpc.exchange import Callee
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
-
-LONGEST_URI = 200
-"""Characters that the log shows of an address. An address may be anything."""
 
 FIRST_CALL_SECONDS = 1.0
 LONGEST_CALL_SECONDS = 15.0
@@ -38,9 +35,6 @@ registers by itself waiting more often."""
 
 MAY_PASS = ("recipient_unreachable", "journal_unavailable")
 """Codes of failures after which a recipient is called again that knows nothing of a restart."""
-
-Connect = Callable[[str, Callable[[], None]], Client]
-"""Makes a client: from the address to connect to, and what to call when the connection is lost."""
 
 
 class Back:
@@ -61,7 +55,7 @@ class Back:
         journal: Journal,
         configuration: Configuration,
         bell: Bell,
-        connect: Connect,
+        connect: ConnectTo,
         health: Health,
         runtime: Runtime,
         settings: BackSettings,
@@ -71,15 +65,12 @@ class Back:
         self._connect = connect
         self._clock = runtime.clock
         self._tasks = runtime.tasks
-        self._register_timeout = settings.register_timeout
-        self._timeouts = CallTimeouts.of(settings)
-        self._is_stopping = False
         self._registrations = OwnRegistrations(journal, health)
-        self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._own: Sequence[StoredRegistration] = ()
-        self._restoring: dict[int, bytes] = {}
-        self._awaited: set[int] = set()
+        self._restoring: set[tuple[int, bytes]] = set()
+        self._awaited: set[tuple[int, bytes]] = set()
         self._assembly = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
+        self._admission = Admission(journal, configuration, self._assembly, runtime.tasks, settings)
         self.registry = self._assembly.registry
         self.events = self._assembly.events
         """The events of roles."""
@@ -87,16 +78,24 @@ class Back:
         """The circuit breakers of the roles."""
         self.outputs = self._assembly.outputs
         """The outputs that bulk workers make."""
+        self.insight = self._assembly.insight
+        """The memory of the back, for operators."""
         self.reports = self._assembly.reports
         """The reports of bulk workers about the outputs that they make."""
 
+    @property
+    def figures(self) -> DeliveryFigures:
+        """The figures of deliveries, as metrics show them."""
+        return self._assembly.figures
+
     def is_registered(self, role_id: int) -> bool:
         """Check whether a recipient is registered for a role."""
-        return self.registry.connected_for(role_id) is not None
+        return bool(self.registry.connected(role_id))
 
     def needs_session(self, role_id: int) -> bool:
         """Check whether a role has a recipient, or one that may be called again: then its sessions must not expire."""
-        return self.is_registered(role_id) or role_id in self._awaited or self._registrations.is_foreign(role_id)
+        is_awaited = any(role_id == of_role for of_role, _ in self._awaited)
+        return self.is_registered(role_id) or is_awaited or self._registrations.is_foreign(role_id)
 
     def check_in_place(self, token_hash: bytes) -> None:
         """Let a recipient pass whose place nobody else has taken.
@@ -107,22 +106,33 @@ class Back:
         if self.registry.is_displaced(token_hash):
             raise Refused(
                 "another recipient has registered for the same role",
-                "run one recipient for each role; give a second one a role of its own",
+                "run as many recipients of a role as it has instances in the bus file, 1 by default; for another one "
+                "raise that number, or give it a role of its own",
                 code="displaced",
             )
 
-    def heartbeat(self, role_id: int, token_hash: bytes, work: Any) -> bool:
-        """Note a recipient's sign of life and its report about its work; return whether it is registered."""
-        recipient = self.registry.connected_for(role_id)
-        if recipient is None or recipient.token_hash != token_hash:
+    def heartbeat(self, role_id: int, token_hash: bytes, work: Any, connection: bytes = b"") -> bool:
+        """Note a recipient's sign of life and its report about its work; return whether it is registered.
+
+        Args:
+            connection: by which the heartbeat came.
+        """
+        recipient = self.registry.find(role_id, token_hash)
+        if recipient is None:
             # After a restart we come to it by ourselves: registering anew would break off what has just begun.
-            return self._restoring.get(role_id) == token_hash
-        if recipient.is_superseded:
+            return (role_id, token_hash) in self._restoring
+        if recipient.is_superseded or not recipient.may_speak_over(connection):
             # 1. Another broker calls the recipient. 2. It turns our calls away for those. 3. It says here that it is
-            # well, as it knows of nothing: only a new registration, and so a new connection, brings it back.
+            # well, as it knows of nothing: only a new registration, and so a new connection, brings it back. The same
+            # goes for one that has lost the connection over which it is called, before this side has noticed.
             return False
         recipient.heartbeats.heartbeat(work)
         return True
+
+    def stands_by(self, role_id: int, token_hash: bytes) -> bool:
+        """Check whether a recipient is registered and waits for a place of its role."""
+        recipient = self.registry.find(role_id, token_hash)
+        return recipient is not None and self.registry.is_standing_by(recipient)
 
     async def recover(self) -> None:
         """Take up what the last run of the broker left, and learn which recipients it knew.
@@ -132,10 +142,14 @@ class Back:
         """
         await self._assembly.recover()
         registrations = await self._registrations.read()
+        for ended in [registration for registration in registrations if is_served(registration.uri)]:
+            # Its connection ended with the last run of the broker; it comes again by itself.
+            await self._journal.write(Unregister(ended.role_id, ended.token_hash, ended.uri))
+            registrations.remove(ended)
         # A recipient of before counts as present only after it has answered.
         await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
         self._own = self._registrations.own(registrations)
-        self._restoring = {registration.role_id: registration.token_hash for registration in self._own}
+        self._restoring = {_key(registration) for registration in self._own}
 
     def start(self) -> None:
         """Begin to deliver, and connect to the recipients that registered with this journal before, where it is now."""
@@ -145,19 +159,22 @@ class Back:
         self._tasks.create_task(self._registrations.watch(self._resume), name="foreign registrations")
 
     def _resume(self, registrations: Sequence[StoredRegistration]) -> None:
-        self._restoring |= {registration.role_id: registration.token_hash for registration in registrations}
-        self._awaited |= {registration.role_id for registration in registrations}
+        self._restoring |= {_key(registration) for registration in registrations}
+        self._awaited |= {_key(registration) for registration in registrations}
         for registration in registrations:
             self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
     async def stop(self, seconds: float) -> None:
         """Deliver nothing more, see ``DeliveryAssembly.stop``, and call nobody any more."""
-        self._is_stopping = True
+        self._admission.stop()
         await self._assembly.stop(seconds)
         for recipient in self.registry.connected():
             recipient.close()
 
     def _configuration_changed(self) -> None:
+        # At once, while the rest may wait for the journal.
+        for role in self._configuration.catalog.roles.values():
+            self.registry.follow_pause(role)
         self._tasks.create_task(self._follow_configuration(), name="configuration change")
 
     async def _follow_configuration(self) -> None:
@@ -166,45 +183,77 @@ class Back:
         self._assembly.probing.retain([role.id for role in roles if not role.detached])
         for recipient in self.registry.connected():
             role = self._configuration.catalog.roles.get(recipient.role.id)
-            if role is not None and role.is_served_like(recipient.role):
-                recipient.role = role
-            else:
-                await self.unregister(recipient, "its role was changed or removed")
+            if role is None or not role.is_served_like(recipient.role):
+                await self._admission.unregister(recipient, "its role was changed or removed")
+        for role in roles:
+            for recipient in self.registry.follow(role):
+                self._tasks.create_task(self._dismiss(recipient), name=f"surplus program of {role.login}")
+
+    async def _dismiss(self, recipient: RecipientProxy) -> None:
+        """Unregister a program for which its role has no place any more, when it has finished what it has."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._admission.timeouts.longest):
+                await self._assembly.finished(recipient)
+        await self._admission.unregister(recipient, "its role has fewer instances now")
 
     # -- registrations ---------------------------------------------------------------------------------------------
 
-    async def register(self, role_id: int, token_hash: bytes, uri: str) -> None:
+    async def register(self, role_id: int, token_hash: bytes, uri: str, caller: str = "") -> None:
         """Connect to a recipient and let it serve its role from now on, in place of an older one.
 
+        Args:
+            uri: where it listens.
+            caller: the address from which it registers.
+
         Raises:
-            Refused: the address is invalid, or the recipient did not introduce itself properly in time.
+            Refused: the address is invalid or not allowed, or the recipient did not introduce itself properly in time.
             Failed: the broker is stopping.
             JournalUnavailable: the registration can't be made durable now.
         """
-        async with self._one_at_a_time(role_id):
-            await self._register(role_id, token_hash, uri)
+        async with self._admission.one_at_a_time(role_id, uri):
+            await self._register(role_id, token_hash, uri, lambda at, lost: self._connect(at, caller, lost))
 
-    def _one_at_a_time(self, role_id: int) -> asyncio.Lock:
-        """Give the lock that a registration keeps from introduction to end.
+    async def serve(self, role_id: int, token_hash: bytes, channel: bytes, take_up: TakeUp) -> None:
+        """Let a recipient serve its role over the connection that it made; otherwise as ``register``.
 
-        A recipient takes calls only from the connection that was introduced to it last.
+        Args:
+            channel: made by the recipient for this registration.
+            take_up: takes the connection up.
+
+        Raises:
+            Refused: the channel is invalid, or the recipient did not introduce itself properly in time.
+            Failed: the broker is stopping.
+            JournalUnavailable: the registration can't be made durable now.
         """
-        return self._introducing.setdefault(role_id, asyncio.Lock())
+        name = f"recipient {self._admission.login_of(role_id)}"
 
-    async def _register(self, role_id: int, token_hash: bytes, uri: str) -> None:
+        async def connect(_: str, lost: Callable[[], None]) -> Callee:
+            return take_up(name, lost)
+
+        async with self._admission.one_at_a_time(role_id, token_hash.hex()):
+            await self._register(role_id, token_hash, served_uri(channel), connect)
+
+    async def _register(self, role_id: int, token_hash: bytes, uri: str, connect: Connect) -> None:
         try:
-            recipient, said = await self._introduce(role_id, token_hash, uri)
+            recipient, said = await self._admission.introduce(role_id, token_hash, uri, connect)
         except Refused as error:
             log.warning(
                 "recipient not registered: %s",
                 error,
-                extra={"action": "not_registered", "code": error.code, **self._who(role_id, uri)},
+                extra={"action": "not_registered", "code": error.code, **self._admission.describe(role_id, uri)},
             )
             raise
         try:
             await self._journal.write(
                 Register(
-                    role_id, token_hash, uri, self._registrations.place, self._clock.now(), said.metadata, said.features
+                    role_id,
+                    token_hash,
+                    uri,
+                    self._registrations.place,
+                    self._clock.now(),
+                    said.metadata,
+                    said.features,
+                    self._beside(recipient),
                 )
             )
         except BaseException:
@@ -214,93 +263,62 @@ class Back:
             raise Refused(
                 "the broker lost the recipient while it registered", "register again", code="recipient_unreachable"
             )
-        self._admit(recipient)
+        for displaced in self._admission.admit(recipient, await self.registry.silent_beside(recipient)):
+            await self._admission.strike_off(displaced)
 
-    def _admit(self, recipient: RecipientProxy) -> None:
-        """Let a recipient serve its role, unless the broker stops: what began then would be broken off at once.
-
-        Raises:
-            Failed: broker_stopping.
-        """
-        if self._is_stopping:
-            recipient.close()
-            raise Failed("the broker is stopping", "register again when it is back", code="broker_stopping")
-        self.registry.add(recipient)
-
-    def _who(self, role_id: int, uri: str) -> dict[str, str]:
-        """Name the recipient that a line of the log is about."""
-        role = self._configuration.catalog.roles.get(role_id)
-        return {"role": str(role_id) if role is None else role.login, "uri": uri[:LONGEST_URI]}
-
-    async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> tuple[RecipientProxy, Handshake]:
-        role = self._configuration.catalog.roles.get(role_id)
-        if role is None:
-            raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
-        if role.detached:
-            raise Refused(
-                "the role was detached: it is owed nothing any more",
-                f"have an operator put it on the bus again with xbus recipient attach {role.login}",
-                code="role_detached",
-            )
-        cursor = self._assembly.ledger.cursor(role_id)
-        if not role.worker and (cursor is None or cursor.until_position is not None):
-            # A new role, or one that was put on the bus again just now.
-            await self._assembly.read_cursors()
-        known: list[RecipientProxy] = []
-
-        def lost() -> None:
-            for recipient in known:
-                self._lost(recipient)
-
-        client = self._connect(uri, lost)
-        try:
-            introduction = await introduce(client, self._register_timeout)
-            introduction.check_kind(role)
-        except BaseException:
-            client.close()
-            raise
-        recipient = RecipientProxy(
-            role, token_hash, uri, client, introduction.abilities, self._timeouts, self.registry.leave
-        )
-        known.append(recipient)
-        return recipient, introduction
-
-    def _lost(self, recipient: RecipientProxy) -> None:
-        if self.registry.connected_for(recipient.role.id) is not recipient:
-            recipient.close()
-            return
-        self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
+    def _beside(self, recipient: RecipientProxy) -> list[bytes]:
+        """List the sessions of the other programs of a role that are registered, or may be called again."""
+        role_id = recipient.role.id
+        if not recipient.role.is_shared:
+            return []
+        others = [each for each in self.registry.connected(role_id) if not each.is_same_program(recipient)]
+        awaited = {token_hash for of_role, token_hash in self._awaited if of_role == role_id}
+        return sorted(({each.token_hash for each in others} | awaited) - {recipient.token_hash})
 
     async def _restore(self, registration: StoredRegistration) -> None:
         """Call a recipient again after a restart, for as long as one call may keep it busy."""
         backoff = Backoff(FIRST_CALL_SECONDS, LONGEST_CALL_SECONDS)
-        until = self._clock.monotonic() + self._timeouts.longest
+        until = self._clock.monotonic() + self._admission.timeouts.longest
         try:
             may_be_busy = await self._call_again(registration)
             # From here on the answer to a heartbeat makes a recipient register by itself.
-            del self._restoring[registration.role_id]
+            self._restoring.discard(_key(registration))
             while may_be_busy and self._clock.monotonic() < until:
                 await asyncio.sleep(backoff.next())
                 may_be_busy = await self._call_again(registration)
         finally:
-            self._awaited.discard(registration.role_id)
+            self._awaited.discard(_key(registration))
 
     async def _call_again(self, registration: StoredRegistration) -> bool:
-        """Take a recipient up again, unless its role has another one; whether it gave no answer and may be busy."""
-        async with self._one_at_a_time(registration.role_id):
-            if self.is_registered(registration.role_id) or not await self._registrations.holds(registration):
+        """Take a recipient up again, unless its role has no place for it; whether it gave no answer and may be busy."""
+        async with self._admission.one_at_a_time(registration.role_id, registration.uri):
+            if not self._is_missed(registration) or not await self._registrations.holds(registration):
                 return False
             return await self._take_up_again(registration)
 
+    def _is_missed(self, registration: StoredRegistration) -> bool:
+        """Check whether a recipient has not come by itself, and would displace no other."""
+        role = self._configuration.catalog.roles.get(registration.role_id)
+        has_come = self.registry.find(registration.role_id, registration.token_hash) is not None
+        return not has_come and (role is None or self.registry.has_place(role))
+
     async def _take_up_again(self, registration: StoredRegistration) -> bool:
         try:
-            recipient, said = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
-            self._admit(recipient)
+            recipient, said = await self._admission.introduce(
+                registration.role_id,
+                registration.token_hash,
+                registration.uri,
+                lambda at, lost: self._connect(at, None, lost),
+            )
+            if not self._is_missed(registration):
+                recipient.close()
+                return False
+            self._admission.admit(recipient)
         except XbusError as error:
             log.info(
                 "recipient not taken up again: %s",
                 error,
-                extra={"action": "not_restored", **self._who(registration.role_id, registration.uri)},
+                extra={"action": "not_restored", **self._admission.describe(registration.role_id, registration.uri)},
             )
             return error.code in MAY_PASS
         try:
@@ -318,11 +336,9 @@ class Back:
 
     async def unregister(self, recipient: RecipientProxy, reason: str) -> None:
         """End the service of a recipient for its role; its unfinished work is redelivered when the role is served."""
-        if self.registry.connected_for(recipient.role.id) is not recipient:
-            return
-        self.registry.remove(recipient, reason)
-        try:
-            await self._journal.write(Unregister(recipient.role.id, recipient.token_hash, recipient.uri))
-        except JournalUnavailable as error:
-            # It only means that a restarted broker looks for it once in vain.
-            log.warning("registration not removed: %s", error, extra={"action": "registration_kept"})
+        await self._admission.unregister(recipient, reason)
+
+
+def _key(registration: StoredRegistration) -> tuple[int, bytes]:
+    """Identify the program that made a registration."""
+    return registration.role_id, registration.token_hash

@@ -12,6 +12,7 @@ from xbus.broker.front.envelopes import (
     EndedEvent,
     EnvelopeDirectory,
     EnvelopeOptions,
+    Intake,
     Known,
     NewEvent,
     OpenEnvelope,
@@ -23,6 +24,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import PutEnvelope, SealReceipt
 from xbus.clock import Clock
 from xbus.errors import CallError, Refused
+from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id, token_hash
 from xbus.rpc.codec import pack_items
 from xbus.rpc.deferred import Answer, Deferred
@@ -60,6 +62,16 @@ class Front:
             journal, clock, checks.limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
         )
 
+    @property
+    def intake(self) -> Intake:
+        """The count of what was sealed."""
+        return self._envelopes.intake
+
+    @property
+    def open_envelopes(self) -> int:
+        """The number of open envelopes that are in memory."""
+        return len(self._envelopes)
+
     def has_open_envelope(self, emitter_id: int) -> bool:
         """Check whether an emitter is in the midst of sending."""
         return self._envelopes.holds_open(emitter_id)
@@ -76,10 +88,11 @@ class Front:
 
         def start(known: "Known | None") -> "Answer[UUID]":
             if known is None:
-                self._space.check_new()
+                self._check_new(emitter_id)
                 self._envelopes.open(emitter_id, envelope_id, options)
             else:
                 _check_owner(known, emitter_id, envelope_id)
+                known.check_headers(options.headers)
             return envelope_id
 
         return start(None) if is_new else self._envelopes.with_envelope(envelope_id, start)
@@ -93,17 +106,28 @@ class Front:
             options: with a key.
 
         Raises:
-            Refused: key_reused, where an envelope that has not this key has the id that it leads to.
+            Refused: key_reused, where an envelope that has not this key has the id that it leads to, or the sealed one
+                has other headers; content_differs, where the open one has.
         """
 
         def start(envelope_id: UUID, known: Known | None) -> Answer[UUID]:
             if known is None:
-                self._space.check_new()
+                self._check_new(emitter_id)
                 known = self._envelopes.open(emitter_id, envelope_id, options)
             known.hold(session)
+            known.check_headers(options.headers)
             return envelope_id
 
         return self._envelopes.with_key(emitter_id, options, start)
+
+    def _check_new(self, emitter_id: int) -> None:
+        """Let an emitter begin an envelope, while it is not paused and the journal has space.
+
+        Raises:
+            Failed: paused, journal_full.
+        """
+        self._checks.new_envelope(emitter_id)
+        self._space.check_new()
 
     def check_holder(self, envelope_id: UUID, token: str) -> None:
         """Let a call of a session pass, for an envelope that no other session has taken over.
@@ -120,14 +144,23 @@ class Front:
             )
 
     def start_event(
-        self, emitter_id: int, envelope_id: UUID, event_id: UUID, type_name: str, estimate: int
+        self,
+        emitter_id: int,
+        envelope_id: UUID,
+        event_id: UUID,
+        type_name: str,
+        estimate: int,
+        tags: EventTags = NO_TAGS,
     ) -> Answer[UUID]:
         """Begin an event; it promises nothing and need not be waited for.
+
+        Args:
+            tags: its headers and its partition key.
 
         Raises:
             Refused: unknown_type, type_not_allowed, envelope_unknown, envelope_closed, content_differs.
         """
-        return self._call(emitter_id, envelope_id, lambda known: known.start_event(event_id, type_name, estimate))
+        return self._call(emitter_id, envelope_id, lambda known: known.start_event(event_id, type_name, estimate, tags))
 
     def append(
         self, emitter_id: int, envelope_id: UUID, event_id: UUID, first_index: int | None, items: int, data: bytes
@@ -209,10 +242,11 @@ class Front:
     ) -> Answer[SealReceipt]:
         if known is not None:
             _check_owner(known, emitter_id, envelope_id)
-            return Deferred.of(self._envelopes.later(self._put_again(known, events)))
-        puts = self._checks.whole(emitter_id, envelope_id, events)
-        self._space.check_new()
-        write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options.ordering_key, options.key)
+            return Deferred.of(self._envelopes.later(self._put_again(known, events, options)))
+        puts = self._checks.whole(emitter_id, envelope_id, events, len(options.headers or b""))
+        self._check_new(emitter_id)
+        about = (options.ordering_key, options.key, options.headers)
+        write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), *about)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
 
     def put_keyed(
@@ -261,14 +295,15 @@ class Front:
     def _fill(known: Known, events: Sequence[NewEvent]) -> list[Deferred[int] | Deferred[EndedEvent]]:
         answers: list[Deferred[int] | Deferred[EndedEvent]] = []
         for event in events:
-            known.start_event(event.event_id, event.type_name, event.items)
+            known.start_event(event.event_id, event.type_name, event.items, event.tags)
             if event.items:
                 answers.append(known.append(event.event_id, 0, event.items, event.data))
             answers.append(known.end_event(event.event_id, event.items))
         return answers
 
-    async def _put_again(self, known: Known, events: Sequence[NewEvent]) -> SealReceipt:
+    async def _put_again(self, known: Known, events: Sequence[NewEvent], options: EnvelopeOptions) -> SealReceipt:
         """Compare a repeat with its first time; do now what a crash of the broker left undone."""
+        known.check_headers(options.headers)
         await asyncio.gather(*self._fill(known, events))
         return await known.seal(len(events))
 

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.writer import Writer, WriterEvents, silent
+from xbus.broker.journal.commit.writer import CommitFigures, Writer, WriterEvents, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.writes import SealedEnvelope, Write
 from xbus.config import JournalSettings
@@ -173,6 +173,16 @@ class Journal:
     def pending_bytes(self) -> int:
         """The bytes that wait for their commit."""
         return self._writer.pending_bytes
+
+    @property
+    def commits(self) -> CommitFigures:
+        """The counts of the group commits."""
+        return self._writer.commits
+
+    @property
+    def max_pending_bytes(self) -> int:
+        """The bytes that may wait for their commit before ``has_room`` is false."""
+        return self._writer.max_pending_bytes
 
     @property
     def stored_bytes(self) -> int:

@@ -1,30 +1,42 @@
 """The part that serves recipients, and watches them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from xbus.broker.back.back import Back
 from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
-from xbus.broker.back.recipients import RecipientProxy
+from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
-from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, OutputVerbs
+from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, InsightVerbs, OutputVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
+from xbus.broker.housekeeping.pauses import PauseEnder
 from xbus.broker.housekeeping.pruning import Pruner
+from xbus.broker.journal.database.engine import file_of
+from xbus.broker.metrics.families import Family
+from xbus.broker.metrics.of_back import delivery_families
+from xbus.broker.metrics.of_journal import JournalLook
+from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.rpc.bell import Bell
-from xbus.rpc.client import Client, LifeSigns
+from xbus.rpc.client import Client
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.life_signs import LifeSigns
+from xbus.rpc.server import OF_PEERS, Server, ServerLimits
 from xbus.supervision.pinger import Pinger
 
 KEEPALIVE_SECONDS = 5
 """Seconds between signs of life of a recipient's connection: a cable that was pulled sends no goodbye."""
 
 MAX_REPORT_BYTES = 1024 * 1024
-"""The largest message of a recipient, in bytes: a bulk worker's report about the items that it refuses."""
+"""The largest call of a recipient, in bytes: a bulk worker's report about the items that it refuses."""
+
+
+WINDOWS_UNREAD = 8
+"""So many windows may wait for the recipients behind one connection, of which each has one of its own."""
 
 
 class BackPart:
@@ -36,6 +48,7 @@ class BackPart:
         config = shared.config.back
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
+        self._hosts = RecipientHosts(config.recipient_hosts)
         self._back = Back(
             shared.journal,
             shared.configuration,
@@ -51,9 +64,15 @@ class BackPart:
             keep_days=shared.config.journal.keep_settled_days,
             max_bytes=shared.config.journal.max_bytes,
         )
+        self._pause_ender = PauseEnder(shared.journal, lambda: shared.configuration.catalog, shared.clock)
         self._output_cleaner = OutputCleaner(shared.journal, shared.clock)
+        self._journal_look = JournalLook(
+            shared.journal, shared.clock, file_of(shared.config.database.url), shared.config.journal.max_bytes
+        )
         self._contents = ContentsKeeper(shared.journal, shared.clock)
-        self._sessions = sessions(shared, "role", config.session_seconds, self._back.needs_session)
+        self._sessions = sessions(
+            shared, "role", config.session_seconds, self._back.needs_session, lambda: self._server
+        )
         supervision = shared.config.supervision
         self._pinger: Pinger[RecipientProxy] = Pinger(
             self._watched,
@@ -78,8 +97,12 @@ class BackPart:
         self._stalled = StalledDeliveries(
             shared.journal, shared.configuration, registry, shared.health, shared.clock, shared.config.health
         )
-        self._back.events.arrived.subscribe(self._presence.changed, self._overdue.arrived, self._stalled.arrived)
-        self._back.events.left.subscribe(self._presence.changed)
+        events = self._back.events
+        events.arrived.subscribe(self._overdue.arrived, self._stalled.arrived)
+        events.joined.subscribe(self._presence.changed)
+        events.parted.subscribe(self._presence.changed)
+        events.paused.subscribe(self._presence.changed)
+        events.resumed.subscribe(self._presence.changed)
         self._server = self._new_server()
 
     def _new_server(self) -> Server:
@@ -87,6 +110,7 @@ class BackPart:
         batch_verbs = BackBatchVerbs(
             self._back,
             self._sessions,
+            lambda: self._server,
             config.back.session_seconds,
             config.front.max_batch_bytes,
             config.supervision.heartbeat,
@@ -94,14 +118,23 @@ class BackPart:
         return Server(
             shared.context,
             Dispatch(
-                BackVerbs(self._back, self._sessions),
+                BackVerbs(self._back, self._sessions, lambda: self._server),
                 batch_verbs,
                 OutputVerbs(self._back.reports, self._sessions),
                 HealthVerbs(shared.health),
+                InsightVerbs(self._back.insight),
+                knows=self._sessions.knows,
             ),
             name="back",
-            limits=ServerLimits(max_message_bytes=MAX_REPORT_BYTES),
+            # Recipients that made the connection themselves answer over it, too: a worker with whole batches.
+            limits=ServerLimits(
+                max_message_bytes=config.front.max_batch_bytes + MESSAGE_OVERHEAD_BYTES,
+                max_call_bytes=MAX_REPORT_BYTES,
+                max_unsent_bytes=WINDOWS_UNREAD * max(config.back.window_bytes, config.front.max_batch_bytes),
+            ),
             clock=shared.clock,
+            # By TCP alone, as libzmq before 4.2 of an old recipient takes ZMTP's question for a call.
+            life_signs=replace(OF_PEERS, keepalive_seconds=KEEPALIVE_SECONDS),
         )
 
     def _watched(self) -> list[RecipientProxy]:
@@ -121,7 +154,13 @@ class BackPart:
         await self._back.unregister(recipient, reason)
         await self._sessions.end(recipient.token_hash)
 
-    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
+    async def _sessions_ended(self, token_hashes: set[bytes]) -> None:
+        for recipient in self._back.registry.connected():
+            if recipient.token_hash in token_hashes:
+                await self._back.unregister(recipient, "an administrator has ended its session")
+
+    async def _connect(self, uri: str, caller: str | None, lost: Callable[[], None]) -> Client:
+        address = await self._hosts.address(uri, caller)
         client = Client(
             self._shared.context,
             name=f"recipient at {uri}",
@@ -131,7 +170,7 @@ class BackPart:
             life_signs=LifeSigns(keepalive_seconds=KEEPALIVE_SECONDS),
         )
         try:
-            client.connect(uri)
+            client.connect(address)
         except BaseException:
             client.close()
             raise
@@ -148,10 +187,13 @@ class BackPart:
 
     async def start(self) -> None:
         self._back.start()
+        self._shared.configuration.on_change(self._sessions.configuration_changed)
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
+        self._shared.tasks.create_task(self._sessions.watch(self._sessions_ended), name="roles' ended sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
         self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
+        self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
         self._shared.tasks.create_task(self._overdue.watch(), name="alarm")
@@ -159,6 +201,14 @@ class BackPart:
         self._shared.tasks.create_task(look, name="stalled deliveries")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
+
+    async def refresh_figures(self) -> None:
+        await self._journal_look.refresh()
+
+    def families(self) -> Iterator[Family]:
+        yield from server_families(self._server)
+        yield from delivery_families(self._back, self._shared.configuration.catalog)
+        yield from self._journal_look.families()
 
     async def stop(self, seconds: float) -> None:
         await self._back.stop(seconds)

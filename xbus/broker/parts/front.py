@@ -1,24 +1,45 @@
 """The part that serves emitters."""
 
+from collections.abc import Iterator
+
 from xbus.broker.front.envelopes import Checks, EnvelopeLimits, OpenTimeouts, OpenTooLong, ReplyRequests
 from xbus.broker.front.front import Front
 from xbus.broker.front.replay import ArchiveRestore, Replay, restore_command
-from xbus.broker.front.verbs import FrontBatchVerbs, FrontVerbs, RepeatBatchVerbs, RepeatVerbs
+from xbus.broker.front.verbs import (
+    FrontBatchVerbs,
+    FrontVerbs,
+    NotingDispatch,
+    Refusals,
+    RepeatBatchVerbs,
+    RepeatVerbs,
+)
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.space import Space
+from xbus.broker.metrics.families import Family
+from xbus.broker.metrics.of_front import intake_families
+from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
-from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server, ServerLimits
+
+LARGEST_UNREAD = 4
+"""The answers that one emitter may leave unread, in largest messages: an immediate reply may be as large as a batch.
+
+More would let it wait for longer, and cost memory.
+"""
 
 
 def envelope_limits(config: FrontSettings) -> EnvelopeLimits:
     """Give the limits of envelopes that the configuration says."""
     return EnvelopeLimits(
-        config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
+        config.max_item_bytes,
+        config.max_batch_bytes,
+        config.max_envelope_items,
+        config.max_envelope_bytes,
+        config.max_envelope_events,
     )
 
 
@@ -30,7 +51,8 @@ class FrontPart:
     def __init__(self, shared: Shared) -> None:
         config = shared.config.front
         limits = envelope_limits(config)
-        checks = Checks(shared.configuration, limits)
+        largest = max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES
+        checks = Checks(shared.configuration, limits, shared.clock)
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._stopping = False
@@ -59,10 +81,12 @@ class FrontPart:
             shared.configuration.refresh,
             self._restoring,
         )
-        self._sessions = sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
+        self._sessions = sessions(
+            shared, "emitter", config.session_seconds, self._front.has_open_envelope, lambda: self._server
+        )
         self._server = Server(
             shared.context,
-            Dispatch(
+            NotingDispatch(
                 FrontVerbs(self._front, self._sessions, shared.ids),
                 FrontBatchVerbs(
                     self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
@@ -70,11 +94,14 @@ class FrontPart:
                 RepeatVerbs(repeating, self._sessions),
                 RepeatBatchVerbs(repeating, self._sessions),
                 HealthVerbs(shared.health),
+                sessions=self._sessions,
+                refusals=Refusals(shared.clock),
             ),
             name="front",
             limits=ServerLimits(
-                max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
+                max_message_bytes=largest,
                 max_unanswered_bytes=shared.config.journal.max_pending_bytes,
+                max_unsent_bytes=LARGEST_UNREAD * largest,
             ),
             may_read=self._may_read,
             clock=shared.clock,
@@ -98,7 +125,9 @@ class FrontPart:
         if not self._shared.has_back:
             # A back in this process hears of it from the journal.
             self._shared.journal.on_sealed(lambda sealed: self._bell.ring())
+        self._shared.configuration.on_change(self._sessions.configuration_changed)
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
+        self._shared.tasks.create_task(self._sessions.watch(), name="emitters' ended sessions")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.tasks.create_task(self._space.watch(), name="space")
         self._shared.tasks.create_task(self._timeouts.watch(), name="open envelopes")
@@ -107,6 +136,13 @@ class FrontPart:
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to emitters")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()
+
+    async def refresh_figures(self) -> None:
+        """Do nothing: the front has its figures in memory."""
+
+    def families(self) -> Iterator[Family]:
+        yield from server_families(self._server)
+        yield from intake_families(self._front, self._shared.configuration.catalog)
 
     async def stop(self, seconds: float) -> None:
         self._stopping = True

@@ -1,18 +1,21 @@
 """The common base of both parts of the broker, and the interface of a part."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
-from xbus.broker.sessions import Credentials, Sessions
+from xbus.broker.logins import Caller, Credentials
+from xbus.broker.metrics.families import Family
+from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
 from xbus.config import Config
 from xbus.ids import Ids
 from xbus.passwords import Passwords
 from xbus.rpc.context import Context
+from xbus.rpc.server import Server
 from xbus.supervision.health import Health
 
 MESSAGE_OVERHEAD_BYTES = 64 * 1024
@@ -56,22 +59,40 @@ class BrokerPart(Protocol):
     async def start(self) -> None:
         """Begin to serve."""
 
+    async def refresh_figures(self) -> None:
+        """Look at figures that are not in memory, for metrics."""
+
+    def families(self) -> Iterator[Family]:
+        """Show its figures, for metrics."""
+
     async def stop(self, seconds: float) -> None:
         """Take nothing new, finish running work within this time, and close."""
 
 
 def sessions(
-    shared: Shared, kind: Literal["emitter", "role"], lifetime_seconds: float, in_use: Callable[[int], bool]
+    shared: Shared,
+    kind: Literal["emitter", "role"],
+    lifetime_seconds: float,
+    in_use: Callable[[int], bool],
+    port: Callable[[], Server],
 ) -> Sessions:
     """Make the sessions of the emitters, or of the roles.
 
     Args:
         lifetime_seconds: how long a token lasts without a call.
         in_use: whether the sessions of somebody must not expire now.
+        port: gives the server by which they log in.
     """
+
+    def caller() -> Caller:
+        return Caller(port().caller, port().caller_address)
+
+    def let_in(connection: bytes) -> None:
+        port().let_in(connection)
+
     return Sessions(
         shared.journal,
-        Credentials(shared.journal, kind, shared.passwords),
+        Credentials(shared.journal, kind, shared.passwords, shared.clock, caller, let_in),
         clock=shared.clock,
         ids=shared.ids,
         lifetime_seconds=lifetime_seconds,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from xbus.emitter.outbox.file import OutboxFile
 from xbus.errors import Failed, Refused
+from xbus.headers import NO_TAGS, EventTags
 
 ENVELOPE_BYTES = 512
 """Bytes that an envelope counts beside its items, so that many empty ones fill the outbox too."""
@@ -26,6 +27,8 @@ class QueuedEvent:
     type_name: str
     estimate: int
     items: int
+    headers: bytes | None = None
+    partition_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class QueuedEnvelope:
     size: int
     code: str | None
     cause: str | None
+    headers: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -131,26 +135,41 @@ class Outbox:
             connection.execute("DELETE FROM envelope WHERE state = 'writing'")
         self._bytes = self._stored_bytes()
 
-    def start_envelope(self, envelope_id: str, key: str, ordering_key: str | None) -> None:
+    def start_envelope(
+        self, envelope_id: str, key: str, ordering_key: str | None, headers: bytes | None = None
+    ) -> None:
         """Begin an envelope that nobody sends before it is ended. A repeat changes nothing.
 
         Raises:
             Refused: outbox_full.
         """
-        self._take(ENVELOPE_BYTES)
+        size = ENVELOPE_BYTES + len(headers or b"")
+        self._take(size)
         with self._file.transaction() as connection:
             connection.execute(
-                "INSERT OR IGNORE INTO envelope (id, key, ordering_key, state, bytes) VALUES (?, ?, ?, 'writing', ?)",
-                (envelope_id, key, ordering_key, ENVELOPE_BYTES),
+                "INSERT OR IGNORE INTO envelope (id, key, ordering_key, headers, state, bytes)"
+                " VALUES (?, ?, ?, ?, 'writing', ?)",
+                (envelope_id, key, ordering_key, headers, size),
             )
 
-    def start_event(self, envelope_id: str, event_id: str, type_name: str, estimate: int) -> None:
-        """Begin its next event. A repeat changes nothing."""
+    def start_event(
+        self, envelope_id: str, event_id: str, type_name: str, estimate: int, tags: EventTags = NO_TAGS
+    ) -> None:
+        """Begin its next event. A repeat changes nothing.
+
+        Raises:
+            Refused: outbox_full.
+        """
+        self._take(tags.size)
         with self._file.transaction() as connection:
-            connection.execute(
-                "INSERT OR IGNORE INTO event SELECT ?, ?, count(*) + 1, ?, ? FROM event WHERE envelope_id = ?",
-                (event_id, envelope_id, type_name, estimate, envelope_id),
-            )
+            added = connection.execute(
+                "INSERT OR IGNORE INTO event (id, envelope_id, number, type_name, estimate, headers, partition_key)"
+                " SELECT ?, ?, count(*) + 1, ?, ?, ?, ? FROM event WHERE envelope_id = ?",
+                (event_id, envelope_id, type_name, estimate, *tags, envelope_id),
+            ).rowcount
+            if tags.size:
+                more = (added * tags.size, envelope_id)
+                connection.execute("UPDATE envelope SET bytes = bytes + ? WHERE id = ?", more)
 
     def append(self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> None:
         """Add items. A repeat changes nothing.
@@ -207,8 +226,8 @@ class Outbox:
         """Read the events of an envelope, in order."""
         return self._file.rows(
             QueuedEvent,
-            "SELECT id, type_name, estimate, (SELECT coalesce(sum(items), 0) FROM batch WHERE event_id = event.id)"
-            " FROM event WHERE envelope_id = ? ORDER BY number",
+            "SELECT id, type_name, estimate, (SELECT coalesce(sum(items), 0) FROM batch WHERE event_id = event.id),"
+            " headers, partition_key FROM event WHERE envelope_id = ? ORDER BY number",
             envelope_id,
         )
 
@@ -308,5 +327,5 @@ class Outbox:
         return self._file.row(int, "SELECT coalesce(sum(bytes), 0) FROM envelope")
 
     def _envelopes(self, which: str) -> list[QueuedEnvelope]:
-        wanted = "id, place, key, ordering_key, queued_at, bytes, code, cause"
+        wanted = "id, place, key, ordering_key, queued_at, bytes, code, cause, headers"
         return self._file.rows(QueuedEnvelope, f"SELECT {wanted} FROM envelope {which}")

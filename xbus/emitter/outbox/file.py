@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from xbus import private_files
 from xbus.emitter.forks import leave_to_parent, tell_of_forks
 from xbus.errors import Failed, Refused
 
@@ -17,7 +18,16 @@ BUSY_SECONDS = 10.0
 _APPLICATION = int.from_bytes(b"Xbus", "big")
 """Tells an outbox from the SQLite file of another program."""
 
-_FORMAT = 1
+_FORMAT = 2
+_ADDITIONS = {
+    1: (
+        "ALTER TABLE envelope ADD COLUMN headers BLOB",
+        "ALTER TABLE event ADD COLUMN headers BLOB",
+        "ALTER TABLE event ADD COLUMN partition_key TEXT",
+    )
+}
+"""The statements that make the next format of an older one."""
+
 _SCHEMA = """
 CREATE TABLE envelope (
     id TEXT PRIMARY KEY,
@@ -28,7 +38,8 @@ CREATE TABLE envelope (
     queued_at TEXT,
     bytes INTEGER NOT NULL,
     code TEXT,                    -- why the bus refused it
-    cause TEXT
+    cause TEXT,
+    headers BLOB                  -- packed; null for none, as those of an event
 );
 CREATE INDEX envelope_state ON envelope (state, place);
 CREATE TABLE event (
@@ -37,6 +48,8 @@ CREATE TABLE event (
     number INTEGER NOT NULL,
     type_name TEXT NOT NULL,
     estimate INTEGER NOT NULL,
+    headers BLOB,
+    partition_key TEXT,
     UNIQUE (envelope_id, number)
 );
 CREATE TABLE batch (
@@ -80,6 +93,7 @@ class OutboxFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        private_files.prepare(path)
         with self._told():
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -165,7 +179,9 @@ class OutboxFile:
     def _set_up(self) -> None:
         # Looked at before anything is changed: it may be another program's.
         is_new = not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        if not is_new and (self._pragma("application_id"), self._pragma("user_version")) != (_APPLICATION, _FORMAT):
+        if not is_new and (
+            self._pragma("application_id") != _APPLICATION or self._pragma("user_version") not in (*_ADDITIONS, _FORMAT)
+        ):
             raise Refused(f"{self.path} is not an outbox of this version", "name another file", code="outbox_broken")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA foreign_keys = ON")
@@ -175,6 +191,18 @@ class OutboxFile:
                 f"BEGIN IMMEDIATE; {_SCHEMA}"
                 f" PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT}; COMMIT"
             )
+
+        else:
+            self._upgrade()
+
+    def _upgrade(self) -> None:
+        """Bring a file of an older format to the present one, all or nothing."""
+        with self.transaction() as connection:
+            # In the transaction, as another process may open the file just now.
+            for number in range(self._pragma("user_version"), _FORMAT):
+                for statement in _ADDITIONS[number]:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])

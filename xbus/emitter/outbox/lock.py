@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from xbus import private_files
 from xbus.emitter.forks import tell_of_forks
 from xbus.errors import Failed, Refused
 
@@ -36,7 +37,7 @@ def locked(path: Path) -> Iterator[None]:
         Failed: the file beside the outbox can't be written (``outbox_failed``).
     """
     try:
-        lock = _LockFile(open(f"{path}.lock", "a+"))  # noqa: SIM115
+        lock = _LockFile(open(f"{path}.lock", "a+", opener=private_files.opener))  # noqa: SIM115
     except OSError as error:
         raise Failed(
             f"{path}.lock can't be written: {error}", "check the permissions of its folder", code="outbox_failed"

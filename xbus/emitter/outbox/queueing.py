@@ -10,9 +10,10 @@ from typing import ParamSpec, TypeVar
 from xbus.clock import Clock
 from xbus.emitter.outbox.box import Outbox
 from xbus.emitter.session import FrontLimits
+from xbus.headers import EventTags
 from xbus.ids import Ids
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import EnvelopeOptionsMap
+from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class QueueSession:
     @property
     def limits(self) -> FrontLimits:
         """The limits of the file."""
-        return FrontLimits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0)
+        return FrontLimits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0, headers=True)
 
     def call(self, verb: str, *arguments: object, seconds: float) -> "asyncio.Future[Value]":
         """Carry a call out in the file, as the front would."""
@@ -92,11 +93,16 @@ class QueueSession:
     def _start_envelope(self, envelope_id: str, options: EnvelopeOptionsMap | None = None) -> str:
         given: EnvelopeOptionsMap = options or {}
         made_id = envelope_id or str(self._ids.new())
-        self._outbox.start_envelope(made_id, given.get("key") or str(self._ids.new()), given.get("ordering_key"))
+        key = given.get("key") or str(self._ids.new())
+        self._outbox.start_envelope(made_id, key, given.get("ordering_key"), given.get("headers"))
         return made_id
 
-    def _start_event(self, envelope_id: str, event_id: str, type_name: str, estimate: int) -> str:
-        self._outbox.start_event(envelope_id, event_id, type_name, estimate)
+    def _start_event(
+        self, envelope_id: str, event_id: str, type_name: str, estimate: int, options: EventOptionsMap | None = None
+    ) -> str:
+        given: EventOptionsMap = options or {}
+        tags = EventTags(given.get("headers"), given.get("partition_key"))
+        self._outbox.start_event(envelope_id, event_id, type_name, estimate, tags)
         return event_id
 
     def _send_items(self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> int:

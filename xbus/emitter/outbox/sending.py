@@ -9,9 +9,11 @@ from typing import Protocol
 from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.emitter.envelope import AsyncEnvelope
+from xbus.emitter.event import EventStart
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
 from xbus.errors import CallError, ProtocolError, Refused
+from xbus.headers import EventTags, Headers, unpack_headers
 from xbus.rpc.codec import unpack_items
 
 logger = logging.getLogger(__name__)
@@ -34,7 +36,9 @@ NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
 class EnvelopeOpener(Protocol):
     """Begins envelopes at the bus, as an open ``AsyncEmitter`` does."""
 
-    def envelope(self, *, ordering_key: str | None = None, key: str | None = None) -> AsyncEnvelope:
+    def envelope(
+        self, *, ordering_key: str | None = None, key: str | None = None, headers: Headers | None = None
+    ) -> AsyncEnvelope:
         """Begin an envelope, to be used in ``async with``."""
 
 
@@ -144,9 +148,11 @@ class OutboxSender:
             self.sent += 1
 
     async def _send(self, emitter: EnvelopeOpener, queued: QueuedEnvelope) -> None:
-        async with emitter.envelope(key=queued.key, ordering_key=queued.ordering_key) as envelope:
+        headers = unpack_headers(queued.headers)
+        async with emitter.envelope(key=queued.key, ordering_key=queued.ordering_key, headers=headers) as envelope:
             for queued_event in await self._thread.run(self._outbox.events, queued.envelope_id):
-                async with envelope.event(queued_event.type_name, queued_event.estimate) as event:
+                tags = EventTags(queued_event.headers, queued_event.partition_key)
+                async with envelope.begin(EventStart(queued_event.type_name, queued_event.estimate, tags)) as event:
                     async for item in self._items(queued_event):
                         await event.send(item)
 

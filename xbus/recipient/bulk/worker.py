@@ -4,12 +4,14 @@ It is a worker like any other for small events. For an event of at least ``min_b
 items: it reads them from the journal by itself, writes its output beside the log, and reports it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from xbus.errors import Refused
+from xbus.headers import HeaderValue
 from xbus.recipient.base import Worker
+from xbus.recipient.envelope import WireHeaders
 from xbus.rpc.codec import Value
 
 
@@ -27,6 +29,8 @@ class Handover:
             that of the attempt that made the input.
         is_output: whether ``source`` is an attempt.
         items: the number of incoming items.
+        headers: those of the event and its envelope, by name, as of ``Event``.
+        partition_key: that of the event; None without one.
     """
 
     envelope_id: UUID
@@ -37,6 +41,8 @@ class Handover:
     source: UUID
     is_output: bool
     items: int
+    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
+    partition_key: str | None = None
 
     @classmethod
     def of_wire(cls, envelope_id: str, event_id: str, type_name: str, handover: Value) -> "Handover":
@@ -53,10 +59,12 @@ class Handover:
                     "event_id": str(origin),
                     "input": (None | str()) as made,
                     "items": int(items),
-                }:
+                } if isinstance(handover, dict):
                     ids = UUID(envelope_id), UUID(event_id)
                     source = UUID(origin if made is None else made)
-                    return cls(*ids, type_name, UUID(attempt_id), node, source, made is not None, items)
+                    own, key, of_envelope = WireHeaders.of_wire(handover)
+                    about = ({**of_envelope, **own}, key)
+                    return cls(*ids, type_name, UUID(attempt_id), node, source, made is not None, items, *about)
         except ValueError:
             pass  # an invalid id
         raise Refused("the hand-over is not a map as in docs/wire.md", code="bad_handover")

@@ -1,6 +1,7 @@
 """The form of files without a descriptor: by their name, by their first line, or by what is said."""
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,15 @@ def test_a_packed_file_is_unpacked(tmp_path: Path, name: str) -> None:
     assert read(path) == (ADA, [])
     path = written(tmp_path / "values.jsonl.gz", gzip.compress(b"1\n2\n"))
     assert read(path) == ([1, 2], [])
+
+
+def test_a_file_that_is_packed_is_unpacked_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = gzip.compress(b'id,name\n1,"Doe, Jane"\n')
+    path = written(tmp_path / "a.csv", packed)
+    assert read(path) == (ADA, [])
+    with path.open("rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        assert read(Path("-"), PlainForm("csv")) == (ADA, [])
 
 
 def test_a_packed_file_may_have_a_descriptor(tmp_path: Path) -> None:

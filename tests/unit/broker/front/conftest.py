@@ -23,7 +23,9 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
 
-LIMITS = EnvelopeLimits(item_bytes=1_000, batch_bytes=5_000, envelope_items=100, envelope_bytes=20_000)
+LIMITS = EnvelopeLimits(
+    item_bytes=1_000, batch_bytes=5_000, envelope_items=100, envelope_bytes=20_000, envelope_events=1_000
+)
 REPLY_SECONDS = 30.0
 
 
@@ -139,7 +141,7 @@ async def front(
         watching = tasks.create_task(replies.watch())
         yield Front(
             journal,
-            Checks(configuration, LIMITS),
+            Checks(configuration, LIMITS, StandingClock()),
             StandingClock(),
             replies,
             rings.ring,

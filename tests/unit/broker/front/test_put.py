@@ -53,7 +53,7 @@ async def test_a_repeat_gets_its_receipt_whatever_is_allowed_by_now(
 ) -> None:
     whole, envelope_id = event(b"abc"), uuid.uuid4()
     receipt = await north.put(envelope_id, whole)
-    strict = Checks(configuration, replace(LIMITS, item_bytes=1))
+    strict = Checks(configuration, replace(LIMITS, item_bytes=1), StandingClock())
     async with asyncio.TaskGroup() as tasks:
         space = Space(journal, 0, Health("front", StandingClock()))
         front = Front(journal, strict, StandingClock(), replies, lambda: None, tasks, space)

@@ -26,7 +26,7 @@ class PretendedJobs:
     def __init__(self) -> None:
         self.spooled: list[int] = []
 
-    def answer(self, spool: Spool, envelope_id: UUID, event_id: UUID, type_name: str) -> pa.Table:
+    def answer(self, spool: Spool, envelope_id: UUID, event_id: UUID, type_name: str, *_: object) -> pa.Table:
         self.spooled.append(spool.items)
         rows = {"_index": pa.array([3, 0, None], pa.int64()), "data": pa.array([b"a", b"b", b"c"], pa.binary())}
         return pa.table(rows, schema=SCHEMA)

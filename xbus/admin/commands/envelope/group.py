@@ -11,6 +11,7 @@ import click
 from xbus.admin.commands.envelope.items import items
 from xbus.admin.commands.envelope.show import show
 from xbus.admin.moments import Moment
+from xbus.admin.names import EMITTER, ROLE, TYPE
 from xbus.admin.objects import of_envelope
 from xbus.admin.output import STATE, Output, counted, name_column
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
@@ -46,9 +47,9 @@ for command in (show, items):
 @envelope.command("list")
 @config_option
 @click.option("--state", type=click.Choice([state.value for state in EnvelopeState]), help="Only those in this state.")
-@click.option("--type", "event_type", metavar="NAME", help="Only received ones with events of this type.")
-@click.option("--emitter", metavar="LOGIN", help="Only those that this emitter sent.")
-@click.option("--role", metavar="LOGIN", help="Only received ones that this consumer role was to get.")
+@click.option("--type", "event_type", type=TYPE, metavar="NAME", help="Only received ones with events of this type.")
+@click.option("--emitter", type=EMITTER, metavar="LOGIN", help="Only those that this emitter sent.")
+@click.option("--role", type=ROLE, metavar="LOGIN", help="Only received ones that this consumer role was to get.")
 @click.option(
     "--since", type=Moment(), metavar="WHEN", help="Only those opened since: 2d, 12h, 30min (ago), a date or a time."
 )

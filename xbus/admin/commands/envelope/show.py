@@ -14,6 +14,7 @@ from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, envelope_unknown, show_envelope
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
+from xbus.headers import header_text
 
 CONSUMER_HEADS = ("ROLE", Column("SERVICE", wide_only=True), STATE, "ATTEMPTS", "CODE", CAUSE)
 OUTPUT_HEADS = (
@@ -54,6 +55,12 @@ def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
             for event in detail.event_list
         ],
     )
+    yield from output.block("HEADERS", ("EVENT", "NAME", "VALUE"), list(_header_rows(detail)))
+    yield from output.block(
+        "PARTITION KEYS",
+        ("EVENT", "KEY"),
+        [(str(event.number), event.partition_key) for event in detail.event_list if event.partition_key is not None],
+    )
     yield from output.block(
         "IMMEDIATE REPLIES",
         ("NUMBER", STATE, CAUSE),
@@ -83,6 +90,15 @@ def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
     if detail.archive is not None:
         yield from output.block("ARCHIVE", ("FILE",), [(file,) for file in detail.archive.files])
     yield from output.block("FAILURES", FAILURE_HEADS, failure_rows(detail.failures, output))
+
+
+def _header_rows(detail: EnvelopeDetail) -> Iterator[tuple[str, str, str]]:
+    """Write a row for each header: first those of the envelope, then those of its events."""
+    for name, value in detail.headers.items():
+        yield "all", name, header_text(value)
+    for event in detail.event_list:
+        for name, value in event.headers.items():
+            yield str(event.number), name, header_text(value)
 
 
 def _output_row(output: OutputSummary) -> tuple[object, ...]:

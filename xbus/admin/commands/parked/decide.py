@@ -7,8 +7,9 @@ from uuid import UUID
 
 import click
 
+from xbus.admin.names import ROLE, SERVICE, TYPE
 from xbus.admin.output import counted
-from xbus.admin.program import Command, EnvelopeId, config_option, database_url, reason_option
+from xbus.admin.program import Command, EnvelopeId, config_option, confirm, database_url, reason_option
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.moves import Resumed, decision_of
 from xbus.admin.repair.moves import drop as drop_parked
@@ -33,7 +34,7 @@ item_option = click.option(
 
 def role_option(explained: str) -> Callable[[Command], Command]:
     """Add ``--role``."""
-    return click.option("--role", metavar="LOGIN", help=explained)
+    return click.option("--role", type=ROLE, metavar="LOGIN", help=explained)
 
 
 @click.command()
@@ -44,8 +45,10 @@ def role_option(explained: str) -> Callable[[Command], Command]:
 @item_option
 @click.option("--all", "all_", is_flag=True, help="Everything that is parked and matches the options; asks first.")
 @click.option("--code", metavar="CODE", help="With --all: only envelopes and items parked with this code.")
-@click.option("--type", "event_type", metavar="NAME", help="With --all: only envelopes with events of this type.")
-@click.option("--service", metavar="NAME", help="With --all: only for roles of this service.")
+@click.option(
+    "--type", "event_type", type=TYPE, metavar="NAME", help="With --all: only envelopes with events of this type."
+)
+@click.option("--service", type=SERVICE, metavar="NAME", help="With --all: only for roles of this service.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def resume(
@@ -95,7 +98,7 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
         click.echo("Nothing parked matches the options.")
         return
     if not yes:
-        click.confirm("Resume everything parked that matches the options?", abort=True)
+        confirm("Resume everything parked that matches the options?")
     # What is parked again from now on is not resumed once more.
     filters = replace(filters, until=newest[0].since)
     done = resume_all(url, filters, decision, Ids(SystemClock()))
@@ -131,7 +134,7 @@ def drop(
     for parked in found:
         click.echo(f"{parked.role} goes without {_what(parked)}")
     if not yes:
-        click.confirm("Drop that for good?", abort=True)
+        confirm("Drop that for good?")
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
         # As it was shown: parts that were parked since then stay.

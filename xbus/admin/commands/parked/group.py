@@ -8,6 +8,7 @@ import click
 
 from xbus.admin.commands.parked.correct import correct
 from xbus.admin.commands.parked.decide import drop, envelope_argument, event_option, resume, role_option
+from xbus.admin.names import ROLE, SERVICE, TYPE
 from xbus.admin.objects import of_parked_part
 from xbus.admin.output import CAUSE, Output, counted, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, database_url, limit_option, output_option
@@ -43,9 +44,11 @@ for command in (resume, correct, drop):
 
 @parked.command("list")
 @config_option
-@click.option("--role", metavar="LOGIN", help="Only envelopes and items parked for this role.")
-@click.option("--type", "event_type", metavar="NAME", help="Only envelopes with events of this type.")
-@click.option("--service", metavar="NAME", help="Only envelopes and items parked for roles of this service.")
+@click.option("--role", type=ROLE, metavar="LOGIN", help="Only envelopes and items parked for this role.")
+@click.option("--type", "event_type", type=TYPE, metavar="NAME", help="Only envelopes with events of this type.")
+@click.option(
+    "--service", type=SERVICE, metavar="NAME", help="Only envelopes and items parked for roles of this service."
+)
 @click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
 @limit_option
 @output_option("envelope and role")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from xbus.admin.names import ROLE
 from xbus.admin.objects import of_role, progress_of
 from xbus.admin.output import STATE, Output, age, counted, moment, name_column
-from xbus.admin.program import config_option, database_url, load_config, output_option, reason_option
+from xbus.admin.program import config_option, confirm, database_url, load_config, output_option, reason_option
 from xbus.admin.table import Column
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
@@ -28,6 +29,7 @@ HEADS = (
     "PARKED",
     Column("WORKS ON", narrows=12, optional=True),
     Column("ALARM", optional=True),
+    Column("PAUSE", optional=True, wide_only=True),
 )
 
 
@@ -36,6 +38,8 @@ HEADS = (
 @output_option("role")
 def list_(config_path: Path | None, output: Output) -> None:
     """Show each role: its state, its current work, and how far it lags behind.
+
+    A role that several programs may serve has a line for each of them below its own, with the address of the program.
 
     LAG counts the envelopes that the role lacks and that arrive by themselves: their turn is to come, or they wait, are
     held or retried. OLDEST is the age of the oldest of them. PARKED counts those that wait for a person. SEEN is the
@@ -48,13 +52,13 @@ def list_(config_path: Path | None, output: Output) -> None:
     if output.as_json:
         output.objects(of_role(role, _alarm(role, owed_days, now), now) for role in found)
         return
-    rows = [_row(role, owed_days, now, output) for role in found]
+    rows = [row for role in found for row in _rows(role, owed_days, now, output)]
     click.echo("\n".join(output.table(HEADS, rows)) if rows else "No roles.")
 
 
 @click.command()
 @config_option
-@click.argument("login")
+@click.argument("login", type=ROLE)
 @reason_option
 @click.option("--yes", is_flag=True, help="Detach without asking.")
 def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None:
@@ -68,7 +72,7 @@ def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None
         outlook = detaching.outlook(connection, login)
     click.echo("\n".join(_told(outlook)))
     if not yes:
-        click.confirm(f"Detach {login}?", abort=True)
+        confirm(f"Detach {login}?")
     with writing(url) as connection:
         detaching.detach(connection, login, reason, SystemClock().now())
     click.echo(f"{login} is detached. It can't register until: xbus recipient attach {login}")
@@ -76,7 +80,7 @@ def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None
 
 @click.command()
 @config_option
-@click.argument("login")
+@click.argument("login", type=ROLE)
 def attach(config_path: Path | None, login: str) -> None:
     """Put the detached consumer role LOGIN on the bus again: it gets envelopes received from now on."""
     with writing(database_url(config_path)) as connection:
@@ -99,6 +103,15 @@ def _told(outlook: detaching.Outlook) -> Iterator[str]:
         yield f"Some had their turn already: {told}."
 
 
+def _rows(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> Iterator[tuple[object, ...]]:
+    """Give the line of a role, and those of its programs where it may have several."""
+    yield _row(role, owed_days, now, output)
+    for each in role.instances:
+        work = ", ".join(_work(work, output) for work in each["work"] or ()) or None
+        seen = output.when(datetime.fromisoformat(each["seen_at"]), now)
+        yield (f"- {each['uri']}", None, None, each["state"], seen, None, None, None, work, None, None)
+
+
 def _row(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> tuple[object, ...]:
     return (
         role.role,
@@ -111,6 +124,7 @@ def _row(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> t
         _parked(role) if role.kind == "consumer" else None,
         ", ".join(_work(work, output) for work in role.work) or None,
         "owed too long" if _alarm(role, owed_days, now) else None,
+        None if role.pause is None else role.pause.told,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from xbus.broker.back.recipients import RecipientProxy
 from xbus.errors import XbusError
 from xbus.states import AttemptState
 
@@ -32,6 +33,7 @@ class OutputAttempt:
         is_ending: whether it is being written down that it is over.
         report: the present check of its worker's report that it is ready.
         over: set when it is not building any more.
+        maker: the program that makes it; None where the broker does not know, as after a restart.
     """
 
     id: UUID
@@ -48,6 +50,7 @@ class OutputAttempt:
     is_ending: bool = False
     report: "asyncio.Task[bool | XbusError] | None" = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    maker: RecipientProxy | None = None
 
     @property
     def is_building(self) -> bool:

@@ -8,7 +8,7 @@ from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.requirements import OutputRequirements
 from xbus.broker.back.bulk.waiting import WaitingDeliveries
 from xbus.broker.back.log import LogReader
-from xbus.broker.back.recipients import RecipientProxy
+from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import DeliveryRow
 
@@ -34,7 +34,7 @@ class BulkStep:
         self._waiting = waiting
 
     async def missing(
-        self, envelope: LogEnvelope, recipient: RecipientProxy, *, on_its_own: bool = False
+        self, envelope: LogEnvelope, recipient: ServedRole, *, on_its_own: bool = False
     ) -> MissingOutputs:
         """Find the outputs that a consumer needs first; most envelopes need none.
 

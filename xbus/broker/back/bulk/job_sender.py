@@ -4,7 +4,7 @@ import logging
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.log import LogReader
+from xbus.broker.back.log import LogReader, headers_map
 from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.journal.bulk.outputs import read_totals
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
@@ -39,7 +39,10 @@ class BulkJobSender:
             raise await self._attempts.lost(made.id, f"the output of attempt {made.id} misses items")
         extra = {"action": "output_begun", "envelope_id": envelope.envelope_id, "attempt_id": attempt.id}
         log.info("output asked for", extra={**extra, "role": worker.role.login, "node": attempt.output.node})
-        await worker.take_output(envelope.envelope_id, event, self._words(event, attempt, made))
+        words = self._words(event, attempt, made)
+        if worker.abilities.headers:
+            words = {**words, **headers_map(event.tags, envelope.headers)}
+        await worker.take_output(envelope.envelope_id, event, words)
 
     def _words(self, event: LogEvent, attempt: OutputAttempt, made: OutputAttempt | None) -> OutputHandover:
         """Make the hand-over in the form of the wire."""

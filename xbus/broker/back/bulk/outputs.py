@@ -66,27 +66,38 @@ class BulkOutputs:
 
     # -- who comes and goes ----------------------------------------------------------------------------------------
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def joined(self, recipient: RecipientProxy) -> None:
         """Let a bulk worker go on with its outputs, and have those made anew that it has forgotten."""
         if not self._pool.add(recipient):
             return
         for attempt in self._attempts.in_hand():
-            if attempt.role_id != recipient.role.id:
+            if attempt.role_id != recipient.role.id or self._is_made_beside(attempt, recipient):
                 continue
             if self._pool.has_forgotten(recipient, attempt):
                 cause = "its worker has started anew and does not make it any more"
                 failure = no_output(attempt.role_id, attempt.output.event_id, LOST, cause)
                 self.spawn(self.fail(attempt, failure), "lost output")
             else:
+                attempt.maker = recipient
                 self.spawn(self._pool.hold(recipient, attempt), "slot of an output")
 
-    def left(self, recipient: RecipientProxy) -> None:
+    @staticmethod
+    def _is_made_beside(attempt: OutputAttempt, recipient: RecipientProxy) -> bool:
+        """Check whether another program of the role makes an output, or may: its lease tells when that one is lost."""
+        if str(attempt.id) in (recipient.abilities.bulk_attempts or ()):
+            return False
+        if attempt.maker is None:
+            return recipient.role.instances > 1
+        return not attempt.maker.is_closed
+
+    def parted(self, recipient: RecipientProxy) -> None:
         """Note that a bulk worker left; only when their leases are over its outputs are lost."""
         self._pool.remove(recipient)
 
     def made_by(self, recipient: RecipientProxy) -> list[OutputAttempt]:
         """List the attempts that a recipient makes now."""
-        return [attempt for attempt in self._attempts.building() if attempt.role_id == recipient.role.id]
+        of_role = [attempt for attempt in self._attempts.building() if attempt.role_id == recipient.role.id]
+        return [attempt for attempt in of_role if attempt.maker is None or attempt.maker is recipient]
 
     # -- having them made ------------------------------------------------------------------------------------------
 
@@ -113,6 +124,7 @@ class BulkOutputs:
             if attempt is None:
                 self._waiting.wake(output)
                 return
+            attempt.maker = worker
             try:
                 await self._job_sender.hand_over(worker, envelope, event, attempt, graph)
             except RecipientFailed as failure:
@@ -187,9 +199,10 @@ class BulkOutputs:
 
     def _stop_worker(self, attempt: OutputAttempt) -> None:
         """Stop a worker whose attempt nobody waits for any more."""
-        worker = self._registry.get(attempt.role_id)
-        if worker is not None and worker.abilities.bulk_items is not None:
-            worker.stop_output_soon(attempt.id)
+        served = self._registry.get(attempt.role_id)
+        for worker in () if served is None else served.instances:
+            if worker.abilities.bulk_items is not None and attempt.maker in (None, worker):
+                worker.stop_output_soon(attempt.id)
 
     def _look_again(self, output: WantedOutput) -> None:
         """Let go on who has come to wait for an output just when nobody was to make it any more."""

@@ -33,12 +33,12 @@ class OutputRequirements:
         self._catalog = catalog
         self._bulk: set[RecipientProxy] = set()
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def joined(self, recipient: RecipientProxy) -> None:
         """Note that one more bulk worker may be registered."""
         if recipient.role.worker and recipient.abilities.bulk_items is not None:
             self._bulk.add(recipient)
 
-    def left(self, recipient: RecipientProxy) -> None:
+    def parted(self, recipient: RecipientProxy) -> None:
         """Note that one bulk worker less may be registered."""
         self._bulk.discard(recipient)
 

@@ -10,7 +10,7 @@ from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.back.progress import DeliveryLedger, transitions
-from xbus.broker.back.recipients import RecipientProxy
+from xbus.broker.back.recipients import RecipientProxy, ServedRole
 from xbus.broker.back.run import BackRunContext
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -48,18 +48,18 @@ class Dispatcher:
         self._bundles = bundles
         self._context = context
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
         """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
         return self._bundles.may_take(envelope, recipient)
 
     async def deliver(
         self,
         envelope: LogEnvelope,
-        recipients: Iterable[RecipientProxy],
+        recipients: Iterable[ServedRole],
         small: SmallEnvelope | None,
         *,
         in_company: bool,
-    ) -> Sequence[RecipientProxy]:
+    ) -> Sequence[ServedRole]:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent or have something to make first.
 
@@ -81,16 +81,20 @@ class Dispatcher:
         if others:
             await self._deliver_in_run(envelope, others, in_company=in_company)
         await self._ledger.room()
-        return [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
+        # One that held the others up may be the last in its lane meanwhile. Nobody else would bring it this envelope,
+        # or note that it waits for an earlier one of its key.
+        return [
+            recipient
+            for recipient in wanted
+            if self._eligibility.in_turn(recipient, envelope) or self._eligibility.is_blocked(recipient, envelope)
+        ]
 
-    async def _deliver_in_run(
-        self, envelope: LogEnvelope, wanted: Sequence[RecipientProxy], *, in_company: bool
-    ) -> None:
+    async def _deliver_in_run(self, envelope: LogEnvelope, wanted: Sequence[ServedRole], *, in_company: bool) -> None:
         self._launcher.carry_on_all(envelope)
         wanted = [each for each in wanted if await self._bundles.emptied(each, in_company=in_company)]
         self._block_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
-        going: list[RecipientProxy] = []
+        going: list[ServedRole] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._workers.missing_after_grace(envelope, each) for each in recipients))
         for recipient, worker in zip(recipients, found, strict=True):
@@ -100,18 +104,18 @@ class Dispatcher:
             elif self._eligibility.is_due(recipient, envelope):
                 new = self._ledger.before_its_turn(envelope, recipient.role.id)
                 if worker is not None:
-                    self._ledger.move(None, transitions.waiting_for(new, worker))
+                    self._ledger.move(None, transitions.waiting_for(new, worker, self._workers.pause_of(worker)))
                 else:
                     self._bulk.set_aside(envelope, outputs, None, new)
         await self._ledger.room()
         await self._launch(envelope, going)
 
-    async def predecessor_over(self, recipient: RecipientProxy) -> None:
-        """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
-        wants order."""
+    async def predecessor_over(self, recipient: ServedRole) -> None:
+        """Wait until it is known what has become of what was brought when the role was served before, where it wants
+        order."""
         await self._launcher.predecessor_over(recipient)
 
-    async def _launch(self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy]) -> None:
+    async def _launch(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> None:
         """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out."""
         present = await self._launcher.gather(
             envelope, recipients, lambda recipient: self._eligibility.in_turn(recipient, envelope)
@@ -121,7 +125,7 @@ class Dispatcher:
             self._launcher.begin(envelope, present, {}, self._context)
 
     async def bring(
-        self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow
+        self, envelope: LogEnvelope, recipient: ServedRole, row: DeliveryRow
     ) -> "asyncio.Task[None] | None":
         """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
 
@@ -140,9 +144,10 @@ class Dispatcher:
             if self._eligibility.is_current(recipient, envelope):
                 self._bulk.set_aside(envelope, outputs, row, self._ledger.keyed(row, envelope))
             return None
-        if not await self._launcher.gather(
+        taken = await self._launcher.gather(
             envelope, [recipient], lambda each: self._eligibility.by_row(each, envelope, row)
-        ):
+        )
+        if not taken:
             return None
         row = self._ledger.keyed(row, envelope)
         is_probe = self._eligibility.is_troubled(role_id)
@@ -150,20 +155,20 @@ class Dispatcher:
             attempt = transitions.begun(row)
         else:
             attempt = transitions.probe(row) if is_probe else transitions.next_attempt(row)
-            await self._count(row, attempt, recipient)
+            await self._count(row, attempt, *taken)
         again = is_probe or transitions.may_have_begun(attempt)
-        return self._launcher.begin(envelope, [recipient], {role_id: attempt}, context, again=again)
+        return self._launcher.begin(envelope, taken, {role_id: attempt}, context, again=again)
 
-    async def _count(self, row: DeliveryRow, attempt: DeliveryRow, recipient: RecipientProxy) -> None:
-        """Have it durable that a recipient whose slot is taken is about to get an envelope."""
+    async def _count(self, row: DeliveryRow, attempt: DeliveryRow, instance: RecipientProxy) -> None:
+        """Have it durable that an instance whose slot is taken is about to get an envelope."""
         self._ledger.move(row, attempt)
         try:
             await self._ledger.written()
         except BaseException:
-            self._context.release_slot(recipient)
+            self._context.release_slot(instance)
             raise
 
-    def _block_behind(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> None:
+    def _block_behind(self, envelope: LogEnvelope, recipients: Iterable[ServedRole]) -> None:
         """Have an envelope wait for an earlier one of its ordering key, where roles want that."""
         for recipient in recipients:
             if self._eligibility.is_blocked(recipient, envelope):

@@ -5,10 +5,10 @@ from datetime import datetime
 
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, transitions
-from xbus.broker.back.recipients import BreakerProbes, RecipientProxy
+from xbus.broker.back.recipients import BreakerProbes, ServedRole
 from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import DeliveryRow
+from xbus.broker.journal.writes import DeliveryRow, PauseEntry
 
 PAGE_ROWS = 100
 
@@ -30,7 +30,7 @@ class DueRows:
         self._probing = probing
 
     async def find(
-        self, recipient: RecipientProxy, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
+        self, recipient: ServedRole, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
     ) -> list[DeliveryRow]:
         """The oldest rows that are due and that no run is about to settle.
 
@@ -58,7 +58,13 @@ class DueRows:
         (envelope,) = await self._log.at([row.position])
         return envelope
 
-    def have_wait(self, row: DeliveryRow, service: str) -> None:
-        """Have a row wait for a worker service, unless it does so already or was changed meanwhile."""
-        if row.service != service and not self._roles[row.role_id].in_flight.is_outdated(row.position):
-            self._ledger.move(row, transitions.waiting_for(row, service))
+    def have_wait(self, row: DeliveryRow, service: str, pause: PauseEntry | None) -> None:
+        """Have a row wait for a worker service, unless it does so already or was changed meanwhile.
+
+        Args:
+            pause: the pause of that service; None where it is not paused.
+        """
+        waiting = transitions.waiting_for(row, service, pause)
+        is_news = (row.service, row.code) != (waiting.service, waiting.code)
+        if is_news and not self._roles[row.role_id].in_flight.is_outdated(row.position):
+            self._ledger.move(row, waiting)

@@ -1,7 +1,7 @@
 """Says whether a recipient may get an envelope now; nothing is awaited here."""
 
 from xbus.broker.back.progress import ConsumerRoles
-from xbus.broker.back.recipients import RecipientProxy, Registry
+from xbus.broker.back.recipients import Registry, ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import ConsumerState
@@ -19,18 +19,18 @@ class Eligibility:
         self._roles = roles
         self._registry = registry
 
-    def is_due(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    def is_due(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether nothing has become of an envelope for a role yet."""
         cursor = self._roles[recipient.role.id].cursor
         return cursor is not None and not cursor.is_settled(envelope.position)
 
-    def in_turn(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    def in_turn(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether a recipient may get an envelope in its turn."""
         role = self._roles[recipient.role.id]
         is_kept = role.state is ConsumerState.TRIPPED or role.keys.blocks(envelope)
         return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
 
-    def is_served(self, recipient: RecipientProxy) -> bool:
+    def is_served(self, recipient: ServedRole) -> bool:
         """Check whether a recipient may get anything in its turn."""
         role = self._roles[recipient.role.id]
         return self._registry.get(role.id) is recipient and role.state is not ConsumerState.TRIPPED
@@ -39,21 +39,21 @@ class Eligibility:
         """Check whether one envelope after the other fails at a role."""
         return self._roles[role_id].breaker.is_tripped
 
-    def by_row(self, recipient: RecipientProxy, envelope: LogEnvelope, row: DeliveryRow) -> bool:
+    def by_row(self, recipient: ServedRole, envelope: LogEnvelope, row: DeliveryRow) -> bool:
         """Check whether a recipient may get an envelope that has a row, and whose turn it is among its key's."""
         return self.is_current(recipient, envelope) and self._roles[row.role_id].keys.is_next(row)
 
-    def is_current(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    def is_current(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether the row of an envelope is still as it was read, for a recipient that is there."""
         is_outdated = self._roles[recipient.role.id].in_flight.is_outdated(envelope.position)
         return self._may_get(recipient, envelope) and not is_outdated
 
-    def is_blocked(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    def is_blocked(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether an envelope has to wait for an earlier one of its ordering key, and has no row for that yet."""
         is_blocked = self._roles[recipient.role.id].keys.blocks(envelope)
         return is_blocked and self.is_due(recipient, envelope) and self._may_get(recipient, envelope)
 
-    def _may_get(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    def _may_get(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         role = self._roles[recipient.role.id]
         is_present = self._registry.get(role.id) is recipient
         return is_present and envelope.position not in role.in_flight.positions

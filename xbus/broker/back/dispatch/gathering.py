@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from xbus.broker.back.progress import ConsumerRoles
-from xbus.broker.back.recipients import Absent, RecipientProxy, RoleEvents, Slots, This
+from xbus.broker.back.recipients import Absent, RecipientProxy, RoleEvents, ServedRole, Slots, This
 from xbus.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 class _HeldUp(Exception):
     """Some recipients kept others waiting for too long."""
 
-    def __init__(self, by: Sequence[RecipientProxy]) -> None:
+    def __init__(self, by: Sequence[ServedRole]) -> None:
         super().__init__(f"held up by {[recipient.role.login for recipient in by]}")
         self.by = by
 
@@ -36,7 +36,7 @@ class ConsumerGathering:
         self._events = events
 
     async def take(
-        self, recipients: Sequence[RecipientProxy], may_go: Callable[[RecipientProxy], bool]
+        self, recipients: Sequence[ServedRole], may_go: Callable[[ServedRole], bool]
     ) -> list[RecipientProxy]:
         """Wait for a free slot of each consumer, and take them; leave out consumers that go away meanwhile.
 
@@ -45,12 +45,12 @@ class ConsumerGathering:
             may_go: whether a recipient may still go; asked again after each wait.
 
         Returns:
-            Those whose slot was taken; give each back.
+            For each that goes the instance whose slot was taken; give each back.
         """
-        left_behind: set[RecipientProxy] = set()
+        left_behind: set[ServedRole] = set()
         while going := [recipient for recipient in recipients if may_go(recipient) and recipient not in left_behind]:
             try:
-                await self._take_all(going)
+                taken = await self._take_all(going)
             except Absent:
                 continue
             except _HeldUp as held_up:
@@ -59,12 +59,12 @@ class ConsumerGathering:
                     self._leave_behind(recipient)
                 continue
             if all(may_go(recipient) for recipient in going):
-                return going
-            for recipient in going:
-                self._slots.free(recipient)
+                return taken
+            for instance in taken:
+                self._slots.free(instance)
         return []
 
-    async def others_wait(self, recipient: RecipientProxy, ready: Coroutine[object, object, None]) -> bool:
+    async def others_wait(self, recipient: ServedRole, ready: Coroutine[object, object, None]) -> bool:
         """Let others wait until a recipient takes more, though not for ever.
 
         Returns:
@@ -95,19 +95,20 @@ class ConsumerGathering:
             if seconds > fastest:
                 pace = self._roles[recipient.role.id].pace
                 pace.kept_waiting(seconds - fastest, now)
-                if not pace.allowance(now):
-                    self._leave_behind(recipient)
+                served = self._roles[recipient.role.id].served
+                if served is not None and not pace.allowance(now):
+                    self._leave_behind(served)
 
-    def caught_up(self, recipient: RecipientProxy) -> None:
+    def caught_up(self, recipient: ServedRole) -> None:
         """Let a recipient that goes on together with the others again begin anew."""
         log.info("recipient has caught up", extra={"action": "caught_up", "role": recipient.role.login})
         self._roles[recipient.role.id].pace.forget()
 
-    def _leave_behind(self, recipient: RecipientProxy) -> None:
+    def _leave_behind(self, recipient: ServedRole) -> None:
         log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
         self._events.slow.publish(recipient)
 
-    async def _take_all(self, recipients: Sequence[RecipientProxy]) -> None:
+    async def _take_all(self, recipients: Sequence[ServedRole]) -> list[RecipientProxy]:
         """Take a slot of each; those that are free wait for the others, though not for ever.
 
         Raises:
@@ -118,13 +119,12 @@ class ConsumerGathering:
         await self._slots.any_free(recipients)
         slow = [recipient for recipient in recipients if not self._slots.is_free(recipient)]
         if not slow or len(recipients) == 1:
-            await self._slots.take(wants)
-            return
+            return await self._slots.take(wants)
         paces = [self._roles[recipient.role.id].pace for recipient in slow]
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(min(pace.allowance(began) for pace in paces)):
-                await self._slots.take(wants)
+                return await self._slots.take(wants)
         except TimeoutError:
             raise _HeldUp([recipient for recipient in slow if not self._slots.is_free(recipient)]) from None
         finally:

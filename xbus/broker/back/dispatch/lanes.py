@@ -10,7 +10,7 @@ from typing import Protocol
 
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane
-from xbus.broker.back.recipients import RecipientProxy, RoleEvents
+from xbus.broker.back.recipients import RoleEvents, ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.states import ConsumerState
 
@@ -21,11 +21,11 @@ class Deliverer(Protocol):
     async def deliver(
         self,
         envelope: LogEnvelope,
-        recipients: Iterable[RecipientProxy],
+        recipients: Iterable[ServedRole],
         small: SmallEnvelope | None,
         *,
         in_company: bool,
-    ) -> Collection[RecipientProxy]:
+    ) -> Collection[ServedRole]:
         """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside, with
         those that were left out.
 
@@ -34,7 +34,7 @@ class Deliverer(Protocol):
             in_company: whether others wait while these take their time.
         """
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
         """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
 
 
@@ -76,7 +76,7 @@ class Lanes:
         self._gather_seconds = gather_seconds
         self._lanes: list[Lane] = []
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def arrived(self, recipient: ServedRole) -> None:
         """Read on for a consumer from where its role stands."""
         if recipient.role.worker:
             return
@@ -89,16 +89,16 @@ class Lanes:
         else:
             self._join(lane, recipient)
 
-    def _begin(self, lane: Lane, recipient: RecipientProxy) -> None:
+    def _begin(self, lane: Lane, recipient: ServedRole) -> None:
         self._lanes.append(lane)
         self._join(lane, recipient)
         lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {lane.position}")
 
-    def _join(self, lane: Lane, recipient: RecipientProxy) -> None:
+    def _join(self, lane: Lane, recipient: ServedRole) -> None:
         lane.add(recipient)
         self._roles[recipient.role.id].lane = lane
 
-    def left(self, recipient: RecipientProxy) -> None:
+    def left(self, recipient: ServedRole) -> None:
         """Read no longer for a recipient."""
         lane = self._lane_of(recipient)
         if lane is not None:
@@ -106,15 +106,15 @@ class Lanes:
             if not len(lane):
                 self._end(lane)
 
-    def _lane_of(self, recipient: RecipientProxy) -> Lane | None:
+    def _lane_of(self, recipient: ServedRole) -> Lane | None:
         return None if recipient.role.worker else self._roles[recipient.role.id].lane
 
-    def _leave(self, lane: Lane, recipient: RecipientProxy) -> None:
+    def _leave(self, lane: Lane, recipient: ServedRole) -> None:
         self._ledger.pass_to(recipient.role.id, lane.position)
         lane.remove(recipient)
         self._roles[recipient.role.id].lane = None
 
-    def split(self, recipient: RecipientProxy) -> None:
+    def split(self, recipient: ServedRole) -> None:
         """Let a recipient that holds others up go on at its own pace; at the end of the log it joins them again."""
         lane = self._lane_of(recipient)
         if lane is not None and len(lane) > 1:
@@ -197,18 +197,18 @@ class Lanes:
                 found.append(envelope)
         return found
 
-    async def _owed(self, lane: Lane, envelope: LogEnvelope) -> list[RecipientProxy]:
+    async def _owed(self, lane: Lane, envelope: LogEnvelope) -> list[ServedRole]:
         """Those of a lane's recipients that are owed an envelope, and have not got it."""
         return [recipient for recipient in await self._served(lane, envelope) if self._is_owed(recipient, envelope)]
 
-    async def _served(self, lane: Lane, envelope: LogEnvelope) -> Collection[RecipientProxy]:
+    async def _served(self, lane: Lane, envelope: LogEnvelope) -> Collection[ServedRole]:
         """Those of a lane's recipients to which the graphs of an envelope lead."""
-        found: dict[RecipientProxy, None] = {}
+        found: dict[ServedRole, None] = {}
         for graph in await self._log.graphs(envelope):
             found |= dict.fromkeys(lane.of_services(graph.consumer_services))
         return found
 
-    def _is_owed(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    def _is_owed(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         cursor = self._ledger.cursor(recipient.role.id)
         if cursor is None or cursor.is_settled(envelope.position):
             return False

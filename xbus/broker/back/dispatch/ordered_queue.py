@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.progress import RESERVE_POSITIONS, ConsumerRoles, DeliveryLedger, First
-from xbus.broker.back.recipients import RecipientProxy
+from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.ordered import HeldKey, read_key_rows, read_states
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -31,7 +31,7 @@ class HandOver(Protocol):
     """Begins to bring an envelope to a recipient."""
 
     def __call__(
-        self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None
+        self, recipient: ServedRole, row: DeliveryRow, envelope: LogEnvelope | None = None
     ) -> Awaitable["asyncio.Task[None] | None"]:
         """The run, or None where there is none; ``envelope`` is that of the row, where it has been read."""
 
@@ -52,7 +52,7 @@ class OrderedQueue:
         self._ledger = ledger
         self._clock = clock
 
-    def concerns(self, recipient: RecipientProxy) -> bool:
+    def concerns(self, recipient: ServedRole) -> bool:
         """Check whether a recipient's role wants order."""
         return self._roles[recipient.role.id].keys.is_wanted
 
@@ -61,7 +61,7 @@ class OrderedQueue:
         keys = self._roles[role_id].keys
         return keys.coming(served)[:PAGE_ROWS] if keys.is_wanted else None
 
-    async def deliver(self, recipient: RecipientProxy, served: Collection[str], due: Due, hand_over: HandOver) -> bool:
+    async def deliver(self, recipient: ServedRole, served: Collection[str], due: Due, hand_over: HandOver) -> bool:
         """Bring a recipient what of its rows could go now, one after another; false where that is nothing.
 
         Args:
@@ -81,7 +81,7 @@ class OrderedQueue:
                 await _until_over(await hand_over(recipient, row))
         return found_some
 
-    async def _deliver_key(self, recipient: RecipientProxy, key: HeldKey, hand_over: HandOver) -> bool:
+    async def _deliver_key(self, recipient: ServedRole, key: HeldKey, hand_over: HandOver) -> bool:
         """Bring what was held of a key and is free; false where its lowest row is not."""
         keys = self._roles[key.role_id].keys
         rows = await self._log.read(read_key_rows, key.role_id, key.ordering_key, PAGE_ROWS)

@@ -9,7 +9,7 @@ from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.progress import ConsumerRoles
-from xbus.broker.back.recipients import BreakerProbes, RecipientProxy
+from xbus.broker.back.recipients import BreakerProbes, ServedRole
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -51,7 +51,7 @@ class RetryQueue:
         self._poll_seconds = runtime.intervals.rows
         self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def arrived(self, recipient: ServedRole) -> None:
         """Read the rows of a consumer that has come; look again where a worker has that others may wait for."""
         if recipient.role.worker:
             self.wake_all()
@@ -60,7 +60,7 @@ class RetryQueue:
         task = self._tasks.create_task(self._read(recipient, wake), name=f"rows of {recipient.role.login}")
         self._readers[recipient.role.id] = (task, wake)
 
-    def left(self, recipient: RecipientProxy) -> None:
+    def left(self, recipient: ServedRole) -> None:
         """Read its rows no longer."""
         task, _ = self._readers.pop(recipient.role.id, (None, None))
         if task is not None:
@@ -71,7 +71,7 @@ class RetryQueue:
         if role_id in self._readers:
             self._readers[role_id][1].set()
 
-    def recovered(self, recipient: RecipientProxy) -> None:
+    def recovered(self, recipient: ServedRole) -> None:
         """Look again: rows of any role may have waited for a worker, or for this consumer."""
         self.wake_all()
 
@@ -85,7 +85,7 @@ class RetryQueue:
         for task, _ in self._readers.values():
             task.cancel()
 
-    async def _read(self, recipient: RecipientProxy, wake: asyncio.Event) -> None:
+    async def _read(self, recipient: ServedRole, wake: asyncio.Event) -> None:
         arrived_at = self._clock.now()
         while True:
             wake.clear()
@@ -103,7 +103,7 @@ class RetryQueue:
         waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
         return min([self._poll_seconds, *filter(None, waits)])
 
-    async def _deliver_some(self, recipient: RecipientProxy, arrived_at: datetime) -> bool:
+    async def _deliver_some(self, recipient: ServedRole, arrived_at: datetime) -> bool:
         """Deliver what can be delivered now; false where that is nothing.
 
         Args:
@@ -129,11 +129,11 @@ class RetryQueue:
         return bool(due)
 
     async def _deliver_unless_troubled(
-        self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None
+        self, recipient: ServedRole, row: DeliveryRow, envelope: LogEnvelope | None = None
     ) -> "asyncio.Task[None] | None":
         return None if self._probing.is_troubled(recipient.role.id) else await self._deliver(recipient, row, envelope)
 
-    async def _probe(self, recipient: RecipientProxy) -> None:
+    async def _probe(self, recipient: ServedRole) -> None:
         """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
         role_id = recipient.role.id
         role = self._roles[role_id]
@@ -149,12 +149,12 @@ class RetryQueue:
             await self._deliver(recipient, rows[role.breaker.probe(list(rows))])
 
     async def _deliver(
-        self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None
+        self, recipient: ServedRole, row: DeliveryRow, envelope: LogEnvelope | None = None
     ) -> "asyncio.Task[None] | None":
         if envelope is None:
             envelope = await self._due_rows.envelope(row)
         for service in await self._workers.workers_for(envelope, recipient):
             if not self._probing.admits(service):
-                self._due_rows.have_wait(row, service)
+                self._due_rows.have_wait(row, service, self._workers.pause_of(service))
                 return None
         return await self._dispatcher.bring(envelope, recipient, row)

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
+from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults
 from xbus.broker.back.recipients import RecipientProxy, RoleEvents, own_fault
@@ -63,16 +65,31 @@ class RunExecutor:
             The task that is done when all that came of it is noted.
         """
         for recipient in recipients:
-            self._roles[recipient.role.id].in_flight.begin(envelope.position)
+            role = self._roles[recipient.role.id]
+            role.in_flight.begin(envelope.position)
+            role.keys_in_hand.begin(envelope.position, role.keys.key(envelope))
         for role_id in rows:
             self._roles[role_id].in_flight.outdate(envelope.position)
         work = self._carry_out(envelope, recipients, rows, run)
+        if envelope.headers is not None:
+            work = self._traced(envelope, recipients, run, work)
         task = self._tasks.create_task(work, name=f"run {envelope.position}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         for recipient in recipients:
-            self._roles[recipient.role.id].bring_by(task, recipient)
+            self._roles[recipient.role.id].bring_by(task)
         return task
+
+    @staticmethod
+    async def _traced(
+        envelope: LogEnvelope, recipients: Sequence[RecipientProxy], run: Run, work: Coroutine[Any, Any, None]
+    ) -> None:
+        roles = ", ".join(each.role.login for each in recipients)
+        about: tracing.Attributes = {"xbus.position": envelope.position, "xbus.roles": roles}
+        with tracing.following("deliver", [(envelope.envelope_id, envelope.headers)], about) as spans:
+            await work
+            for span in spans.values():
+                span.end("; ".join(str(failure) for failure in run.failures.values()))
 
     async def _carry_out(
         self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run
@@ -127,7 +144,10 @@ class RunExecutor:
             self._context.release_slot(recipient)
         for worker in run.workers_done:
             self._results.worked(worker)
-        return self._results.failed(envelope, recipients, rows, run.failures, bad_items)
+        retried = self._results.failed(envelope, recipients, rows, run.failures, bad_items)
+        for recipient in recipients:
+            self._roles[recipient.role.id].keys_in_hand.end([envelope.position])
+        return retried
 
     def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:
         """Let the next run of the same envelope begin, as soon as nobody rolls back what this one has left."""

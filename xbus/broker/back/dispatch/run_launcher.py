@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.run_executor import RunExecutor
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, OpenReplies, transitions
-from xbus.broker.back.recipients import RecipientProxy
+from xbus.broker.back.recipients import RecipientProxy, ServedRole
 from xbus.broker.back.run import BackRunContext, Run
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -59,8 +59,8 @@ class RunLauncher:
     async def gather(
         self,
         envelope: LogEnvelope,
-        recipients: Sequence[RecipientProxy],
-        may_go: Callable[[RecipientProxy], bool],
+        recipients: Sequence[ServedRole],
+        may_go: Callable[[ServedRole], bool],
     ) -> list[RecipientProxy]:
         """Wait until all that may go have a free slot, and take it; those that go away meanwhile are left out.
 
@@ -68,16 +68,18 @@ class RunLauncher:
             may_go: whether a recipient may still go; asked again after each wait.
 
         Returns:
-            Those whose slot was taken; begin a run for them, or give each back.
+            For each that goes the instance whose slot was taken; begin a run for them, or give each back.
         """
         self.carry_on_all(envelope)
         for recipient in recipients:
             await self.predecessor_over(recipient)
+            role = self._roles[recipient.role.id]
+            await role.keys_in_hand.free(role.keys.key(envelope))
         return await self._gathering.take(recipients, may_go)
 
-    async def predecessor_over(self, recipient: RecipientProxy) -> None:
-        """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
-        wants order."""
+    async def predecessor_over(self, recipient: ServedRole) -> None:
+        """Wait until it is known what has become of what was brought when the role was served before, where it wants
+        order."""
         role = self._roles[recipient.role.id]
         if role.keys.is_wanted:
             await role.predecessors_over(recipient)

@@ -1,9 +1,13 @@
 """Says which workers an envelope needs on its way to a consumer, and which of them are missing."""
 
+from collections.abc import Callable
+
 from xbus.broker.back.bulk import OutputRequirements
 from xbus.broker.back.log import LogReader
-from xbus.broker.back.recipients import BreakerProbes, RecipientProxy, Registry
+from xbus.broker.back.recipients import BreakerProbes, Registry, ServedRole
+from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import PauseEntry
 
 
 class WorkerAvailability:
@@ -14,30 +18,43 @@ class WorkerAvailability:
         registry: who is there.
         needs: which workers have done their work, or are at it.
         probing: who is in trouble, and gets less.
+        catalog: says which services are paused.
         grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
 
     def __init__(
-        self, log: LogReader, registry: Registry, requirements: OutputRequirements, probing: BreakerProbes, grace: float
+        self,
+        log: LogReader,
+        registry: Registry,
+        requirements: OutputRequirements,
+        probing: BreakerProbes,
+        catalog: Callable[[], Catalog],
+        grace: float,
     ) -> None:
         self._log = log
         self._registry = registry
         self._requirements = requirements
         self._probing = probing
+        self._catalog = catalog
         self._grace = grace
 
-    async def missing_after_grace(self, envelope: LogEnvelope, recipient: RecipientProxy) -> str | None:
-        """A worker service that a recipient can't get this envelope without, absent for longer than the grace."""
+    def pause_of(self, service: str) -> PauseEntry | None:
+        """Give the pause of a worker service; None while it is not paused."""
+        return self._catalog().pause_of_service(service)
+
+    async def missing_after_grace(self, envelope: LogEnvelope, recipient: ServedRole) -> str | None:
+        """A worker service that a recipient can't get this envelope without, paused or absent for longer than the
+        grace."""
         for service in await self.workers_for(envelope, recipient):
             while (absent_for := self._registry.absent_for(service)) < self._grace:
-                if self._registry.is_served(service):
+                if self._registry.is_served(service) or self.pause_of(service) is not None:
                     break
                 await self._registry.arrival(self._grace - absent_for)
             if not self._probing.admits(service):
                 return service
         return None
 
-    async def workers_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> list[str]:
+    async def workers_for(self, envelope: LogEnvelope, recipient: ServedRole) -> list[str]:
         """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
         are at it."""
         wanted = {recipient.role.service}

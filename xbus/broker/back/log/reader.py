@@ -91,6 +91,11 @@ class LogReader:
         """Whether this process has sealed a repeat since the last look."""
         journal.on_sealed(self._sealed)
 
+    @property
+    def tail_bytes(self) -> int:
+        """The bytes of what was sealed last, and is kept in memory."""
+        return self._tail.size
+
     async def read(self, statement: Callable[..., T], *args: Any) -> T:
         """Run a query as soon as the database can be read."""
         while True:
@@ -180,10 +185,22 @@ class LogReader:
         return await self.read(read_at, positions)
 
     async def graph(self, graph_id: int) -> Graph:
-        """A version of an event type's graph; versions never change."""
-        if graph_id not in self._graphs:
-            self._graphs[graph_id] = await self.read(catalog.read_graph, graph_id)
+        """A version of an event type's graph; versions never change, but by SQL.
+
+        One that leads back to itself is waited for: health tells of it until somebody has corrected it.
+        """
+        while graph_id not in self._graphs:
+            found = await self.read(catalog.read_graph, graph_id)
+            if found.is_cyclic:
+                log.error("graph %s leads back to itself", graph_id, extra={"action": "graph_cyclic"})
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._graphs[graph_id] = found
         return self._graphs[graph_id]
+
+    def forget_graphs(self) -> None:
+        """Read all graphs anew: somebody has edited some."""
+        self._graphs.clear()
 
     def known_graph(self, graph_id: int) -> Graph | None:
         """A version of an event type's graph, where it was read before."""

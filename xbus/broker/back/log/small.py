@@ -6,15 +6,18 @@ from typing import TypeAlias
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch, join_small
-from xbus.broker.back.log.note import DeliveryNote
+from xbus.broker.back.log.note import DeliveryNote, FirstWords, headers_map
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.log.segments import Segment
+from xbus.rpc.messages import HeadersMap
 
 SMALL_BYTES = 64 * 1024
-"""The items of a small envelope have this many bytes at most. More per call makes others wait longer for their turn."""
+"""The items and headers of a small envelope have this many bytes at most. More per call makes others wait longer for
+their turn."""
 
-WireEvent: TypeAlias = tuple[str, str, list[tuple[int, int, bytes, list[list[int]] | None]]]
-BundleEntry: TypeAlias = tuple[str | list[WireEvent] | DeliveryNote, ...]
+WireBatches: TypeAlias = list[tuple[int, int, bytes, list[list[int]] | None]]
+WireEvent: TypeAlias = tuple[str, str, WireBatches] | tuple[str, str, WireBatches, HeadersMap]
+BundleEntry: TypeAlias = tuple[str, list[WireEvent]] | tuple[str, list[WireEvent], DeliveryNote]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class SmallEnvelope:
     Args:
         envelope: as the log has it.
         batches: for each of its events the items.
-        size: how many bytes the items have.
+        size: how many bytes the items and the headers have.
     """
 
     envelope: LogEnvelope
@@ -43,13 +46,22 @@ class SmallEnvelope:
         """The same envelope with what a worker made of its items."""
         return SmallEnvelope(self.envelope, batches, sum(batch.size for of_event in batches for batch in of_event))
 
-    def on_wire(self, *note: DeliveryNote) -> BundleEntry:
-        """The envelope as ``xbus.take_envelopes`` takes it, with its note for a recipient that wants one."""
-        events = [
-            (str(event.event_id), event.type_name, [batch.on_wire() for batch in batches])
-            for event, batches in zip(self.envelope.events, self.batches, strict=True)
-        ]
-        return (str(self.envelope.envelope_id), events, *note)
+    def on_wire(self, words: FirstWords, wants_headers: bool) -> BundleEntry:
+        """The envelope as ``xbus.take_envelopes`` takes it, with what its recipient wants to be told of it.
+
+        Args:
+            words: what is told of the envelope.
+            wants_headers: whether the recipient wants headers.
+        """
+        events: list[WireEvent] = []
+        of_envelope = words.headers
+        for event, batches in zip(self.envelope.events, self.batches, strict=True):
+            found = (str(event.event_id), event.type_name, [batch.on_wire() for batch in batches])
+            headers = headers_map(event.tags, of_envelope) if wants_headers else None
+            events.append((*found, headers) if headers else found)
+            of_envelope = None
+        envelope_id = str(self.envelope.envelope_id)
+        return (envelope_id, events) if words.note is None else (envelope_id, events, words.note)
 
     @classmethod
     def of_segments(cls, envelope: LogEnvelope, segments: Mapping[UUID, Sequence[Segment]]) -> "SmallEnvelope | None":
@@ -59,11 +71,11 @@ class SmallEnvelope:
             segments: by the id of the event under which they are stored, in index order.
         """
         of_events = [segments.get(event.segments_id, ()) for event in envelope.events]
-        size = 0
+        size = len(envelope.headers or b"")
         for event, found in zip(envelope.events, of_events, strict=True):
             if sum(segment.items for segment in found) != event.items:
                 return None
-            size += sum(len(segment.data) for segment in found)
+            size += event.tags.size + sum(len(segment.data) for segment in found)
         if size > SMALL_BYTES:
             return None
         return cls(envelope, [list(join_small(found)) for found in of_events], size)

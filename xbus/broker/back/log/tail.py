@@ -32,6 +32,11 @@ class LogTail:
         self._first = 1
         self._last = 0
 
+    @property
+    def size(self) -> int:
+        """The bytes that it takes, about."""
+        return self._bytes
+
     def add(self, sealed: Iterable[SealedEnvelope]) -> None:
         """Add envelopes that are durable, in position order; what lies before a gap goes."""
         for each in sealed:
@@ -80,10 +85,15 @@ class LogTail:
 
 
 def _memory(content: PutEnvelope | None) -> int:
-    return ENVELOPE_BYTES + (0 if content is None else content.size)
+    return ENVELOPE_BYTES + (0 if content is None else content.size + content.header_bytes)
 
 
 def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:
-    events = tuple([LogEvent(event.event_id, event.type_name, event.graph_id, event.items) for event in content.events])
-    about = (content.ordering_key, content.emitter_id, content.idempotency_key, content.at)
+    events = tuple(
+        [
+            LogEvent(event.event_id, event.type_name, event.graph_id, event.items, tags=event.tags)
+            for event in content.events
+        ]
+    )
+    about = (content.ordering_key, content.emitter_id, content.idempotency_key, content.at, content.headers)
     return LogEnvelope(content.envelope_id, position, events, None, *about)

@@ -3,11 +3,15 @@
 It looks at the other packages and writes to the journal now and then; nothing depends on it.
 """
 
+from xbus.broker.back.monitoring.figures import DeliveryFigures
+from xbus.broker.back.monitoring.insight import BackInsight
 from xbus.broker.back.monitoring.overdue import OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
 from xbus.broker.back.monitoring.stalled import StalledDeliveries
 
 __all__ = [
+    "BackInsight",
+    "DeliveryFigures",
     "OverdueBacklog",
     "Presence",
     "RecipientSigns",

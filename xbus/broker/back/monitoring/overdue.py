@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from xbus.broker.back.recipients import RecipientProxy, Registry
+from xbus.broker.back.recipients import Registry, ServedRole
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.clock import Clock
@@ -43,7 +43,7 @@ class OverdueBacklog:
         self._owed_days = owed_days
         self._told: dict[str, float] = {}
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def arrived(self, recipient: ServedRole) -> None:
         """End the alarm of a role that has come: it catches up now."""
         self._health.over(CODE, about=recipient.role.login)
 

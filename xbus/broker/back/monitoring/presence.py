@@ -12,7 +12,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.operations.roles import read_presence
-from xbus.broker.journal.writes import NotePresence, PresenceRow, PresenceWork
+from xbus.broker.journal.writes import NotePresence, PresenceInstance, PresenceRow, PresenceWork
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import PresenceState
@@ -86,8 +86,8 @@ class Presence:
         self._troubled: set[str] = set()
         self._change = asyncio.Event()
 
-    def changed(self, recipient: RecipientProxy) -> None:
-        """Look soon: a recipient has come or gone."""
+    def changed(self, _: object) -> None:
+        """Look soon: somebody has come or gone, or a role is paused or resumed."""
         self._change.set()
 
     async def restore(self) -> None:
@@ -143,16 +143,40 @@ class Presence:
     def _rows(self, now: datetime, stopping: bool) -> Iterable[PresenceRow]:
         roles = self._configuration.catalog.roles
         for role_id in {*roles, *self._written}:
-            recipient = None if stopping else self._registry.get(role_id)
+            role = roles.get(role_id)
             known = self._written.get(role_id)
-            state = self._state(roles.get(role_id), recipient)
+            serving = [] if stopping else self._registry.serving(role_id)
+            state = self._state(role, serving)
             since = known.since if known is not None and known.state is state else now
-            if recipient is not None:
-                seen_at: datetime | None = now - timedelta(seconds=recipient.silent_for())
-                work = [*_work(recipient, now), *_made(recipient, self._signs.makes(recipient))]
-                yield PresenceRow(role_id, state, since, seen_at, work or None)
-            elif known is not None or state is not PresenceState.ABSENT:
-                yield PresenceRow(role_id, state, since, None if known is None else known.seen_at)
+            instances = None if stopping or role is None or not role.is_shared else self._instances(role, known, now)
+            if serving:
+                seen_at: datetime | None = max(_seen_at(each, now) for each in serving)
+                work = [work for each in serving for work in self._work(each, now)]
+                yield PresenceRow(role_id, state, since, seen_at, work or None, instances)
+            elif known is not None or instances or state is not PresenceState.ABSENT:
+                yield PresenceRow(role_id, state, since, None if known is None else known.seen_at, None, instances)
+
+    def _instances(self, role: RoleEntry, known: PresenceRow | None, now: datetime) -> list[PresenceInstance] | None:
+        """Describe each program that is registered for a role that may have several."""
+        before = {each["uri"]: each for each in (known.instances if known is not None else None) or ()}
+        instances: list[PresenceInstance] = []
+        for recipient in self._registry.connected(role.id):
+            state = self._state_of_one(recipient)
+            former = before.get(recipient.uri)
+            since = former["since"] if former is not None and former["state"] == state else _moment(now)
+            instances.append(
+                {
+                    "uri": recipient.uri,
+                    "state": state.value,
+                    "since": since,
+                    "seen_at": _moment(_seen_at(recipient, now)),
+                    "work": self._work(recipient, now),
+                }
+            )
+        return instances or None
+
+    def _work(self, recipient: RecipientProxy, now: datetime) -> list[PresenceWork]:
+        return [*_work(recipient, now), *_made(recipient, self._signs.makes(recipient))]
 
     def _tell_health(self) -> None:
         roles = self._configuration.catalog.roles.values()
@@ -163,22 +187,45 @@ class Presence:
             self._health.over(TROUBLED, about=login)
         self._troubled = troubled
 
-    def _state(self, role: RoleEntry | None, recipient: RecipientProxy | None) -> PresenceState:
+    def _state(self, role: RoleEntry | None, serving: Sequence[RecipientProxy]) -> PresenceState:
         if role is not None and role.detached:
             return PresenceState.DETACHED
-        if recipient is None:
+        if role is not None and role.pause is not None and self._registry.get(role.id) is None:
+            return PresenceState.PAUSED
+        if not serving:
             return PresenceState.ABSENT
+        if all(self._signs.is_silent(recipient) for recipient in serving):
+            return PresenceState.SILENT
+        return PresenceState.TROUBLED if self._signs.is_troubled(serving[0].role.id) else PresenceState.PRESENT
+
+    def _state_of_one(self, recipient: RecipientProxy) -> PresenceState:
         if self._signs.is_silent(recipient):
             return PresenceState.SILENT
+        if self._registry.is_standing_by(recipient):
+            return PresenceState.STANDBY
+        if recipient not in self._registry.serving(recipient.role.id):
+            return PresenceState.LEAVING
+        if recipient.role.pause is not None:
+            return PresenceState.PAUSED
         return PresenceState.TROUBLED if self._signs.is_troubled(recipient.role.id) else PresenceState.PRESENT
 
     def _is_news(self, row: PresenceRow) -> bool:
         known = self._written.get(row.role_id)
         if known is None or (known.state, _without_positions(known.work)) != (row.state, row.work):
             return True
+        if _without_moments(known.instances) != _without_moments(row.instances):
+            return True
         if row.seen_at is None or known.seen_at is None:
             return row.seen_at is not known.seen_at
         return row.seen_at - known.seen_at >= timedelta(seconds=SEEN_SECONDS)
+
+
+def _seen_at(recipient: RecipientProxy, now: datetime) -> datetime:
+    return now - timedelta(seconds=recipient.silent_for())
+
+
+def _moment(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")
 
 
 def _work(recipient: RecipientProxy, now: datetime) -> list[PresenceWork]:
@@ -218,3 +265,10 @@ def _without_positions(works: Sequence[PresenceWork] | None) -> list[dict[str, o
     if works is None:
         return None
     return [{name: value for name, value in work.items() if name != "position"} for work in works]
+
+
+def _without_moments(instances: Sequence[PresenceInstance] | None) -> list[object] | None:
+    """Give what of some programs is worth a row: a sign of life alone is not."""
+    if instances is None:
+        return None
+    return [(each["uri"], each["state"], _without_positions(each["work"])) for each in instances]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 
-from xbus.broker.back.recipients import RecipientProxy, Registry
+from xbus.broker.back.recipients import Registry, ServedRole
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RoleEntry
@@ -63,7 +63,7 @@ class StalledDeliveries:
         """By the id of a role that is away the position up to which it is owed nothing: it is not read again."""
         self._version = -1
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def arrived(self, recipient: ServedRole) -> None:
         """End the problem of a role's absence at once."""
         self._health.over(CONSUMER_ABSENT, about=recipient.role.login)
         self._health.over(WORKER_ABSENT, about=recipient.role.shown_service)
@@ -103,7 +103,7 @@ class StalledDeliveries:
             found = outline.roles[role.id]
             is_absent = self._registry.get(role.id) is None and (found.absent_since is not None or not found.was_seen)
             limit = self._absent_minutes(role)
-            if not is_absent or not _is_over(found.absent_since, now, limit):
+            if role.pause is not None or not is_absent or not _is_over(found.absent_since, now, limit):
                 continue
             owed = await self._owed(found, outline.head)
             # A recipient that was never seen has been away for at least as long as something waits.
@@ -131,7 +131,8 @@ class StalledDeliveries:
         for service, since in outline.waiting.items():
             of_service = logins.get(service, {})
             limit = min(of_service.values(), default=self._limits.absent_minutes)
-            if self._registry.is_served(service) or not _is_over(since, now, limit):
+            is_paused = self._configuration.catalog.pause_of_service(service) is not None
+            if is_paused or self._registry.is_served(service) or not _is_over(since, now, limit):
                 continue
             waiting = await self._journal.read(count_waiting, service)
             if waiting is not None:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.keys_in_hand import KeysInHand
 from xbus.broker.back.progress.lane import Lane
 from xbus.broker.back.progress.pace import Pace
-from xbus.broker.back.recipients import CircuitBreaker, CircuitBreakers, RecipientProxy
+from xbus.broker.back.recipients import CircuitBreaker, CircuitBreakers, ServedRole
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import CONSUMER_MOVES, ConsumerState, check_move
 
@@ -53,28 +54,32 @@ class ConsumerRole:
         """Its progress in the log; None if the journal has no cursor of it yet."""
         self.keys = BlockedKeys(role_id)
         """Which ordering keys wait for an earlier envelope."""
+        self.keys_in_hand = KeysInHand()
+        """Of which ordering keys its instances have an envelope just now."""
+        self.served: ServedRole | None = None
+        """What serves it now, or did so last."""
         self.in_flight = InFlight()
         """What runs are bringing to it."""
-        self._tasks: dict[asyncio.Task[None], RecipientProxy] = {}
-        """The tasks that bring it anything just now, each with the recipient to which it does."""
+        self._tasks: dict[asyncio.Task[None], ServedRole | None] = {}
+        """The tasks that bring it anything just now, each with what served it when they began."""
         self.reservations = Reservations()
         """How far hand-overs to it are reserved."""
         self.seen = 0
         """The highest position that a lane has passed for it: what is unsettled up to here is owed."""
 
-    def bring_by(self, task: "asyncio.Task[None]", recipient: RecipientProxy) -> None:
-        """Note a task that brings something to a recipient of the role, until it is done."""
-        self._tasks[task] = recipient
+    def bring_by(self, task: "asyncio.Task[None]") -> None:
+        """Note a task that brings something to the role as it is served now, until it is done."""
+        self._tasks[task] = self.served
         task.add_done_callback(self._tasks.pop)
 
-    async def predecessors_over(self, recipient: RecipientProxy) -> None:
-        """Wait until it is known what has become of what was brought to the recipients before this one."""
+    async def predecessors_over(self, recipient: ServedRole) -> None:
+        """Wait until it is known what has become of what was brought when the role was served before."""
         before = [task for task, whom in self._tasks.items() if whom is not recipient]
         if before:
             await asyncio.wait(before)
 
     def arrive(self) -> None:
-        """Serve it by the recipient that has come; one whose breaker is open gets nothing in its turn yet."""
+        """Serve it by what has come; a role whose breaker is open gets nothing in its turn yet."""
         self._move(ConsumerState.TRIPPED if self.breaker.is_tripped else ConsumerState.READING)
 
     def fall_behind(self) -> None:
@@ -93,8 +98,12 @@ class ConsumerRole:
         """Let it read again, as its breaker has closed."""
         self._move(ConsumerState.READING)
 
+    def pause(self) -> None:
+        """Begin nothing more with its recipient until it is resumed."""
+        self._move(ConsumerState.PAUSED)
+
     def leave(self) -> None:
-        """Begin nothing more with its recipient."""
+        """Begin nothing more with its recipients."""
         self._move(ConsumerState.LEAVING)
 
     def go(self) -> None:
@@ -130,26 +139,33 @@ class ConsumerRoles:
 
     # -- subscribers of role events: a worker has no state here ------------------------------------------------------
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def arrived(self, recipient: ServedRole) -> None:
         """Serve a consumer that has come."""
         if not recipient.role.worker:
-            self[recipient.role.id].arrive()
+            role = self[recipient.role.id]
+            role.served = recipient
+            role.arrive()
 
-    def left(self, recipient: RecipientProxy) -> None:
+    def paused(self, recipient: ServedRole) -> None:
+        """Begin nothing more with a consumer until it is resumed."""
+        if not recipient.role.worker:
+            self[recipient.role.id].pause()
+
+    def left(self, recipient: ServedRole) -> None:
         """Begin nothing more with a consumer."""
         if not recipient.role.worker:
             self[recipient.role.id].leave()
 
-    def gone(self, recipient: RecipientProxy) -> None:
+    def gone(self, recipient: ServedRole) -> None:
         """Let another consumer come in place of one that is gone."""
         if not recipient.role.worker:
             self[recipient.role.id].go()
 
-    def tripped(self, recipient: RecipientProxy) -> None:
+    def tripped(self, recipient: ServedRole) -> None:
         """Give a consumer nothing more in its turn."""
         self[recipient.role.id].trip()
 
-    def recovered(self, recipient: RecipientProxy) -> None:
+    def recovered(self, recipient: ServedRole) -> None:
         """Let a consumer read again."""
         if not recipient.role.worker:
             self[recipient.role.id].recover()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from xbus.broker.back.progress.bad_item_search import Serving
 from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.back.run import Run
 
@@ -52,6 +53,10 @@ class OpenReplies:
         """List those that have not ended."""
         return list(self._open.values())
 
+    def of_role(self, envelope_id: UUID, role_id: int) -> OpenReply | None:
+        """Give the open reply of a role for an envelope, whichever of its instances gave it."""
+        return self._open.get((envelope_id, role_id))
+
     def get(self, envelope_id: UUID, recipient: RecipientProxy) -> OpenReply | None:
         """Give the open reply of a recipient for an envelope."""
         open_reply = self._open.get((envelope_id, recipient.role.id))
@@ -86,6 +91,6 @@ class OpenReplies:
         """Note that nothing is open of an envelope at a role any more."""
         self._maybe_open.discard((envelope_id, role_id))
 
-    def may_be_open(self, envelope_id: UUID, recipients: Iterable[RecipientProxy]) -> bool:
+    def may_be_open(self, envelope_id: UUID, recipients: Iterable[Serving]) -> bool:
         """Check whether an envelope may still be open at one of some recipients from an earlier registration."""
         return any((envelope_id, recipient.role.id) in self._maybe_open for recipient in recipients)

@@ -1,7 +1,8 @@
 """Notes the results of runs in the ledger, and decides about each envelope that could not be delivered."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.bad_item_search import BadItems, Serving
@@ -9,7 +10,18 @@ from xbus.broker.back.progress.bad_items import in_words
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.retry_schedule import RetrySchedule
-from xbus.broker.back.recipients import Absent, AnyOf, BreakerProbes, FailureClass, RecipientFailed, RecipientProxy
+from xbus.broker.back.recipients import (
+    Absent,
+    AnyOf,
+    BreakerProbes,
+    FailureClass,
+    RecipientFailed,
+    RecipientProxy,
+    This,
+)
+from xbus.broker.counts import CountsBy
+from xbus.broker.journal.log.catalog import Catalog
+from xbus.broker.journal.log.event_states import DONE
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 from xbus.states import DeliveryState
@@ -26,6 +38,7 @@ class RunResults:
         probing: takes note of successes and failures; it counts no attempts of a role in trouble.
         schedule: says when the next attempt is due.
         bad_items: finds the bad items that are parked alone.
+        catalog: says which services are paused.
     """
 
     def __init__(
@@ -35,12 +48,16 @@ class RunResults:
         probing: BreakerProbes,
         schedule: RetrySchedule,
         bad_items: BadItems,
+        catalog: Callable[[], Catalog],
     ) -> None:
         self._ledger = ledger
         self._open_replies = open_replies
         self._probing = probing
         self._schedule = schedule
         self._bad_items = bad_items
+        self._catalog = catalog
+        self.counts: CountsBy[str, Counter[str]] = CountsBy(Counter)
+        """By the login of a role, how often a delivery came to each state; ``done`` where it has committed."""
 
     def settled(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow | None) -> None:
         """Note that a consumer has committed.
@@ -54,6 +71,7 @@ class RunResults:
         else:
             self._ledger.move(row, transitions.settled(row))
         self._probing.went_well(recipient.role.id)
+        self.counts[recipient.role.login][DONE] += 1
         _log_delivered(envelope, recipient)
 
     def settled_bundle(self, bundle: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
@@ -62,6 +80,7 @@ class RunResults:
             return
         self._ledger.settle_all(recipient.role.id, [envelope.position for envelope in bundle])
         self._probing.went_well(recipient.role.id)
+        self.counts[recipient.role.login][DONE] += len(bundle)
         for envelope in bundle if log.isEnabledFor(logging.DEBUG) else ():
             _log_delivered(envelope, recipient)
 
@@ -121,6 +140,7 @@ class RunResults:
                 else transitions.isolated(attempt, in_words(items))
             )
             self._ledger.move(row, new, items or ())
+            self.counts[recipient.role.login][new.state.value] += 1
             if new.state is DeliveryState.RETRY:
                 retried.append(recipient.role.id)
             log.warning(
@@ -137,8 +157,12 @@ class RunResults:
         return retried
 
     def _after(self, attempt: DeliveryRow, recipient: Serving, why: RecipientFailed | Absent) -> DeliveryRow:
+        if isinstance(why, Absent) and isinstance(why.want, This):
+            return transitions.paused(attempt, recipient.role.pause)
         if isinstance(why, Absent):
-            return transitions.waiting_for(transitions.not_counted(attempt), _service(why))
+            service = _service(why)
+            pause = self._catalog().pause_of_service(service)
+            return transitions.waiting_for(transitions.not_counted(attempt), service, pause)
         if why.failure_class is FailureClass.ABSENT:
             return transitions.put_off(attempt, why, due_at=self._schedule.when_back(recipient, why))
         due_at = self._schedule.after_attempts(recipient, attempt.attempts)

@@ -45,6 +45,6 @@ class RetrySchedule:
 
     def _due_at(self, recipient: Serving, delay: float) -> datetime | None:
         """Delay a delivery to a recipient that fails; one that is gone gets it as soon as it is back."""
-        if self._registry.get(recipient.role.id) is not recipient:
+        if not self._registry.is_serving(recipient, recipient.role.id):
             return None
         return self._clock.now() + timedelta(seconds=delay)

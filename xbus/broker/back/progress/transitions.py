@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from xbus.broker.back.recipients import FailureClass, RecipientFailed
-from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, RESUMED
+from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, RESUMED, WORKER_ABSENT, worker_absent
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import DeliveryRow
+from xbus.broker.journal.writes import PAUSED, DeliveryRow, PauseEntry
 from xbus.states import DeliveryState
 
 ISOLATED = "isolated"
@@ -83,10 +83,27 @@ def in_doubt(delivery: DeliveryRow) -> DeliveryRow:
     return replace(after_crash(delivery, is_blocked=True), attempts=max(delivery.attempts, 1))
 
 
-def waiting_for(delivery: DeliveryRow, service: str) -> DeliveryRow:
-    """Let a row wait until a worker of ``service`` registers."""
-    return _waiting(
-        delivery, "worker_absent", f'no worker of service "{service}" is there, or each is in trouble', service
+def waiting_for(delivery: DeliveryRow, service: str, pause: PauseEntry | None = None) -> DeliveryRow:
+    """Let a row wait until a worker of ``service`` registers, or its pause ends."""
+    if pause is not None:
+        return _waiting(delivery, PAUSED, pause.told, service)
+    return _waiting(delivery, WORKER_ABSENT, worker_absent(service), service)
+
+
+def paused(attempt: DeliveryRow, pause: PauseEntry | None) -> DeliveryRow:
+    """Redeliver an envelope when its role is resumed: nothing had begun, and no attempt counts.
+
+    Args:
+        pause: the pause; None where it has ended already.
+    """
+    return replace(
+        attempt,
+        state=DeliveryState.RETRY,
+        attempts=max(attempt.attempts - 1, 0),
+        code=PAUSED,
+        cause="it was paused when its turn came" if pause is None else pause.told,
+        service=None,
+        due_at=None,
     )
 
 

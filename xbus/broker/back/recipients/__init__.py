@@ -14,12 +14,14 @@ from xbus.broker.back.recipients.failures import (
     own_fault,
 )
 from xbus.broker.back.recipients.handshake import Handshake, introduce
+from xbus.broker.back.recipients.hosts import RecipientHosts
 from xbus.broker.back.recipients.own_registrations import OwnRegistrations
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, Transformed
 from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients.served import ServedRole
 from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
 from xbus.broker.back.recipients.timeouts import CallTimeouts
 
@@ -36,9 +38,11 @@ __all__ = [
     "Handshake",
     "OwnRegistrations",
     "RecipientFailed",
+    "RecipientHosts",
     "RecipientProxy",
     "Registry",
     "RoleEvents",
+    "ServedRole",
     "Slots",
     "This",
     "Transformed",

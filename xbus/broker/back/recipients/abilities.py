@@ -15,6 +15,7 @@ class Abilities:
         envelopes: how many envelopes, or events of a worker, it takes at once.
         bundles: whether it takes several whole envelopes in one call.
         notes: whether it wants a note with each envelope.
+        headers: whether it wants the headers of envelopes and events.
         heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
         immediate_reply: the names of the event types to which it gives an immediate reply.
         bulk_items: an event of so many items it takes as a whole; None where it takes none so.
@@ -25,6 +26,7 @@ class Abilities:
     envelopes: int = 1
     bundles: bool = False
     notes: bool = False
+    headers: bool = False
     heartbeats: bool = False
     immediate_reply: frozenset[str] = frozenset()
     bulk_items: int | None = None
@@ -41,6 +43,7 @@ class Abilities:
                     envelopes=envelopes,
                     bundles=more.get("bundles") is True,
                     notes=more.get("notes") is True,
+                    headers=more.get("headers") is True,
                     heartbeats=more.get("heartbeats") is True,
                     immediate_reply=types,
                 )
@@ -54,6 +57,18 @@ class Abilities:
                 told = frozenset(map(str, attempts)) if isinstance(attempts, list) else None
                 return replace(self, bulk_items=items, bulk_attempts=told)
         return self
+
+    def shared_with(self, other: "Abilities") -> "Abilities":
+        """Give the abilities of two programs of one role on which the broker may count whichever it calls.
+
+        The rest of them matters only to the calls of each.
+        """
+        return replace(
+            self,
+            envelopes=self.envelopes + other.envelopes,
+            bundles=self.bundles and other.bundles,
+            immediate_reply=self.immediate_reply & other.immediate_reply,
+        )
 
     def takes_whole(self, items: int) -> bool:
         """Check whether the recipient takes an event of so many items as a whole."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from reprlib import Repr
 from uuid import UUID
 
 from xbus.broker.journal.writes import Failure
@@ -22,6 +23,9 @@ MAX_INDICES = 1_000
 SHOWN_INDICES = 5
 """The most wrong indices that a message names."""
 
+SHOWN_LEVELS = 10
+"""The most levels of lists and maps of which a message shows the beginning."""
+
 CODE_CHARACTERS = 64
 NODE_CHARACTERS = 255
 
@@ -31,6 +35,22 @@ NONSENSE = "nonsense"
 
 OUTPUT = "take_output"
 """The failed step of a bulk worker that did not make an output."""
+
+
+class _Excerpt(Repr):
+    """Shows the beginning of a value, at the cost of that: an answer may have as many bytes as a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = SHOWN_LEVELS
+        self.maxlist = self.maxdict = self.maxstring = self.maxlong = self.maxother = MESSAGE_CHARACTERS
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        """Show the first bytes."""
+        return repr(value[:MESSAGE_CHARACTERS])
+
+
+_EXCERPT = _Excerpt()
 
 
 class FailureClass(StrEnum):
@@ -217,7 +237,7 @@ def is_nonsense(result: object) -> bool:
 
 def _shown(value: object) -> str:
     """Turn a value of a recipient into a text that any database can keep."""
-    text = value[:MESSAGE_CHARACTERS] if isinstance(value, str) else repr(value)[:MESSAGE_CHARACTERS]
+    text = value[:MESSAGE_CHARACTERS] if isinstance(value, str) else _EXCERPT.repr(value)[:MESSAGE_CHARACTERS]
     return text.replace("\0", "\N{SYMBOL FOR NULL}")
 
 

@@ -9,11 +9,16 @@ from typing import cast
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import CallError, Refused
-from xbus.rpc.client import Client
+from xbus.ids import proof_of
 from xbus.rpc.codec import Value
+from xbus.rpc.exchange import Callee
+from xbus.rpc.frames import UNKNOWN_METHOD
 
 REQUIRED_TEXTS = ("name", "host", "start_date", "local_time")
 REQUIRED_NUMBERS = ("version", "api_version")
+
+NONSENSE = "recipient_nonsense"
+"""The code of answers that the recipient API doesn't know."""
 
 MOST_BYTES = 64 * 1024
 """Bytes, as JSON, up to which the journal keeps a recipient's answers. Honest ones take some hundred."""
@@ -55,11 +60,12 @@ class Handshake:
             )
 
 
-async def introduce(client: Client, seconds: float) -> Handshake:
+async def introduce(client: Callee, of_token: bytes | None, seconds: float) -> Handshake:
     """Ask a recipient who it is and what it can do.
 
     Args:
-        client: connected to it.
+        client: calls it.
+        of_token: the hash of its token, by which it knows us; None where it does not ask.
         seconds: how long all of it may take.
 
     Raises:
@@ -67,16 +73,22 @@ async def introduce(client: Client, seconds: float) -> Handshake:
     """
     try:
         async with asyncio.timeout(seconds):
+            if of_token is not None:
+                await _prove(client, of_token)
             answer = await client.call("get_metadata")
             clearing = await client.call("has_clearing")
             immediate_reply = await client.call("has_immediate_reply")
     except TimeoutError:
         raise Refused(
             f"the recipient did not introduce itself within {seconds:g} seconds",
-            "see that it listens at the address that it registers, and that the broker can reach it",
+            "see that it listens at the address that it registers, and that the broker can reach it"
+            if client.connection is None
+            else "see that it answers the calls of its channel",
             code="recipient_unreachable",
         ) from None
     except CallError as error:
+        if error.code == NONSENSE:
+            raise
         raise Refused(
             f"the recipient could not introduce itself: {error.cause}",
             "implement get_metadata, has_clearing and has_immediate_reply",
@@ -86,6 +98,19 @@ async def introduce(client: Client, seconds: float) -> Handshake:
     features = {"clearing": _clearing(clearing), "immediate_reply": _immediate_reply(immediate_reply)}
     abilities = Abilities.of_metadata(metadata, _reply_types(features["immediate_reply"]))
     return Handshake(abilities, _kind(metadata), metadata, features)
+
+
+async def _prove(client: Callee, of_token: bytes) -> None:
+    """Show a recipient that we are the broker at which it logged in; one of before does not ask for that."""
+    try:
+        challenge = await client.call("xbus.challenge")
+    except Refused as refusal:
+        if refusal.code != UNKNOWN_METHOD:
+            raise
+        return
+    if not isinstance(challenge, bytes):
+        raise _nonsense("xbus.challenge", "bytes")
+    await client.call("xbus.prove", proof_of(of_token, challenge))
 
 
 def _checked_metadata(metadata: Value) -> dict[str, Value]:
@@ -160,4 +185,4 @@ def _levels(value: Value) -> int:
 
 
 def _nonsense(verb: str, wanted: str) -> Refused:
-    return Refused(f"the recipient's {verb} does not answer {wanted}", f"correct its {verb}", code="recipient_nonsense")
+    return Refused(f"the recipient's {verb} does not answer {wanted}", f"correct its {verb}", code=NONSENSE)

@@ -11,6 +11,7 @@ from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients.served import ServedRole
 from xbus.broker.back.recipients.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -35,11 +36,16 @@ class BreakerProbes:
         self._events = events
         self._logins: dict[int, str] = {}
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def joined(self, recipient: RecipientProxy) -> None:
         """Note a recipient that has come; its first envelope shows whether its role's trouble came with it."""
         self._breakers[recipient.role.id].came_back()
         if recipient.role.worker and self.is_troubled(recipient.role.id):
             self._slots.limit(recipient, 0)
+
+    def resumed(self, served: ServedRole) -> None:
+        """Note a role that was paused; whether it is in trouble may have changed meanwhile."""
+        for instance in served.instances:
+            self.joined(instance)
 
     def is_troubled(self, role_id: int) -> bool:
         """Check whether a role is in trouble."""
@@ -56,7 +62,8 @@ class BreakerProbes:
             if recipient is not None and not recipient.role.worker:
                 self._events.tripped.publish(recipient)
         if recipient is not None and recipient.role.worker and self.is_troubled(role_id):
-            self._slots.limit(recipient, 0)
+            for instance in recipient.instances:
+                self._slots.limit(instance, 0)
 
     def went_well(self, role_id: int) -> None:
         """Note the success of an envelope at a role."""
@@ -67,8 +74,8 @@ class BreakerProbes:
         recipient = self._registry.get(role_id)
         if recipient is None:
             return
-        if recipient.role.worker:
-            self._slots.limit(recipient, recipient.abilities.envelopes)
+        for instance in recipient.instances if recipient.role.worker else ():
+            self._slots.limit(instance, instance.abilities.envelopes)
         self._events.recovered.publish(recipient)
 
     def retain(self, role_ids: Collection[int]) -> None:
@@ -95,7 +102,8 @@ class BreakerProbes:
             role = worker.role
             if role.worker and role.service == service and self.is_troubled(role.id) and self.is_time(role.id):
                 self._breakers[role.id].begin_probe()
-                self._slots.limit(worker, 1)
+                # The one that came last: where it is in order again, a newer program mended that.
+                self._slots.limit(worker.instances[-1], 1)
                 return True
         return False
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from xbus.broker.back.log import DeliveryNote, RunBatch, SmallEnvelope
+from xbus import tracing
+from xbus.broker.back.log import NOTHING_SAID, DeliveryNote, FirstWords, RunBatch, SmallEnvelope, headers_map
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.failures import (
     LEAVING_CODES,
@@ -17,14 +18,15 @@ from xbus.broker.back.recipients.failures import (
     is_nonsense,
 )
 from xbus.broker.back.recipients.heartbeats import Heartbeats
+from xbus.broker.back.recipients.readiness import Readiness
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.back.recipients.timeouts import CallTimeouts
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, Failed
-from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import OutputHandover
+from xbus.rpc.exchange import Callee
+from xbus.rpc.messages import HeadersMap, OutputHandover
 
 
 @dataclass(slots=True)
@@ -46,8 +48,8 @@ class RecipientProxy:
     Args:
         role: the role that it serves.
         token_hash: of the session by which it registered.
-        uri: the address where it listens.
-        client: connected to it.
+        uri: the address where it listens, or the name of a registration over its own connection.
+        client: calls it.
         abilities: the abilities that it announced.
         timeouts: how long to wait for its answers.
         on_leaving: called when it says that it takes nothing more, though it is still registered.
@@ -58,7 +60,7 @@ class RecipientProxy:
         role: RoleEntry,
         token_hash: bytes,
         uri: str,
-        client: Client,
+        client: Callee,
         abilities: Abilities,
         timeouts: CallTimeouts,
         on_leaving: "Callable[[RecipientProxy], None]",
@@ -75,7 +77,7 @@ class RecipientProxy:
         self._on_leaving = on_leaving
         self._answers = Responses(role.id, is_worker=role.worker, on_leaving=self._leaves)
         self._open: dict[UUID, Bringing] = {}
-        self._notes: dict[UUID, DeliveryNote] = {}
+        self._first_words: dict[UUID, FirstWords] = {}
         self._now = asyncio.get_running_loop().time
         self.since = self._now()
         """Since when it is here, on the loop's clock."""
@@ -83,24 +85,31 @@ class RecipientProxy:
         self._unanswered = 0
         self._busy_since = 0.0
         self._was_busy = 0.0
-        self._at_work = False
-        self._last_worked_on: UUID | None = None
-        self._ready = asyncio.Event()
-        self._ready.set()
+        self.readiness = Readiness(is_told=not abilities.batches)
 
-    def accompany(self, envelope_id: UUID, note: DeliveryNote) -> None:
-        """Let the first call about an envelope bring its note, to a recipient that wants one."""
-        if self.abilities.notes:
-            self._notes[envelope_id] = note
+    def is_same_program(self, other: "RecipientProxy") -> bool:
+        """Check whether this is an earlier registration of the same program: by its session, or at its address."""
+        return self.token_hash == other.token_hash or self.uri == other.uri
 
-    async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
+    def may_speak_over(self, connection: bytes) -> bool:
+        """Check whether a sign of life by a connection to our port may be its own: one that made the connection for our
+        calls speaks over that."""
+        return self._client.connection in (None, connection)
+
+    def accompany(self, envelope_id: UUID, words: FirstWords) -> None:
+        """Let the first call about an envelope bring its note and its headers, to a recipient that wants these."""
+        note = words.note if self.abilities.notes else None
+        headers = words.headers if self.abilities.headers else None
+        if note is not None or headers is not None:
+            self._first_words[envelope_id] = FirstWords(note, headers)
+
+    async def start_event(self, envelope_id: UUID, event: LogEvent) -> None:
         """Call ``start_event``."""
-        self._answers.begin(event_id)
-        note = self._begin(envelope_id)
-        call = self._call(
-            "start_event", "start_event", self._timeouts.start_event, envelope_id, str(event_id), type_name, *note
-        )
-        await self._answers.detail("start_event", event_id, call)
+        self._answers.begin(event.event_id)
+        more = self._begin_event(envelope_id, event)
+        ids = (envelope_id, str(event.event_id), event.type_name)
+        call = self._call("start_event", "start_event", self._timeouts.start_event, *ids, *more)
+        await self._answers.detail("start_event", event.event_id, call)
 
     async def send(self, envelope_id: UUID, event_id: UUID, batch: RunBatch) -> list[RunBatch]:
         """Hand items over.
@@ -146,7 +155,7 @@ class RecipientProxy:
             commit: whether this ends the envelope too; then it is committed when this returns.
         """
         self._answers.note_all_given(event)
-        note = self._begin(envelope_id)
+        more = self._begin_event(envelope_id, event)
         call = self._call(
             "take_event",
             "xbus.take_event",
@@ -156,7 +165,7 @@ class RecipientProxy:
             event.type_name,
             [batch.on_wire() for batch in batches],
             commit,
-            *note,
+            *more,
         )
         end = self._answers.end(
             "take_event", event.event_id, await self._answers.parts("take_event", event.event_id, call)
@@ -171,7 +180,7 @@ class RecipientProxy:
         Returns:
             The result of each; the failure of the call is the result of all of them.
         """
-        entries = [small.on_wire(*self._begin(small.envelope_id)) for small in bundle]
+        entries = [small.on_wire(self._begin(small.envelope_id), self.abilities.headers) for small in bundle]
         call = self._call_about(
             [small.envelope_id for small in bundle],
             "take_event",
@@ -246,15 +255,14 @@ class RecipientProxy:
 
     def _stop(self, envelope_id: UUID) -> "asyncio.Future[Value]":
         self._open.pop(envelope_id, None)
-        self._notes.pop(envelope_id, None)
+        self._first_words.pop(envelope_id, None)
         call = self._call("stop_envelope", "stop_envelope", self._timeouts.stop_envelope, envelope_id)
         call.add_done_callback(self._stopped)
         return call
 
     def _stopped(self, call: "asyncio.Future[Value]") -> None:
-        if not call.cancelled() and call.exception() is None and not self._at_work:
-            # It has nothing open any more, so a worker need not say that it is ready.
-            self.ready()
+        if not call.cancelled() and call.exception() is None:
+            self.readiness.stopped()
 
     async def ping(self, text: str, seconds: float) -> bool:
         """Check whether the recipient sends ``text`` back within this many seconds."""
@@ -264,37 +272,13 @@ class RecipientProxy:
             return False
         return bool(answer == text)
 
-    def begin_work(self, envelope_id: UUID | None = None) -> None:
-        """Note that a worker gets an event; one of the old kind takes no other until it calls ``ready``.
-
-        Args:
-            envelope_id: of which envelope; None for several at once, which none of the old kind gets.
-        """
-        if not self.abilities.batches:
-            self._ready.clear()
-        self._at_work = True
-        self._last_worked_on = envelope_id
-
-    def end_work(self) -> None:
-        """Note that a worker's event is over, whatever came of it."""
-        self._at_work = False
-
-    def ready(self) -> None:
-        """Note that the worker takes another event."""
-        self._ready.set()
-
-    async def is_ready(self) -> None:
-        """Wait until the worker takes another event."""
-        await self._ready.wait()
-
     def ready_seconds(self, envelope_id: UUID) -> float | None:
         """Compute the seconds that it has left to call ``ready`` after an event of an envelope.
 
         Returns:
             None if it is ready, or has got an event of another envelope since.
         """
-        is_over = self._ready.is_set() or self._last_worked_on != envelope_id
-        return None if is_over else self._timeouts.end_event
+        return self._timeouts.end_event if self.readiness.is_awaited_after(envelope_id) else None
 
     def failed_to_be_ready(self, event_id: UUID) -> RecipientFailed:
         """Make the failure of a worker without ``ready``, for which the next event can't begin."""
@@ -320,7 +304,7 @@ class RecipientProxy:
         for envelope_id in list(self._open):
             self.stop_envelope_soon(envelope_id)
         self._client.close()
-        self.ready()
+        self.readiness.tell()
 
     @property
     def bringing(self) -> Mapping[UUID, Bringing]:
@@ -353,11 +337,18 @@ class RecipientProxy:
         self.is_superseded = self.is_superseded or code == SUPERSEDED
         self._on_leaving(self)
 
-    def _begin(self, envelope_id: UUID) -> tuple[DeliveryNote, ...]:
-        """Note that an envelope is being brought; give what its first call has more than the others."""
+    def _begin(self, envelope_id: UUID) -> FirstWords:
+        """Note that an envelope is being brought; give what its first call tells of it."""
         if envelope_id not in self._open:
             self._open[envelope_id] = Bringing(self._now(), "")
-        note = self._notes.pop(envelope_id, None)
+        return self._first_words.pop(envelope_id, NOTHING_SAID)
+
+    def _begin_event(self, envelope_id: UUID, event: LogEvent) -> tuple[DeliveryNote | HeadersMap | None, ...]:
+        """Begin the envelope, where that is to be done; give the last arguments of the call that begins the event."""
+        note, of_envelope = self._begin(envelope_id)
+        headers = headers_map(event.tags, of_envelope) if self.abilities.headers else None
+        if headers:
+            return (note, headers)
         return () if note is None else (note,)
 
     def _call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: object) -> "asyncio.Future[Value]":
@@ -380,8 +371,11 @@ class RecipientProxy:
         if not self._unanswered:
             self._busy_since = self._now()
         self._unanswered += 1
+        spans = tracing.begin_calls(verb, envelope_ids, self.role.login)
         call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
         call.add_done_callback(self._answered)
+        for span in spans:
+            call.add_done_callback(span.ended_by)
         return call
 
     def _answered(self, _: "asyncio.Future[Value]") -> None:

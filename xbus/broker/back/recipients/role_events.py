@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.served import ServedRole
 from xbus.broker.journal.writes import DeliveryRow
 
 Subject = TypeVar("Subject")
@@ -41,19 +42,27 @@ class RoleEvents:
     """All kinds of events."""
 
     def __init__(self) -> None:
-        self.arrived = RoleEvent[RecipientProxy]()
-        """A recipient serves its role from now on."""
-        self.left = RoleEvent[RecipientProxy]()
-        """A recipient does so no longer: nothing more is begun with it."""
-        self.gone = RoleEvent[RecipientProxy]()
-        """A recipient that left has finished its work, or was lost: its role may have another one."""
-        self.slow = RoleEvent[RecipientProxy]()
+        self.joined = RoleEvent[RecipientProxy]()
+        """A program serves its role from now on, perhaps beside others."""
+        self.parted = RoleEvent[RecipientProxy]()
+        """A program does so no longer: nothing more is begun with it."""
+        self.arrived = RoleEvent[ServedRole]()
+        """A role is served from now on: its first program has come, and has joined just before."""
+        self.left = RoleEvent[ServedRole]()
+        """A role is served no longer: the last program that served it has parted just before."""
+        self.paused = RoleEvent[ServedRole]()
+        """Nothing more is begun with a role until it is resumed; its programs go on with what they have."""
+        self.resumed = RoleEvent[ServedRole]()
+        """A paused role is served again."""
+        self.gone = RoleEvent[ServedRole]()
+        """All programs of a role that left have finished their work, or were lost: it may be served again."""
+        self.slow = RoleEvent[ServedRole]()
         """A consumer held the others up for too long."""
-        self.caught_up = RoleEvent[RecipientProxy]()
+        self.caught_up = RoleEvent[ServedRole]()
         """A consumer that went its own way reads together with others again."""
-        self.tripped = RoleEvent[RecipientProxy]()
+        self.tripped = RoleEvent[ServedRole]()
         """A consumer that is there fails at everything: it gets nothing in its turn any more."""
-        self.recovered = RoleEvent[RecipientProxy]()
+        self.recovered = RoleEvent[ServedRole]()
         """A registered recipient that had tripped had a success."""
         self.rows_due = RoleEvent[int]()
         """A role may have delivery rows that are due; its id."""

@@ -5,16 +5,16 @@ place: those behind it don't take the places that it waits for, so nobody starve
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 Member = TypeVar("Member", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class This:
-    """A certain member is wanted."""
+    """A certain member is wanted, or any member of a certain group."""
 
     member: Any
 
@@ -25,10 +25,12 @@ class AnyOf:
 
     Args:
         fits: which members do; None for all.
+        engaged: the members with which the work has begun: it goes on with them though they are paused.
     """
 
     service: str
     fits: Callable[[Any], bool] | None = None
+    engaged: Collection[Any] = ()
 
 
 Want: TypeAlias = This | AnyOf
@@ -51,9 +53,12 @@ class _Place(Generic[Member]):
     member: Member
     service: str
     capacity: int
+    group: Hashable = None
     taken: int = 0
     last_taken: int = 0
     """Counts up over all places: the lowest was idle for the longest time."""
+    is_paused: bool = False
+    """Whether only work that has begun with it takes a slot of it."""
 
 
 @dataclass(slots=True)
@@ -67,19 +72,60 @@ class Slots(Generic[Member]):
 
     def __init__(self) -> None:
         self._places: dict[Member, _Place[Member]] = {}
+        self._groups: dict[Hashable, list[_Place[Member]]] = {}
         self._waiters: list[_Waiter[Member]] = []
         self._takes = 0
         self._change = asyncio.Event()
 
-    def add(self, member: Member, service: str, capacity: int) -> None:
-        """Let a recipient have up to ``capacity`` pieces of work at once."""
-        self._places[member] = _Place(member, service, capacity)
+    def add(
+        self, member: Member, service: str, capacity: int, group: Hashable = None, *, is_paused: bool = False
+    ) -> None:
+        """Let a recipient have up to ``capacity`` pieces of work at once, those counted that it has already.
+
+        Args:
+            group: the group of which it is a member; None for none.
+            is_paused: whether nothing begins with it yet.
+        """
+        place = self._places.setdefault(member, _Place(member, service, 0))
+        place.capacity = capacity
+        place.is_paused = is_paused
+        self._regroup(place, group)
         self._serve()
+
+    def pause(self, member: Member) -> None:
+        """Begin nothing with a recipient, as if it were not there; the slots that are taken stay so."""
+        if member in self._places:
+            self._places[member].is_paused = True
+            self._serve()
+
+    def resume(self, member: Member) -> None:
+        """Begin work with a paused recipient again."""
+        if member in self._places:
+            self._places[member].is_paused = False
+            self._serve()
 
     def remove(self, member: Member) -> None:
         """Take no more slots of a recipient, and wake those who wait for it alone."""
-        self._places.pop(member, None)
+        place = self._places.pop(member, None)
+        if place is not None:
+            self._regroup(place, None)
         self._serve()
+
+    def suspend(self, member: Member) -> None:
+        """Take no more slots of a recipient until it is added again, and go on counting what it has."""
+        place = self._places[member]
+        place.capacity = 0
+        self._regroup(place, None)
+        self._serve()
+
+    def _regroup(self, place: _Place[Member], group: Hashable) -> None:
+        if place.group is not None:
+            self._groups[place.group].remove(place)
+            if not self._groups[place.group]:
+                del self._groups[place.group]
+        place.group = group
+        if group is not None:
+            self._groups.setdefault(group, []).append(place)
 
     def limit(self, member: Member, capacity: int) -> None:
         """Change how much work a recipient may have at once; with 0 it is as if it were not there."""
@@ -87,18 +133,22 @@ class Slots(Generic[Member]):
             self._places[member].capacity = capacity
             self._serve()
 
+    async def idle(self, member: Member) -> None:
+        """Wait until a recipient has no work any more, or is gone."""
+        while member in self._places and self._places[member].taken:
+            await self._change.wait()
+
     def is_present(self, want: Want) -> bool:
         """Check whether a recipient is registered that could serve a want, free or not."""
         return bool(self._candidates(want))
 
-    def is_free(self, member: Member) -> bool:
-        """Check whether a recipient has a slot that nobody took."""
-        place = self._places.get(member)
-        return place is not None and place.taken < place.capacity
+    def is_free(self, member: Hashable) -> bool:
+        """Check whether a recipient, or one of a group, has a slot that nobody took."""
+        return any(place.taken < place.capacity for place in self._those(member))
 
-    async def any_free(self, members: Sequence[Member]) -> None:
-        """Wait until one of some recipients has a free slot, or one of them is gone."""
-        while all(member in self._places and not self.is_free(member) for member in members):
+    async def any_free(self, members: Sequence[Hashable]) -> None:
+        """Wait until one of some recipients or groups has a free slot, or one of them is gone or paused."""
+        while all(self._those(member) and not self.is_free(member) for member in members):
             await self._change.wait()
 
     async def take(self, wants: Sequence[Want]) -> list[Member]:
@@ -134,11 +184,24 @@ class Slots(Generic[Member]):
             place.taken -= 1
             self._serve()
 
+    def _those(self, wanted: Hashable) -> Sequence[_Place[Member]]:
+        """Give the place of a member, or those of a group; none while it is paused."""
+        places = self._groups.get(wanted)
+        if places is None:
+            place = self._places.get(cast("Member", wanted))
+            places = [] if place is None else [place]
+        return [place for place in places if not place.is_paused]
+
     def _candidates(self, want: Want) -> list[_Place[Member]]:
         if isinstance(want, This):
-            of_member = self._places.get(want.member)
-            return [of_member] if of_member is not None and of_member.capacity else []
-        places = [place for place in self._places.values() if place.service == want.service and place.capacity]
+            return [place for place in self._those(want.member) if place.capacity]
+        places = [
+            place
+            for place in self._places.values()
+            if place.service == want.service
+            and place.capacity
+            and (not place.is_paused or place.member in want.engaged)
+        ]
         return places if want.fits is None else [place for place in places if want.fits(place.member)]
 
     def _serve(self) -> None:

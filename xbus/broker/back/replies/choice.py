@@ -1,6 +1,6 @@
 """Chooses the consumer that gives an immediate reply, from those present at the time of the question."""
 
-from xbus.broker.back.recipients import RecipientProxy, Registry
+from xbus.broker.back.recipients import Registry, ServedRole
 from xbus.graph import Graph
 
 ARRIVAL_SECONDS = 1.0
@@ -21,7 +21,7 @@ class NoReply(Exception):
         self.cause = cause
 
 
-async def replier(type_name: str, graph: Graph, registry: Registry) -> RecipientProxy:
+async def replier(type_name: str, graph: Graph, registry: Registry) -> ServedRole:
     """Wait for the consumer that is to reply and the workers before it, and give the consumer.
 
     Args:

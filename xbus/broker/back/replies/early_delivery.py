@@ -88,17 +88,17 @@ class EarlyDelivery:
         graph = await self._log.graph(ask.event.graph_id)
         while True:
             recipient = await replier(ask.event.type_name, graph, self._registry)
-            known = self.open_replies.get(ask.envelope_id, recipient)
+            known = self.open_replies.of_role(ask.envelope_id, recipient.role.id)
             if known is not None:
                 return known
             try:
-                await self._context.acquire_slot(recipient)
+                instance = await self._context.acquire_slot(recipient)
             except Absent:
                 # It has gone before it had a free slot: the next recipient of the role is asked.
                 continue
-            again = self.open_replies.may_be_open(ask.envelope_id, [recipient])
+            again = self.open_replies.may_be_open(ask.envelope_id, [instance])
             open_reply = OpenReply(
-                ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._context, again=again)
+                ask.envelope_id, instance, Run(ask.envelope_id, [instance], self._context, again=again)
             )
             self.open_replies.add(open_reply)
             return open_reply
@@ -107,7 +107,7 @@ class EarlyDelivery:
         open_reply.forget_expiry()
         open_reply.asking = True
         try:
-            return await open_reply.run.ask(ask.event)
+            return await open_reply.run.ask(ask.event, ask.headers)
         except Absent as absent:
             raise NoReply("reply_failed", f"a worker was lost: {absent}") from absent
         except RecipientFailed as failure:

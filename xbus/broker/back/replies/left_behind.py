@@ -58,7 +58,7 @@ class LeftBehind:
         self._moves[role_id][envelope_id] += moves
         self._open_replies.mark_maybe_open(envelope_id, role_id)
 
-    def arrived(self, recipient: RecipientProxy) -> None:
+    def joined(self, recipient: RecipientProxy) -> None:
         """Have a consumer forget what it may have open from an earlier registration."""
         for envelope_id, moves in self._moves.pop(recipient.role.id, {}).items():
             self._tasks.create_task(self._have_forgotten(recipient, envelope_id, moves))
@@ -76,7 +76,7 @@ class LeftBehind:
         for move in moves:
             await self._records.write(move)
 
-    def left(self, recipient: RecipientProxy) -> None:
+    def parted(self, recipient: RecipientProxy) -> None:
         """Take the open replies of a lost recipient, which may still have them open; after the seal they are
         redelivered."""
         for open_reply in self._open_replies.lose(recipient):

@@ -1,13 +1,13 @@
 """The surroundings of a run: graphs and items from the log, and workers that it acquires and releases."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol
 from uuid import UUID
 
 from xbus.broker.back.log import DeliveryNote, LogReader, OutputIncomplete, RunBatch
-from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, Slots, This
+from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, ServedRole, Slots, This
 from xbus.broker.back.run.overlaid import overlaid
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.overlays import EventOverlay
@@ -98,26 +98,30 @@ class BackRunContext:
         items = self._log.items(event)
         return items if overlay is None else overlaid(items, overlay)
 
-    async def acquire(self, services: Sequence[str]) -> list[RecipientProxy]:
+    async def acquire(self, services: Sequence[str], engaged: Collection[RecipientProxy] = ()) -> list[RecipientProxy]:
         """A free worker of each service, all at once.
+
+        Args:
+            engaged: the workers that the run has begun with, which goes on with them though they are paused.
 
         Raises:
             Absent: nobody serves one of them.
         """
-        return await self._slots.take([AnyOf(service) for service in services])
+        return await self._slots.take([AnyOf(service, engaged=engaged) for service in services])
 
     def release(self, worker: RecipientProxy) -> None:
         """Give a hired worker back, as soon as it is ready for another event."""
-        worker.end_work()
+        worker.readiness.end_work()
         self.spawn(self._free_when_ready(worker))
 
-    async def acquire_slot(self, consumer: RecipientProxy) -> None:
-        """Take a slot of a consumer, as soon as one is free.
+    async def acquire_slot(self, consumer: ServedRole) -> RecipientProxy:
+        """Take a slot of an instance of a consumer, as soon as one is free.
 
         Raises:
-            Absent: it has gone.
+            Absent: all have gone.
         """
-        await self._slots.take([This(consumer)])
+        (instance,) = await self._slots.take([This(consumer)])
+        return instance
 
     def release_slot(self, consumer: RecipientProxy) -> None:
         """Give a consumer's slot back."""
@@ -127,7 +131,7 @@ class BackRunContext:
             self._slots.free(consumer)
 
     async def _free_when_ready(self, worker: RecipientProxy) -> None:
-        await worker.is_ready()
+        await worker.readiness.wait()
         await self._free(worker)
 
     async def _free(self, recipient: RecipientProxy) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import Any
 
 from xbus.broker.back.log import RunBatch
@@ -111,20 +111,29 @@ class CallWindow:
 async def together(*parts: Coroutine[Any, Any, Any]) -> None:
     """Do all parts at once; when one fails the others are cancelled.
 
+    No ``asyncio.TaskGroup``: where a part fails while the caller is cancelled, that raises the failure alone, and the
+    caller would never learn that it is cancelled.
+
     Raises:
-        RecipientFailed: the first that a part raised, not wrapped in a group.
+        RecipientFailed: the first that a part raised.
+        BaseExceptionGroup: what else the parts raised.
     """
+    tasks = [asyncio.ensure_future(part) for part in parts]
     try:
-        async with asyncio.TaskGroup() as group:
-            for part in parts:
-                group.create_task(part)
-    except BaseExceptionGroup as errors:
-        failures, others = errors.split(RecipientFailed)
-        if others is not None or failures is None:
-            raise
-        raise _first(failures) from None
+        if tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        first = [task for task in tasks if task.done()]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    others = [error for error in _errors(tasks) if not isinstance(error, RecipientFailed)]
+    if others:
+        raise BaseExceptionGroup("parts of a run failed", others)
+    for failure in [*_errors(first), *_errors(tasks)]:
+        raise failure
 
 
-def _first(group: BaseExceptionGroup[RecipientFailed]) -> RecipientFailed:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+def _errors(tasks: "Iterable[asyncio.Future[Any]]") -> list[BaseException]:
+    outcomes = [task.exception() for task in tasks if not task.cancelled()]
+    return [outcome for outcome in outcomes if outcome is not None]

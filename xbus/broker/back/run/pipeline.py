@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from xbus import tracing
 from xbus.broker.back.log import RunBatch
 from xbus.broker.back.recipients import RecipientFailed, RecipientProxy
 from xbus.broker.back.run.flow_control import CallWindow, StageInbox, together
@@ -72,8 +73,10 @@ class Stage:
         Raises:
             RecipientFailed: the first failed call.
         """
+        about = {"xbus.nodes": ", ".join(self._children), "xbus.role": self.recipient.role.login}
         try:
-            await together(self._ask(envelope_id, event), self._hear(event.items))
+            with tracing.step("node", envelope_id, about):
+                await together(self._ask(envelope_id, event), self._hear(event.items))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -97,7 +100,7 @@ class Stage:
 
     async def _ask_in_steps(self, envelope_id: UUID, event: LogEvent) -> None:
         ids = (envelope_id, event.event_id)
-        await self._call(None, 0, self.recipient.start_event(*ids, event.type_name))
+        await self._call(None, 0, self.recipient.start_event(envelope_id, event))
         async for node, batch in self.inbox:
             await self._call(node, batch.size, self.recipient.send(*ids, batch))
         await self._call(None, 0, self._end(envelope_id, event))

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from typing import Any, Protocol
 from uuid import UUID
 
-from xbus.broker.back.log import DeliveryNote, RunBatch
-from xbus.broker.back.recipients import Absent, FailureClass, RecipientFailed, RecipientProxy
+from xbus.broker.back.log import NOTHING_SAID, DeliveryNote, FirstWords, RunBatch
+from xbus.broker.back.recipients import Absent, FailureClass, RecipientFailed, RecipientProxy, This
 from xbus.broker.back.run.flow_control import together
 from xbus.broker.back.run.pipeline import EventStream, Members
 from xbus.broker.back.run.plan import EventPlan
@@ -43,11 +43,17 @@ class RunContext(Protocol):
     def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
         """Read the output that a bulk worker made of an event, in its order."""
 
-    async def acquire(self, services: Sequence[str]) -> Sequence[RecipientProxy]:
-        """A free worker of each service, all at once. Raises Absent."""
+    async def acquire(
+        self, services: Sequence[str], engaged: Collection[RecipientProxy] = ()
+    ) -> Sequence[RecipientProxy]:
+        """A free worker of each service, all at once; those engaged may be paused. Raises Absent."""
 
     def release(self, worker: RecipientProxy) -> None:
         """Give an acquired worker back."""
+
+
+class _ConsumerPaused(Exception):
+    """A consumer was paused before anything began with it; the others go on without it."""
 
 
 class Run:
@@ -74,10 +80,10 @@ class Run:
         self._context = context
         self._again = again
         self._attempt = attempt
-        self._note: DeliveryNote | None = None
+        self._words = NOTHING_SAID
         self._consumers = {recipient.role.id: recipient for recipient in consumers}
-        self._workers: dict[int, RecipientProxy] = {}
-        self._begun: dict[int, RecipientProxy] = {}
+        self._workers: dict[RecipientProxy, None] = {}
+        self._begun: dict[RecipientProxy, None] = {}
         self._ahead: set[UUID] = set()
         self._stops: list[asyncio.Future[Any]] = []
         self.failures: dict[int, RecipientFailed | Absent] = {}
@@ -85,8 +91,11 @@ class Run:
         self.workers_done: list[RecipientProxy] = []
         """The workers that have committed."""
 
-    async def ask(self, event: LogEvent) -> Value:
+    async def ask(self, event: LogEvent, headers: bytes | None = None) -> Value:
         """Deliver one event ahead, to the only consumer; nothing is committed yet.
+
+        Args:
+            headers: those of its envelope, packed.
 
         Returns:
             What the consumer answered to its end.
@@ -96,6 +105,7 @@ class Run:
             Absent: a worker is missing.
         """
         (consumer,) = self._consumers.values()
+        self._words = FirstWords(None, headers)
         await self._forget_first_if_again()
         stream = await self._carry_out_event(event, may_commit=False)
         assert stream is not None, "the event's graph leads to the consumer"
@@ -111,7 +121,7 @@ class Run:
         """
         try:
             self._context = await self._context.with_overlays(envelope)
-            self._note = await self._context.note(envelope, self._attempt)
+            self._words = FirstWords(await self._context.note(envelope, self._attempt), envelope.headers)
             await self._forget_first_if_again()
             for event in envelope.events:
                 if event.event_id not in self._ahead:
@@ -124,7 +134,7 @@ class Run:
 
     def stop(self) -> None:
         """Tell all that have begun, and not committed, to forget the envelope."""
-        self._stops += [recipient.stop_envelope_soon(self._envelope_id) for recipient in self._begun.values()]
+        self._stops += [recipient.stop_envelope_soon(self._envelope_id) for recipient in self._begun]
         self._begun.clear()
 
     @property
@@ -173,6 +183,8 @@ class Run:
 
         try:
             await self._greet(workers)
+            if self._leave_paused():
+                raise _ConsumerPaused
             members = Members(
                 workers={worker.role.service: worker for worker in workers},
                 consumers=self._consumers_by_service(graph),
@@ -181,10 +193,32 @@ class Run:
             stream = EventStream(plan, members, self._context.window_bytes, may_commit=may_commit and not workers)
             items = self._context.items(event)
             await stream.run(self._envelope_id, event, items, self._drop, release, self._context.output)
+        except _ConsumerPaused:
+            stream = None
         finally:
             for worker in list(at_work):
                 release(worker)
-        return stream
+        return stream or await self._carry_out_event(event, may_commit=may_commit)
+
+    def _leave_paused(self) -> bool:
+        """Let consumers leave that were paused while the run waited for workers: nothing has begun with them.
+
+        Returns:
+            Whether some left.
+
+        Raises:
+            Absent: nobody would go on.
+        """
+        paused = [
+            consumer
+            for consumer in self._consumers.values()
+            if consumer.role.pause is not None and consumer not in self._begun
+        ]
+        for consumer in paused:
+            self._leave(consumer, Absent(This(consumer)))
+        if paused and not self._consumers:
+            raise Absent(This(paused[0]))
+        return bool(paused)
 
     async def _acquire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """Workers for an event, though not for ever for those that this run itself keeps from being ready.
@@ -193,30 +227,30 @@ class Run:
         """
         unready = {
             worker: seconds
-            for worker in self._workers.values()
+            for worker in self._workers
             if worker.role.service in services and (seconds := worker.ready_seconds(self._envelope_id)) is not None
         }
         try:
             async with asyncio.timeout(max(unready.values(), default=None)):
-                return await self._context.acquire(services)
+                return await self._context.acquire(services, self._workers)
         except TimeoutError:
             raise next(iter(unready)).failed_to_be_ready(event.event_id) from None
 
     async def _greet(self, workers: Sequence[RecipientProxy]) -> None:
-        new = [worker for worker in workers if worker.role.id not in self._workers]
+        new = [worker for worker in workers if worker not in self._workers]
         if self._again:
             await self._forget_first(new)
         for worker in workers:
-            worker.begin_work(self._envelope_id)
-        self._workers |= {worker.role.id: worker for worker in new}
+            worker.readiness.begin_work(self._envelope_id)
+        self._workers |= dict.fromkeys(new)
         self._begin(new)
 
     def _begin(self, recipients: Iterable[RecipientProxy]) -> None:
-        """Have what each gets from now on forgotten if it does not commit; the first call brings the note."""
+        """Have what each gets from now on forgotten if it does not commit; the first call tells of the envelope."""
         for recipient in recipients:
-            if recipient.role.id not in self._begun and self._note is not None:
-                recipient.accompany(self._envelope_id, self._note)
-            self._begun[recipient.role.id] = recipient
+            if recipient not in self._begun:
+                recipient.accompany(self._envelope_id, self._words)
+            self._begun[recipient] = None
 
     def _consumers_by_service(self, graph: Graph) -> Mapping[str, Sequence[RecipientProxy]]:
         return {
@@ -242,18 +276,18 @@ class Run:
             raise failure
         return leavers
 
-    def _leave(self, consumer: RecipientProxy, failure: RecipientFailed) -> None:
+    def _leave(self, consumer: RecipientProxy, failure: RecipientFailed | Absent) -> None:
         self.failures[consumer.role.id] = failure
         del self._consumers[consumer.role.id]
 
     async def _commit(self, settled: Callable[[RecipientProxy], None]) -> None:
         """Workers first: one that can't commit ends the attempt while no consumer has committed yet."""
-        await together(*(self._end_worker(worker) for worker in self._workers.values()))
+        await together(*(self._end_worker(worker) for worker in self._workers))
         await together(*(self._end_consumer(consumer, settled) for consumer in list(self._consumers.values())))
 
     async def _end(self, recipient: RecipientProxy) -> None:
         await recipient.end_envelope(self._envelope_id)
-        self._begun.pop(recipient.role.id, None)
+        self._begun.pop(recipient, None)
 
     async def _end_worker(self, worker: RecipientProxy) -> None:
         await self._end(worker)
@@ -268,6 +302,6 @@ class Run:
             self._note_committed(consumer, settled)
 
     def _note_committed(self, consumer: RecipientProxy, settled: Callable[[RecipientProxy], None]) -> None:
-        self._begun.pop(consumer.role.id, None)
+        self._begun.pop(consumer, None)
         del self._consumers[consumer.role.id]
         settled(consumer)

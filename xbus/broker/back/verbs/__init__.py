@@ -4,11 +4,13 @@ A verb checks who calls and hands the call on; it decides nothing. Only ``parts`
 """
 
 from xbus.broker.back.verbs.batches import BackBatchVerbs
+from xbus.broker.back.verbs.insight import InsightVerbs
 from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
 
 __all__ = [
     "BackBatchVerbs",
     "BackVerbs",
+    "InsightVerbs",
     "OutputVerbs",
 ]

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
 from xbus.broker.answers import old_answer
 from xbus.broker.back.back import Back
 from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.ids import token_hash
 from xbus.rpc.dispatch import undoes, verb
+from xbus.rpc.server import Server
 
 LAST_ANSWERS_SECONDS = 1.0
 """Seconds to wait for the last answers of a recipient that logs out. It waits about twice as long itself."""
@@ -19,16 +21,18 @@ class BackVerbs:
     Args:
         back: carries the calls out.
         sessions: the roles'.
+        port: gives the server by which these calls come.
     """
 
-    def __init__(self, back: Back, sessions: Sessions) -> None:
+    def __init__(self, back: Back, sessions: Sessions, port: Callable[[], Server]) -> None:
+        self._port = port
         self._back = back
         self._sessions = sessions
 
     @verb("login")
     @old_answer("")
-    async def login(self, login: str, password: str) -> str:
-        return await self._sessions.login(login, password, OLD_LOGIN_SECONDS)
+    def login(self, login: str, password: str) -> Awaitable[str]:
+        return self._sessions.login(login, password, OLD_LOGIN_SECONDS)
 
     @undoes("login")
     def undo_login(self, token: str) -> None:
@@ -41,9 +45,8 @@ class BackVerbs:
 
     @verb("register_node")
     @old_answer(False)
-    async def register_node(self, token: str, uri: str) -> bool:
-        await self._back.register(self._sessions.owner(token), token_hash(token), uri)
-        return True
+    def register_node(self, token: str, uri: str) -> Awaitable[bool]:
+        return register(self._back, self._sessions.owner(token), token, uri, self._port())
 
     @verb("ready")
     @old_answer(False)
@@ -51,11 +54,23 @@ class BackVerbs:
         return is_ready(self._back, self._sessions, token)
 
 
+def register(back: Back, role_id: int, token: str, uri: str, port: Server) -> Awaitable[bool]:
+    """Register a recipient that listens at an address; to be called while its call is carried out."""
+    # Now, as it is known only during the call from where that came.
+    caller = port.caller_address
+
+    async def registered() -> bool:
+        await back.register(role_id, token_hash(token), uri, caller)
+        return True
+
+    return registered()
+
+
 async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
     """End a session, and the registration that was made with it; the registration of a newer session remains."""
     role_id = await sessions.logout(token)
-    recipient = back.registry.connected_for(role_id)
-    if recipient is not None and recipient.token_hash == token_hash(token):
+    recipient = back.registry.find(role_id, token_hash(token))
+    if recipient is not None:
         # Its last answers come by another connection than its logout, and may still be on their way. The broker must
         # not redeliver what it has committed.
         with contextlib.suppress(TimeoutError):
@@ -67,9 +82,9 @@ async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
 
 def is_ready(back: Back, sessions: Sessions, token: str) -> bool:
     """Note that a worker takes another event; false where nobody is registered for its role."""
-    recipient = back.registry.connected_for(sessions.owner(token))
     # A replaced recipient must not speak for the newer one of its role.
-    if recipient is None or recipient.token_hash != token_hash(token):
+    recipient = back.registry.find(sessions.owner(token), token_hash(token))
+    if recipient is None:
         return False
-    recipient.ready()
+    recipient.readiness.tell()
     return True

@@ -7,9 +7,10 @@ from xbus.broker.front.envelopes.checks import Checks, NewEvent
 from xbus.broker.front.envelopes.closed import content_differs
 from xbus.broker.front.envelopes.directory import EnvelopeDirectory, Known
 from xbus.broker.front.envelopes.futures import ignore
+from xbus.broker.front.envelopes.intake import EmitterIntake, Intake, TypeIntake
 from xbus.broker.front.envelopes.open import OpenEnvelope
 from xbus.broker.front.envelopes.open_too_long import OpenTooLong
-from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
+from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions, tags_of
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, envelope_unknown, event_unknown
 from xbus.broker.front.envelopes.timeouts import OpenTimeouts
@@ -17,18 +18,22 @@ from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 __all__ = [
     "NO_OPTIONS",
     "Checks",
+    "EmitterIntake",
     "EndedEvent",
     "EnvelopeDirectory",
     "EnvelopeLimits",
     "EnvelopeOptions",
+    "Intake",
     "Known",
     "NewEvent",
     "OpenEnvelope",
     "OpenTimeouts",
     "OpenTooLong",
     "ReplyRequests",
+    "TypeIntake",
     "content_differs",
     "envelope_unknown",
     "event_unknown",
     "ignore",
+    "tags_of",
 ]

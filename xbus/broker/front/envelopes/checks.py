@@ -5,10 +5,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.state import EnvelopeLimits, check_room
+from xbus.broker.front.envelopes.state import EnvelopeLimits, check_events, check_room
 from xbus.broker.journal.log.catalog import EventType
-from xbus.broker.journal.writes import PutEvent
-from xbus.errors import ProtocolError, Refused
+from xbus.broker.journal.writes import PAUSED, PauseEntry, PutEvent
+from xbus.clock import Clock
+from xbus.errors import Failed, ProtocolError, Refused
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import largest_item
 
 
@@ -19,6 +21,7 @@ class NewEvent(NamedTuple):
     type_name: str
     items: int
     data: bytes
+    tags: EventTags = NO_TAGS
 
 
 class Checks:
@@ -27,17 +30,34 @@ class Checks:
     Args:
         configuration: says which emitter may send which event types.
         limits: how large things may be.
+        clock: says whether a pause is over.
     """
 
-    def __init__(self, configuration: Configuration, limits: EnvelopeLimits) -> None:
+    def __init__(self, configuration: Configuration, limits: EnvelopeLimits, clock: Clock) -> None:
         self._configuration = configuration
+        self._clock = clock
         self.limits = limits
+
+    def new_envelope(self, emitter_id: int) -> None:
+        """Let an emitter begin an envelope.
+
+        Raises:
+            Failed: paused.
+        """
+        emitter = self._configuration.catalog.emitters.get(emitter_id)
+        if emitter is not None:
+            self._check_pause(emitter.pause)
+
+    def _check_pause(self, pause: PauseEntry | None) -> None:
+        if pause is not None and not pause.is_over(self._clock.now()):
+            raise Failed(f"the {pause.told}", "repeat the call when it is resumed", code=PAUSED)
 
     def event_type(self, emitter_id: int, type_name: str) -> EventType:
         """An event type that an emitter may send.
 
         Raises:
             Refused: unknown_type, type_not_allowed.
+            Failed: paused.
         """
         catalog = self._configuration.catalog
         event_type = catalog.event_types.get(type_name)
@@ -58,6 +78,7 @@ class Checks:
                 "add the type to the profile with xbus apply",
                 code="type_not_allowed",
             )
+        self._check_pause(event_type.pause)
         return event_type
 
     def wants_reply(self, type_name: str) -> bool:
@@ -100,17 +121,24 @@ class Checks:
             ) from error
         self.item_size(largest)
 
-    def whole(self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent]) -> tuple[PutEvent, ...]:
+    def whole(
+        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], header_bytes: int = 0
+    ) -> tuple[PutEvent, ...]:
         """Let an envelope pass that comes as a whole; returns its events as they are written.
+
+        Args:
+            header_bytes: of its own headers.
 
         Raises:
             Refused: as the single calls would.
         """
+        check_events(envelope_id, len(events), self.limits)
         puts = tuple([self._whole_event(emitter_id, event) for event in events])
         if len(events) > 1 and len({event.event_id for event in events}) < len(events):
             raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
-        items, data_bytes = sum([event.items for event in events]), sum([len(event.data) for event in events])
-        check_room(envelope_id, items, data_bytes, self.limits)
+        items = sum([event.items for event in events])
+        data_bytes = sum([len(event.data) + event.tags.size for event in events])
+        check_room(envelope_id, items, data_bytes + header_bytes, self.limits)
         return puts
 
     def _whole_event(self, emitter_id: int, event: NewEvent) -> PutEvent:
@@ -124,4 +152,4 @@ class Checks:
         if event.items or event.data:
             self.batch(event.items, event.data)
         ids = (event.event_id, event_type.id, event.type_name, event_type.graph_id)
-        return PutEvent(*ids, event.items, event.data, event_type.first_name)
+        return PutEvent(*ids, event.items, event.data, event_type.first_name, event.tags)

@@ -11,6 +11,7 @@ from xbus.broker.journal.log.envelopes import StoredEnvelope, StoredEvent
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import unpack_items
 from xbus.rpc.deferred import Deferred
 from xbus.states import EnvelopeState
@@ -63,13 +64,18 @@ class ClosedEnvelope:
                 return event
         raise self._refused(event_unknown(event_id, self._stored.envelope_id))
 
-    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
-        """Raises Refused: envelope_closed for an event that it doesn't hold, content_differs for another type."""
+    def check_headers(self, headers: bytes | None) -> None:
+        """Raises Refused: content_differs for other headers than it began with."""
+        if refusal := other_headers(self._stored.envelope_id, self._stored.headers, headers):
+            raise self._refused(refusal)
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int, tags: EventTags = NO_TAGS) -> UUID:
+        """Raises Refused: envelope_closed for an event that it doesn't hold, content_differs if it began otherwise."""
         if all(event.event_id != event_id for event in self._stored.events):
             raise self._refused(self._closed())
         event = self._event(event_id)
-        if event.type_name != type_name:
-            raise self._refused(content_differs(f"event {event_id} was started with type {event.type_name}"))
+        if refusal := started_otherwise(event_id, (event.type_name, event.tags), (type_name, tags)):
+            raise self._refused(refusal)
         return event_id
 
     def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
@@ -144,6 +150,23 @@ async def _stored_runs(journal: Journal, event_id: UUID, first_index: int, items
         runs += [(segment.first_index, unpack_items(segment.data, segment.items)) for segment in segments]
         index = segments[-1].first_index + segments[-1].items
     return runs
+
+
+def other_headers(envelope_id: UUID, begun: bytes | None, again: bytes | None) -> Refused | None:
+    """The answer to a repeated beginning of an envelope; None where its headers are the same."""
+    return None if begun == again else content_differs(f"envelope {envelope_id} began with other headers")
+
+
+def started_otherwise(event_id: UUID, started: tuple[str, EventTags], again: tuple[str, EventTags]) -> Refused | None:
+    """The answer to a repeated start of an event, by its type and its tags; None where they are the same."""
+    (old_type, old), (new_type, new) = started, again
+    if old_type != new_type:
+        return content_differs(f"event {event_id} was started with type {old_type}")
+    if old.headers != new.headers:
+        return content_differs(f"event {event_id} was started with other headers")
+    if old.partition_key != new.partition_key:
+        return content_differs(f"event {event_id} was started with another partition key")
+    return None
 
 
 def content_differs(cause: str) -> Refused:

@@ -10,10 +10,12 @@ from uuid import UUID
 
 from xbus.broker.front.envelopes.closed import ClosedEnvelope
 from xbus.broker.front.envelopes.futures import pass_on
+from xbus.broker.front.envelopes.intake import Intake
 from xbus.broker.front.envelopes.keyed import PrunedKeyedEnvelope, SealedKeyedEnvelope, key_reused, stored_digest
 from xbus.broker.front.envelopes.open import OpenEnvelope, SlowAnswers
 from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes.pruned import PrunedEnvelope
+from xbus.broker.front.envelopes.receiving import trace_received
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EnvelopeLimits, OpenEnvelopeState
 from xbus.broker.journal.journal import Journal
@@ -125,8 +127,14 @@ class EnvelopeDirectory:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._answers = SlowAnswers(self.later, replies, wants_reply)
+        self.intake = Intake()
+        """The count of what was sealed."""
         self.called: set[UUID] = set()
         """The envelopes that calls were made for, until somebody takes them out."""
+
+    def __len__(self) -> int:
+        """Count the open envelopes that are in memory."""
+        return len(self._open)
 
     def holds_open(self, emitter_id: int) -> bool:
         """Check whether an emitter is in the midst of sending."""
@@ -139,10 +147,13 @@ class EnvelopeDirectory:
 
     def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> OpenEnvelope:
         """Begin an envelope that there is not."""
-        envelope = self._keep(OpenEnvelopeState(envelope_id, emitter_id, key=options.key))
+        size = len(options.headers or b"")
+        state = OpenEnvelopeState(envelope_id, emitter_id, data_bytes=size, key=options.key, headers=options.headers)
+        envelope = self._keep(state)
         self.called.add(envelope_id)
-        now = self._clock.now()
-        envelope.write(StartEnvelope(envelope_id, emitter_id, now, options.ordering_key, options.key))
+        state.opened_at = now = self._clock.now()
+        about = (options.ordering_key, options.key, options.headers)
+        envelope.write(StartEnvelope(envelope_id, emitter_id, now, *about))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
@@ -172,23 +183,28 @@ class EnvelopeDirectory:
         lookup = self._lookups[write.envelope_id] = _Lookup()
         call = _WaitingCall(act, self._loop.create_future())
         writing = self._journal.write(write)
-        writing.add_done_callback(functools.partial(self._answer_put, write.envelope_id, lookup, call))
+        writing.add_done_callback(functools.partial(self._answer_put, write, lookup, call))
         return Deferred.of(call.answer)
 
     def _answer_put(
         self,
-        envelope_id: UUID,
+        write: PutEnvelope,
         lookup: _Lookup,
         call: _WaitingCall[SealReceipt],
         writing: "asyncio.Future[SealReceipt]",
     ) -> None:
+        envelope_id = write.envelope_id
         error = writing.exception()
         if isinstance(error, EnvelopeIdTaken):
             lookup.waiting.insert(0, call)
         elif isinstance(error, XbusError):
             call.fail(error)
         else:
-            call.succeed(writing.result())
+            receipt = writing.result()
+            self.intake.take(write.emitter_id, receipt, write.events)
+            if write.headers is not None:
+                trace_received(write.headers, write.at, write.at, receipt)
+            call.succeed(receipt)
         if lookup.waiting:
             self._spawn(self._look_up(envelope_id, lookup))
         else:
@@ -305,6 +321,11 @@ class EnvelopeDirectory:
         envelope_id = envelope.state.envelope_id
         if self._open.get(envelope_id) is envelope:
             del self._open[envelope_id]
+            if (receipt := envelope.receipt) is not None:
+                state = envelope.state
+                self.intake.take(envelope.emitter_id, receipt, state.events.values())
+                if state.headers is not None and state.sealed_at is not None:
+                    trace_received(state.headers, state.opened_at, state.sealed_at, receipt)
             if not envelope.is_settled:
                 self._unsettled[envelope_id] = envelope
                 self._spawn(self._let_go(envelope))

@@ -14,6 +14,7 @@ from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.reading import digest_segments
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.deferred import Deferred
 
@@ -62,10 +63,14 @@ class PrunedKeyedEnvelope:
             self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.key, holder=session)
             self._compared = False
 
-    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
+    def check_headers(self, headers: bytes | None) -> None:
+        """Take the headers for those that are compared at the end."""
+        self._content.headers = headers
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int, tags: EventTags = NO_TAGS) -> UUID:
         """Raises Refused: wrong_arguments."""
         if event_id not in self._content.events:
-            self._content.start_event(event_id, type_name, self._first_name(type_name))
+            self._content.start_event(event_id, type_name, self._first_name(type_name), tags)
         return event_id
 
     def _first_name(self, type_name: str) -> str:

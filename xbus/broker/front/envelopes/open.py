@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from xbus.broker.front.envelopes.closed import check_same_items, content_differs
+from xbus.broker.front.envelopes.closed import check_same_items, content_differs, other_headers, started_otherwise
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.resend_checks import ResendChecks, both
-from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, OpenEnvelopeState, OpenEventState, Writing
+from xbus.broker.front.envelopes.state import (
+    EndedEvent,
+    EnvelopeLimits,
+    OpenEnvelopeState,
+    OpenEventState,
+    Writing,
+    check_events,
+    check_room,
+)
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
 from xbus.clock import Clock
 from xbus.errors import Refused
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.deferred import Deferred
 
@@ -99,6 +108,13 @@ class OpenEnvelope:
         """Check whether it is being cancelled."""
         return self.state.giving_up
 
+    @property
+    def receipt(self) -> SealReceipt | None:
+        """The receipt of its seal; None while it is not sealed, or if it never will be."""
+        closing = self.state.closing
+        is_done = closing is not None and closing.done() and not closing.cancelled()
+        return closing.result() if closing is not None and is_done and closing.exception() is None else None
+
     def hold(self, session: bytes) -> None:
         """Have one session alone go on with it, from its beginning."""
         if self.state.holder != session:
@@ -122,24 +138,38 @@ class OpenEnvelope:
             )
             self._forget(self)
 
-    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
+    def check_headers(self, headers: bytes | None) -> None:
+        """Let a repeat of its beginning pass that has the same headers.
+
+        Raises:
+            Refused: content_differs.
+        """
+        refusal = other_headers(self.state.envelope_id, self.state.headers, headers)
+        if refusal is not None:
+            self._other_content("headers", refusal)
+            raise refusal
+        self._comparisons.agreed("headers")
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int, tags: EventTags = NO_TAGS) -> UUID:
         """Begin an event; it promises nothing and need not be waited for. A repeat changes nothing.
 
         Raises:
-            Refused: unknown_type, type_not_allowed, envelope_closed; content_differs where the same event was started
-                with another type.
+            Refused: unknown_type, type_not_allowed, envelope_closed, envelope_too_large; content_differs where the same
+                event was started otherwise.
         """
         known = self.state.events.get(event_id)
         if known is not None:
-            if known.type_name != type_name:
-                refusal = content_differs(f"event {event_id} was started with type {known.type_name}")
+            if refusal := started_otherwise(event_id, (known.type_name, known.tags), (type_name, tags)):
                 self._other_content(("type", event_id), refusal)
                 raise refusal
             self._comparisons.agreed(("type", event_id))
             return event_id
         self.state.check_open()
+        check_events(self.state.envelope_id, len(self.state.events) + 1, self._limits)
         event_type = self._find_type(type_name)
-        event = self.state.start_event(event_id, type_name, event_type.hashed_name)
+        if tags.size:
+            check_room(self.state.envelope_id, self.state.items, self.state.data_bytes + tags.size, self._limits)
+        event = self.state.start_event(event_id, type_name, event_type.hashed_name, tags)
         self.write(
             StartEvent(
                 event_id,
@@ -148,6 +178,7 @@ class OpenEnvelope:
                 event_type.id,
                 event_type.graph_id,
                 min(max(estimate, 0), LARGEST_ESTIMATE),
+                tags,
             )
         )
         return event_id
@@ -304,12 +335,14 @@ class OpenEnvelope:
                 code="count_mismatch",
             )
         self.state.check_sealable()
+        self.state.sealed_at = self._clock.now()
         seal = Seal(
             self.state.envelope_id,
             len(self.state.events),
             self.state.items,
-            self._clock.now(),
+            self.state.sealed_at,
             self.state.content_hash,
+            self.state.headers,
         )
         return Deferred.of(self._close(seal)).map(self._receipt)
 

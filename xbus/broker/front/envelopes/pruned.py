@@ -5,6 +5,7 @@ from uuid import UUID
 from xbus.broker.front.envelopes.closed import ClosedEnvelope
 from xbus.broker.front.envelopes.futures import done
 from xbus.broker.front.envelopes.state import EndedEvent
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.deferred import Deferred
 
 
@@ -14,7 +15,10 @@ class PrunedEnvelope(ClosedEnvelope):
     What they send can't be compared any more. Nothing of it is kept, and nothing is delivered a second time.
     """
 
-    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
+    def check_headers(self, headers: bytes | None) -> None:
+        """Let all pass: they are removed, too."""
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int, tags: EventTags = NO_TAGS) -> UUID:
         return event_id
 
     def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:

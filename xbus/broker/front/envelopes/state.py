@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
 
@@ -11,7 +12,8 @@ from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.segments import content_hash
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
-from xbus.ids import numbered_event_id
+from xbus.headers import NO_TAGS, EventTags
+from xbus.ids import is_computed, numbered_event_id
 
 Writing: TypeAlias = asyncio.Future[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
@@ -19,12 +21,13 @@ Writing: TypeAlias = asyncio.Future[SealReceipt | None]
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeLimits:
-    """The largest sizes, in bytes and items."""
+    """The largest sizes, in bytes, items and events."""
 
     item_bytes: int
     batch_bytes: int
     envelope_items: int
     envelope_bytes: int
+    envelope_events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class OpenEventState:
         items: counts what was taken so far, durable or not.
         asking: done when its immediate reply has come, or failed to; None while nobody waits for one.
         digest: SHA-256 over the data of all its items so far, in an envelope with a key; else None.
+        tags: its headers and its partition key.
     """
 
     event_id: UUID
@@ -59,6 +63,7 @@ class OpenEventState:
     ended: bool = False
     asking: "asyncio.Future[EndedEvent] | None" = None
     digest: "hashlib._Hash | None" = None
+    tags: EventTags = NO_TAGS
 
     @property
     def hashes(self) -> list[bytes]:
@@ -71,12 +76,16 @@ class OpenEnvelopeState:
     """An envelope that its emitter is still sending.
 
     Args:
+        data_bytes: of its items and headers.
         last_write: what was written last of it; done when all of it is durable.
         closing: the seal or cancel that is under way.
         damaged: whether items are missing, because a write failed while one behind it went well.
         key: what its emitter calls it, for good; None for none.
         holder: the hash of the session that sends it, where it has a key and that is known; no other may.
         giving_up: whether what closes it is a cancel.
+        headers: packed; None for none.
+        opened_at: when its first call came; None if that was before a restart.
+        sealed_at: when its seal was written, if it was.
     """
 
     envelope_id: UUID
@@ -90,6 +99,9 @@ class OpenEnvelopeState:
     key: str | None = None
     holder: bytes | None = None
     giving_up: bool = False
+    headers: bytes | None = None
+    opened_at: datetime | None = None
+    sealed_at: datetime | None = None
 
     @classmethod
     def of_stored(cls, stored: StoredEnvelope, digests: "Mapping[UUID, hashlib._Hash]") -> "OpenEnvelopeState":
@@ -107,13 +119,19 @@ class OpenEnvelopeState:
                 event.items,
                 event.ended,
                 digest=digests.get(event.event_id),
+                tags=event.tags,
             )
             for event in stored.events
         }
         items = sum(event.items for event in stored.events)
-        data_bytes = sum(event.data_bytes for event in stored.events)
+        data_bytes = sum(event.data_bytes + event.tags.size for event in stored.events) + len(stored.headers or b"")
         damaged = any(event.damaged for event in stored.events)
-        return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes, damaged=damaged, key=stored.key)
+        return cls(
+            *(stored.envelope_id, stored.emitter_id, events, items, data_bytes),
+            damaged=damaged,
+            key=stored.key,
+            headers=stored.headers,
+        )
 
     def event(self, event_id: UUID) -> OpenEventState:
         """One of its events.
@@ -141,14 +159,15 @@ class OpenEnvelopeState:
                 code="envelope_broken",
             )
 
-    def start_event(self, event_id: UUID, type_name: str, first_name: str) -> OpenEventState:
+    def start_event(self, event_id: UUID, type_name: str, first_name: str, tags: EventTags = NO_TAGS) -> OpenEventState:
         """Begin one more event.
 
         Args:
             first_name: the name with which its type was made; hashes hold it.
 
         Raises:
-            Refused: wrong_arguments, where the envelope has a key and the id is not that of its number.
+            Refused: wrong_arguments, where the envelope has a key and the id is not that of its number, or has none and
+                the id is one that the bus computes.
         """
         number = len(self.events) + 1
         if self.key is not None and event_id != numbered_event_id(self.envelope_id, number):
@@ -157,9 +176,16 @@ class OpenEnvelopeState:
                 f"give it the id {numbered_event_id(self.envelope_id, number)}: uuid5 of envelope id and number",
                 code="wrong_arguments",
             )
+        if self.key is None and is_computed(event_id):
+            raise Refused(
+                f"event {event_id} has a UUID of version 5, and these are the bus's own",
+                "make it with uuid.uuid4()",
+                code="wrong_arguments",
+            )
         digest = None if self.key is None else hashlib.sha256()
-        event = OpenEventState(event_id, number, type_name, first_name, digest=digest)
+        event = OpenEventState(event_id, number, type_name, first_name, digest=digest, tags=tags)
         self.events[event_id] = event
+        self.data_bytes += tags.size
         return event
 
     def take(self, event: OpenEventState, items: int, data: bytes, limits: EnvelopeLimits) -> int:
@@ -185,7 +211,7 @@ class OpenEnvelopeState:
     @property
     def content_hash(self) -> bytes | None:
         """The hash of its content however that was cut into batches; None where it has no key."""
-        return None if self.key is None else content_hash(self.events.values())
+        return None if self.key is None else content_hash(self.events.values(), self.headers)
 
     @property
     def asking(self) -> "list[asyncio.Future[EndedEvent]]":
@@ -218,6 +244,16 @@ def check_room(envelope_id: UUID, items: int, data_bytes: int, limits: EnvelopeL
         raise _too_large(envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
     if data_bytes > limits.envelope_bytes:
         raise _too_large(envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
+
+
+def check_events(envelope_id: UUID, events: int, limits: EnvelopeLimits) -> None:
+    """Let an envelope hold so many events: all of them are sealed at once, and others wait meanwhile.
+
+    Raises:
+        Refused: envelope_too_large.
+    """
+    if events > limits.envelope_events:
+        raise _too_large(envelope_id, f"{limits.envelope_events} events", "max_envelope_events")
 
 
 def event_unknown(event_id: object, envelope_id: object) -> Refused:

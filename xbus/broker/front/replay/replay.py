@@ -151,6 +151,7 @@ class Replay:
 
     def _current_types(self, past: Past) -> dict[str, EventType]:
         """Give the types of an envelope's events, as the emitter may send them now."""
+        self._checks.new_envelope(past.emitter_id)
         types = {
             name: self._checks.event_type(past.emitter_id, name)
             for name in dict.fromkeys(event.type_name for event in past.events)
@@ -187,6 +188,7 @@ class Replay:
                 types[event.type_name].graph_id,
                 event.estimate,
                 event.items or 0,
+                event.tags,
             )
             for event in past.events
         ]

@@ -3,12 +3,13 @@
 Ids are made by the caller, so that it can send call after call without waiting for an answer, and any of them again.
 """
 
+from collections.abc import Awaitable
 from uuid import UUID
 
 from xbus.broker.answers import coded_answer
-from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, EnvelopeOptions, NewEvent
+from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, EnvelopeOptions, NewEvent, tags_of
 from xbus.broker.front.front import Front
-from xbus.broker.front.verbs.emitters import known_envelope, known_event, new_id, reply_value
+from xbus.broker.front.verbs.emitters import check_own, known_envelope, known_event, new_id, own_id, reply_value
 from xbus.broker.journal.writes import SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
@@ -16,7 +17,7 @@ from xbus.ids import token_hash
 from xbus.rpc.codec import Value
 from xbus.rpc.deferred import Answer, map_answer
 from xbus.rpc.dispatch import undoes, verb
-from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, FrontLogin
+from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, EventOptionsMap, FrontLogin
 
 
 class FrontBatchVerbs:
@@ -41,8 +42,12 @@ class FrontBatchVerbs:
 
     @verb("xbus.login")
     @coded_answer
-    async def login(self, login: str, password: str) -> FrontLogin:
-        token = await self._sessions.login(login, password)
+    def login(self, login: str, password: str) -> Awaitable[FrontLogin]:
+        # Now, as it is known only during the call who makes it.
+        return self._logged_in(self._sessions.login(login, password))
+
+    async def _logged_in(self, session: Awaitable[str]) -> FrontLogin:
+        token = await session
         return {
             "token": token,
             "session_seconds": int(self._session_seconds),
@@ -51,6 +56,7 @@ class FrontBatchVerbs:
             "max_envelope_items": self._limits.envelope_items,
             "max_envelope_bytes": self._limits.envelope_bytes,
             "immediate_reply_timeout": self._reply_seconds,
+            "headers": True,
         }
 
     @undoes("xbus.login")
@@ -76,16 +82,25 @@ class FrontBatchVerbs:
         said = EnvelopeOptions.of(options)
         if said.key is not None:
             return map_answer(self._front.start_keyed(emitter_id, token_hash(token), said), str)
-        made_id = new_id(envelope_id, "envelope_id")
+        made_id = own_id(envelope_id, "envelope_id")
         return map_answer(self._front.start_envelope(emitter_id, made_id, is_new=False, options=said), str)
 
     @verb("xbus.start_event")
     @coded_answer
-    def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Answer[str]:
+    def start_event(
+        self,
+        token: str,
+        envelope_id: str,
+        event_id: str,
+        type_name: str,
+        estimate: int,
+        options: EventOptionsMap | None = None,
+    ) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
+        tags = tags_of(options)
         made_id = new_id(event_id, "event_id")
         in_envelope = self._held(token, known_envelope(envelope_id))
-        return map_answer(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate), str)
+        return map_answer(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate, tags), str)
 
     @verb("xbus.send_items")
     @coded_answer
@@ -129,8 +144,8 @@ class FrontBatchVerbs:
         if said.key is not None:
             new_events = [_new_event(event) for event in events]
             return self._front.put_keyed(emitter_id, token_hash(token), new_events, said).map(_receipt_map)
-        made_id = new_id(envelope_id, "envelope_id")
-        put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], said)
+        made_id = own_id(envelope_id, "envelope_id")
+        put = self._front.put_envelope(emitter_id, made_id, [_own_event(event) for event in events], said)
         return map_answer(put, _receipt_map)
 
     def _held(self, token: str, envelope_id: UUID) -> UUID:
@@ -143,13 +158,23 @@ def _end_map(end: EndedEvent) -> EventEnd:
     return {"items": end.items, "reply": reply_value(end), "replied": end.reply is not None}
 
 
+def _own_event(event: Value) -> NewEvent:
+    made = _new_event(event)
+    check_own(made.event_id, "event_id")
+    return made
+
+
 def _new_event(event: Value) -> NewEvent:
     match event:
         case [str(event_id), str(type_name), int(items), bytes(data)] if items >= 0 and not isinstance(items, bool):
             return NewEvent(new_id(event_id, "event_id"), type_name, items, data)
+        case [str(event_id), str(type_name), int(items), bytes(data), dict(options)] if items >= 0 and not isinstance(
+            items, bool
+        ):
+            return NewEvent(new_id(event_id, "event_id"), type_name, items, data, tags_of(options))
     raise Refused(
         "an event of the envelope is not a list of its id, type, number of items and data",
-        "write each event as [event_id, type_name, items, data]",
+        "write each event as [event_id, type_name, items, data] or [event_id, type_name, items, data, options]",
         code="wrong_arguments",
     )
 

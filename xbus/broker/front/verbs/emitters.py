@@ -1,5 +1,6 @@
 """The front's verbs of wire.md, as emitters of xbus.broker 0.2.0 call them; a refusal is answered, never raised."""
 
+from collections.abc import Awaitable
 from uuid import UUID
 
 from xbus.broker.answers import old_answer
@@ -7,7 +8,7 @@ from xbus.broker.front.envelopes import EndedEvent, envelope_unknown, event_unkn
 from xbus.broker.front.front import Front
 from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.errors import Refused
-from xbus.ids import Ids, parse_new_uuid, parse_uuid
+from xbus.ids import Ids, is_computed, parse_new_uuid, parse_uuid
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.deferred import Answer, map_answer
 from xbus.rpc.dispatch import undoes, verb
@@ -29,8 +30,8 @@ class FrontVerbs:
 
     @verb("login")
     @old_answer("")
-    async def login(self, login: str, password: str) -> str:
-        return await self._sessions.login(login, password, OLD_LOGIN_SECONDS)
+    def login(self, login: str, password: str) -> Awaitable[str]:
+        return self._sessions.login(login, password, OLD_LOGIN_SECONDS)
 
     @undoes("login")
     def undo_login(self, token: str) -> None:
@@ -131,3 +132,28 @@ def new_id(text: str, what: str) -> UUID:
     if parsed is None:
         raise Refused(f"{what} {text[:64]!r} is not a UUID", "make it with uuid.uuid4()", code="wrong_arguments")
     return parsed
+
+
+def own_id(text: str, what: str) -> UUID:
+    """Read an id that a caller chose, and that is none of those that the bus computes.
+
+    Raises:
+        Refused: wrong_arguments.
+    """
+    made = new_id(text, what)
+    check_own(made, what)
+    return made
+
+
+def check_own(made: UUID, what: str) -> None:
+    """Let an id pass that the bus never computes of a key: whoever took such a one would keep its owner out.
+
+    Raises:
+        Refused: wrong_arguments.
+    """
+    if is_computed(made):
+        raise Refused(
+            f"{what} {made} is a UUID of version 5, and these are the bus's own",
+            "make it with uuid.uuid4()",
+            code="wrong_arguments",
+        )

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from xbus.broker.answers import coded_answer, old_answer
 from xbus.broker.front.replay import Replay, event_unknown
-from xbus.broker.front.verbs.emitters import known_envelope, new_id
+from xbus.broker.front.verbs.emitters import known_envelope, own_id
 from xbus.broker.sessions import Sessions
 from xbus.ids import parse_uuid
 from xbus.rpc.dispatch import verb
@@ -38,7 +38,7 @@ class _Calls:
 
     async def _replay(self, token: str, envelope_id: str, new_envelope_id: str | None = None) -> str:
         emitter_id = self._sessions.owner(token)
-        made_id = None if new_envelope_id is None else new_id(new_envelope_id, "new_envelope_id")
+        made_id = None if new_envelope_id is None else own_id(new_envelope_id, "new_envelope_id")
         return str(await self._repeating.replay(emitter_id, known_envelope(envelope_id), made_id))
 
 

@@ -12,6 +12,7 @@ from xbus import model
 from xbus.broker.journal.archive.runs import WRITING
 from xbus.broker.journal.log.envelopes import is_archived
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, behind_owed, owed_ranges, settled_among
+from xbus.headers import NO_TAGS, EventTags
 
 PAGE_ENVELOPES = 500
 """Envelopes that one read looks at."""
@@ -41,6 +42,8 @@ class PlannedEvent:
         number: which event of its envelope.
         emitter: its emitter's login.
         data_bytes: of its segments, estimated.
+        tags: its headers and its partition key.
+        envelope_headers: those of its envelope, packed.
     """
 
     envelope_id: UUID
@@ -54,6 +57,8 @@ class PlannedEvent:
     sealed_at: datetime
     items: int
     data_bytes: int
+    tags: EventTags = NO_TAGS
+    envelope_headers: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,9 @@ def _events_of(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[
             envelope.closed_at,
             event["items"],
             sa.cast(share, sa.BigInteger),
+            event.headers,
+            event.partition_key,
+            envelope.headers.label("envelope_headers"),
         )
         .join(model.envelope, envelope.id == event.envelope_id)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
@@ -141,7 +149,10 @@ def _events_of(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[
         .where(event.envelope_id.in_(envelope_ids), event["items"] > 0)
         .order_by(envelope.position, event.number)
     )
-    return [PlannedEvent(*row) for row in rows]
+    return [
+        PlannedEvent(*facts, tags=EventTags(headers, key), envelope_headers=of_envelope)  # type: ignore[misc]
+        for *facts, headers, key, of_envelope in rows
+    ]
 
 
 def cut_files(events: Iterable[PlannedEvent], file_bytes: int) -> list[tuple[PlannedEvent, ...]]:

@@ -18,6 +18,7 @@ from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, settled_among
 from xbus.broker.journal.retention.pruning import PAGE_ENVELOPES, PruningStep, remove_segments
 from xbus.errors import JournalError
+from xbus.headers import EventTags
 
 T = TypeVar("T")
 
@@ -108,20 +109,21 @@ def _check(connection: sa.Connection, envelope_ids: Sequence[UUID], copied: Mapp
     event = model.event.c
     content: dict[UUID, list[Content]] = {envelope_id: [] for envelope_id in envelope_ids}
     rows = connection.execute(
-        sa.select(event.envelope_id, event.id, model.event_type.c.first_name)
+        sa.select(event.envelope_id, event.id, model.event_type.c.first_name, event.headers, event.partition_key)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .where(event.envelope_id.in_(envelope_ids))
         .order_by(event.number)
     )
-    for envelope_id, event_id, hashed_name in rows:
+    for envelope_id, event_id, hashed_name, *tags in rows:
         copy = copied.get(event_id)
-        content[envelope_id].append(Content(hashed_name, copy.items, copy.hashes) if copy else Content(hashed_name, 0))
+        items, hashes = (copy.items, copy.hashes) if copy else (0, ())
+        content[envelope_id].append(Content(hashed_name, items, hashes, EventTags(*tags)))
     envelope = model.envelope.c
-    receipts = sa.select(envelope.id, envelope["items"], envelope.hash).where(envelope.id.in_(envelope_ids))
+    receipts = sa.select(envelope.id, envelope["items"], envelope.hash, envelope.headers)
     total = 0
-    for envelope_id, items, receipt_hash in connection.execute(receipts):
+    for envelope_id, items, receipt_hash, headers in connection.execute(receipts.where(envelope.id.in_(envelope_ids))):
         found = content[envelope_id]
-        if sum(each.items for each in found) != items or content_hash(found) != bytes(receipt_hash):
+        if sum(each.items for each in found) != items or content_hash(found, headers) != bytes(receipt_hash):
             raise differs(f"what was written of envelope {envelope_id} is not what its receipt says")
         total += items
     return total

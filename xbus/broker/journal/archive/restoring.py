@@ -10,6 +10,7 @@ from xbus import model
 from xbus.broker.journal.archive.records import differs
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.errors import Refused
+from xbus.headers import EventTags
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,10 @@ def finish_restore(connection: sa.Connection, envelope_id: UUID, now: datetime) 
         JournalError: they are not what its receipt says (``archive_differs``).
     """
     envelope, archived = model.envelope.c, model.archived_envelope
-    receipt = sa.select(envelope["items"], envelope.hash).where(envelope.id == envelope_id)
-    items, receipt_hash = connection.execute(receipt).one()
+    receipt = sa.select(envelope["items"], envelope.hash, envelope.headers).where(envelope.id == envelope_id)
+    items, receipt_hash, headers = connection.execute(receipt).one()
     content = _content(connection, envelope_id)
-    if sum(each.items for each in content) != items or content_hash(content) != bytes(receipt_hash):
+    if sum(each.items for each in content) != items or content_hash(content, headers) != bytes(receipt_hash):
         raise differs(f"what was restored of envelope {envelope_id} is not what its receipt says")
     connection.execute(sa.update(model.envelope).where(envelope.id == envelope_id).values(pruned_at=None))
     restored = sa.update(archived).where(archived.c.envelope_id == envelope_id)
@@ -100,16 +101,23 @@ def finish_restore(connection: sa.Connection, envelope_id: UUID, now: datetime) 
 def _content(connection: sa.Connection, envelope_id: UUID) -> list[Content]:
     event, segment = model.event.c, model.segment.c
     rows = connection.execute(
-        sa.select(event.number, model.event_type.c.first_name, segment["items"], segment.hash)
+        sa.select(
+            event.number,
+            model.event_type.c.first_name,
+            event.headers,
+            event.partition_key,
+            segment["items"],
+            segment.hash,
+        )
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .outerjoin(model.segment, segment.event_id == sa.func.coalesce(event.origin_id, event.id))
         .where(event.envelope_id == envelope_id)
         .order_by(event.number, segment.first_index)
     )
-    found: dict[int, tuple[str, list[int], list[bytes]]] = {}
-    for number, hashed_name, items, segment_hash in rows:
-        _, counts, hashes = found.setdefault(number, (hashed_name, [], []))
+    found: dict[int, tuple[str, EventTags, list[int], list[bytes]]] = {}
+    for number, hashed_name, *tags, items, segment_hash in rows:
+        _, _, counts, hashes = found.setdefault(number, (hashed_name, EventTags(*tags), [], []))
         if segment_hash is not None:
             counts.append(items)
             hashes.append(bytes(segment_hash))
-    return [Content(hashed_name, sum(counts), hashes) for hashed_name, counts, hashes in found.values()]
+    return [Content(name, sum(counts), hashes, tags) for name, tags, counts, hashes in found.values()]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.database.paging import pages
@@ -16,11 +16,15 @@ from xbus.broker.journal.database.raw_reader import Fetcher, Query, fetching
 from xbus.broker.journal.log.planning import LogRange
 from xbus.broker.journal.log.ranges import GONE, SegmentRange
 from xbus.errors import JournalError
+from xbus.headers import NO_TAGS, EventTags
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Segments are fetched until their data would exceed this, at least one."""
 
 PAGE_ROWS = 5_000
+
+TAG_ROWS = 500
+"""Events are fetched so many at a time together with their headers, which may take 8 KiB each."""
 
 Place: TypeAlias = tuple[int, int]
 """The place of a segment: (0, first_index) in an event, (part, number) in an output."""
@@ -57,6 +61,8 @@ class LoggedSegment:
     Args:
         first_index: the index of the first item in its event.
         data: each as a msgpack bin, one after the other; empty where it was not asked for.
+        tags: those of the event, where they were asked for.
+        envelope_headers: packed, where they were asked for.
     """
 
     envelope_id: UUID
@@ -67,6 +73,8 @@ class LoggedSegment:
     first_index: int
     items: int
     data: bytes
+    tags: EventTags = NO_TAGS
+    envelope_headers: bytes | None = None
 
 
 @contextmanager
@@ -121,7 +129,8 @@ class SegmentReader:
             type_id: of the event type.
             after: a position; what is read lies above it.
             until: the last position that is read.
-            columns: what is wanted; without ``data`` that is left out, and not read.
+            columns: what is wanted; without ``data`` that is left out, and not read. So are headers and partition keys
+                without ``headers`` and ``partition_key``.
 
         Raises:
             JournalError: segments_gone: something was removed while it was read.
@@ -130,7 +139,7 @@ class SegmentReader:
         with_data = "data" in columns
         gathered: list[_EventHeader] = []
         size = 0
-        for event in self._events(type_id, after, until):
+        for event in self._events(type_id, after, until, columns):
             is_next = not gathered or gathered[-1].position != event.position
             if gathered and is_next and size + event.envelope_bytes > self._page_bytes:
                 yield from self._gathered(gathered, type_id, with_data)
@@ -149,7 +158,7 @@ class SegmentReader:
         if wanted.number is None:
             yield from self.log(wanted.type_id, wanted.after, wanted.until, columns)
             return
-        for event in self._events(wanted.type_id, wanted.after, wanted.until):
+        for event in self._events(wanted.type_id, wanted.after, wanted.until, columns):
             if event.number == wanted.number:
                 yield from self._large(event, wanted.first, wanted.end, "data" in columns)
                 return
@@ -165,9 +174,10 @@ class SegmentReader:
                 yield from self._fetcher.fetch(texts.data, source=source, **values)
             after = (sizes[-1][0], sizes[-1][1])
 
-    def _events(self, type_id: int, after: int, until: int) -> Iterator["_EventHeader"]:
+    def _events(self, type_id: int, after: int, until: int, columns: Collection[str]) -> Iterator["_EventHeader"]:
+        query = _LOG_EVENTS if _TAGS.isdisjoint(columns) else _LOG_EVENTS_WITH_TAGS
         number = 2**31 - 1
-        while found := self._fetcher.fetch(_LOG_EVENTS, type_id=type_id, after=after, number=number, until=until):
+        while found := self._fetcher.fetch(query, type_id=type_id, after=after, number=number, until=until):
             for row in found:
                 yield _EventHeader(*row)
             after, number = found[-1][4], found[-1][5]
@@ -209,11 +219,15 @@ class _EventHeader:
     emitter: str
     sealed_at: datetime
     envelope_bytes: int
+    headers: bytes | None = None
+    partition_key: str | None = None
+    envelope_headers: bytes | None = None
 
     def segment(self, first_index: int, items: int, data: bytes) -> LoggedSegment:
         return LoggedSegment(
             *(self.envelope_id, self.event_id, self.position, self.emitter, self.sealed_at),
             *(first_index, items, data),
+            *(EventTags(self.headers, self.partition_key), self.envelope_headers),
         )
 
 
@@ -272,7 +286,10 @@ _OUTPUT = _Texts(
     ),
     is_output=True,
 )
-_LOG_EVENTS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetime, int]] = Query(
+_TAGS = frozenset({"headers", "partition_key"})
+"""The columns for which headers and partition keys are read."""
+
+_LOG_EVENTS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetime, int, *tuple[Any, ...]]] = Query(
     "SELECT envelope.id, event.id, coalesce(event.origin_id, event.id), event.items, envelope.position, event.number,"
     " emitter.login, envelope.closed_at, envelope.bytes"
     " FROM envelope JOIN event ON event.envelope_id = envelope.id JOIN emitter ON emitter.id = envelope.emitter_id"
@@ -280,6 +297,12 @@ _LOG_EVENTS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetime, int]] =
     " AND (envelope.position > %(after)s OR event.number > %(number)s) AND event.event_type_id = %(type_id)s"
     f" ORDER BY envelope.position, event.number LIMIT {PAGE_ROWS}",
     "uuuqqistq",
+)
+_LOG_EVENTS_WITH_TAGS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetime, int, *tuple[Any, ...]]] = Query(
+    _LOG_EVENTS.text.replace(
+        "envelope.bytes FROM", "envelope.bytes, event.headers, event.partition_key, envelope.headers FROM"
+    ).replace(f"LIMIT {PAGE_ROWS}", f"LIMIT {TAG_ROWS}"),
+    "uuuqqistqbsb",
 )
 _LOG_SEGMENTS: Query[_LoggedRow] = Query(
     "SELECT envelope.position, event.number, segment.first_index, segment.items, segment.data"

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from xbus import private_files
 from xbus.errors import JournalUnavailable
 from xbus.ids import parse_uuid
 
@@ -53,7 +54,9 @@ def new_file(path: Path) -> Iterator["NewFile"]:
         JournalUnavailable: the disk is full, or the folder can't be written.
     """
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # The outer folder keeps others out of all that is in it.
+        path.parent.parent.mkdir(mode=private_files.FOLDER_MODE, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.unfinished")
         file = unfinished.open("xb")
     try:

@@ -1,6 +1,7 @@
 """Groups of calls made durable: in one transaction where all goes well, else call by call; no event loop."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from xbus import model
+from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.statements import carry_out
 from xbus.broker.journal.commit.statements.common import Prepared
 from xbus.broker.journal.database.engine import check_durable, journal_errors
@@ -27,6 +29,12 @@ from xbus.broker.journal.writes import (
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
+
+SECONDS_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The bounds, in seconds, by which transactions are counted: from a fast disk to one that nobody can wait for."""
+
+WRITES_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+"""The bounds by which transactions are counted that share a commit."""
 
 Errand: TypeAlias = Callable[[sa.Connection], object]
 """Something else to do on the write connection, in a transaction of its own."""
@@ -92,6 +100,10 @@ class Committer:
         """How many faults there have been; what a maker of calls knows once it has their answers."""
         self.outage: JournalUnavailable | None = None
         """Why the last try to write failed; None where it did not, or only as what was to be written was wrong."""
+        self.seconds = Histogram(SECONDS_BOUNDS)
+        """How long the transactions of groups took, with their commits."""
+        self.group_sizes = Histogram(WRITES_BOUNDS)
+        """How many writes these transactions held."""
         self.stored_bytes = 0
         """How much data was stored since it began, as far as that is known."""
 
@@ -203,6 +215,7 @@ class Committer:
     def _transaction(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         # Never used twice, also where the group fails: else it could speak for another one.
         self._group_number += 1
+        began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
         group = [cast(Write[object], call.what) for call in calls]
@@ -226,6 +239,8 @@ class Committer:
                 raise
         self.outage = None
         self.stored_bytes += data_bytes
+        self.seconds.note(time.monotonic() - began)
+        self.group_sizes.note(len(calls))
         return answers
 
     def _stamp(self, data_bytes: int) -> None:

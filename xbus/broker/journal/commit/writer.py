@@ -7,10 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
+from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob, sealed_envelopes
 from xbus.broker.journal.writes import SealedEnvelope, Write, write_size
 from xbus.errors import JournalUnavailable, XbusError
@@ -35,6 +36,20 @@ class _Pending(WriteJob):
 
     size: int
     answer: "asyncio.Future[Any]"
+
+
+class CommitFigures(NamedTuple):
+    """The counts of the commits; the writer's thread counts on.
+
+    Args:
+        seconds: how long transactions took.
+        writes: how many writes they held.
+        faults: how often a write, or the whole database, failed.
+    """
+
+    seconds: Histogram
+    writes: Histogram
+    faults: int
 
 
 class WriterEvents:
@@ -88,7 +103,7 @@ class Writer:
         events: WriterEvents,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes)
-        self._max_pending_bytes = max_pending_bytes
+        self.max_pending_bytes = max_pending_bytes
         self._answer_seconds = answer_seconds
         self._ask_again_seconds = ask_again_seconds
         self._events = events
@@ -159,6 +174,11 @@ class Writer:
         """The bytes of items stored since it began, as far as that is known."""
         return self._committer.stored_bytes
 
+    @property
+    def commits(self) -> CommitFigures:
+        """The counts of the commits."""
+        return CommitFigures(self._committer.seconds, self._committer.group_sizes, self._committer.faults)
+
     async def ended(self) -> None:
         """Wait until the thread has ended.
 
@@ -204,7 +224,7 @@ class Writer:
             answer.set_exception(overdue)
         else:
             self._pending_bytes += size
-            self._full = self._full or self._pending_bytes > self._max_pending_bytes
+            self._full = self._full or self._pending_bytes > self.max_pending_bytes
             self._gathered.append(_Pending(what, self._faults_known, size, answer))
         return answer
 
@@ -306,7 +326,7 @@ class Writer:
                 pending.answer.set_exception(answer)
             else:
                 pending.answer.set_result(answer)
-        if self._full and self._pending_bytes <= self._max_pending_bytes // 2:
+        if self._full and self._pending_bytes <= self.max_pending_bytes // 2:
             self._full = False
             self._events.tell_room()
 

@@ -3,10 +3,10 @@
 ``entries`` has the entries by name, ``checks`` the rules, ``plan`` the difference from what is stored, ``writing`` the
 transaction; callers open it, and roll it back after an error. A change never deletes a row that the journal refers to.
 It notes what shall become of owed envelopes, and never does it: the back carries that out. Commands import it; the
-broker reads the result as ``log.catalog``.
+broker reads the result as ``log.catalog``, and has edits by SQL checked by ``table_checks``.
 
-Face: the names below, and ``decisions``, ``detaching``, ``entries``, ``history``, ``names``, ``owed``, ``plan``,
-``reading``.
+Face: the names below, and ``decisions``, ``detaching``, ``entries``, ``history``, ``names``, ``owed``, ``pausing``,
+``plan``, ``reading``, ``table_checks``.
 """
 
 from xbus.broker.journal.configuration.checks import ConfigurationProblem, Place
@@ -21,7 +21,7 @@ from xbus.broker.journal.configuration.entries import (
     Section,
     ServiceSpec,
 )
-from xbus.broker.journal.configuration.logins import logins_without_password, set_password
+from xbus.broker.journal.configuration.logins import end_login, logins_without_password, set_password
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
 from xbus.broker.journal.configuration.writing import apply
@@ -43,6 +43,7 @@ __all__ = [
     "Stored",
     "add_demo_rows",
     "apply",
+    "end_login",
     "logins_without_password",
     "make_plan",
     "read_stored",

@@ -126,12 +126,9 @@ def _bad_event_types(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProb
 
 
 def _graph_problems(event_type: EventTypeSpec, workers: dict[str, bool]) -> list[str]:
-    """List the faults of a graph whose services are all known; references report the others."""
-    nodes = event_type.nodes.values()
-    if any(node.service not in workers for node in nodes):
-        return []
-    return graphs.problems(
-        graphs.Graph(
-            {node.name: graphs.Node(node.name, node.service, workers[node.service], node.to) for node in nodes}
-        )
-    )
+    """List the faults of a graph; a service that does not exist, which references report, counts as what it must be."""
+    nodes = [
+        graphs.Node(node.name, node.service, workers.get(node.service, bool(node.to)), node.to)
+        for node in event_type.nodes.values()
+    ]
+    return graphs.problems(graphs.Graph({node.name: node for node in nodes}))

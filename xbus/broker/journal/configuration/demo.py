@@ -18,7 +18,7 @@ from xbus.broker.journal.configuration.writing import apply
 from xbus.clock import Clock, SystemClock
 from xbus.passwords import Passwords
 
-DEMO_PASSWORD = "password"
+DEMO_PASSWORD = "password"  # noqa: S105
 """Known to everyone, so fit for nothing but a try."""
 
 DEMO_LOGINS = frozenset({"test_emitter", "consumer_role", "worker_role"})

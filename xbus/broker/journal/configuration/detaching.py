@@ -78,12 +78,12 @@ def detach(connection: sa.Connection, login: str, reason: str, at: datetime) -> 
         Refused: see ``outlook``.
     """
     role = _attached(connection, login)
-    connection.execute(sa.update(model.role).where(model.role.c.id == role.id).values(detached_at=at))
+    with new_version(connection, "detached", f"role {login}: {reason}", at):
+        connection.execute(sa.update(model.role).where(model.role.c.id == role.id).values(detached_at=at))
     position = role.cursor.position
     connection.execute(_cursor_of(role).values(until_position=position + 1, handed_to=position, done=b""))
     _drop_rows(connection, role, reason, at)
     remember(connection, at, SUBJECT, login, "detached", reason)
-    new_version(connection, "detached", f"role {login}: {reason}", at)
 
 
 def attach(connection: sa.Connection, login: str, at: datetime) -> int:
@@ -99,11 +99,11 @@ def attach(connection: sa.Connection, login: str, at: datetime) -> int:
     if not role.detached:
         raise Refused(f'the role "{login}" is not detached', "see xbus recipient list", code="role_attached")
     head = read_head(connection)
-    connection.execute(sa.update(model.role).where(model.role.c.id == role.id).values(detached_at=None))
+    with new_version(connection, "attached", f"role {login}", at):
+        connection.execute(sa.update(model.role).where(model.role.c.id == role.id).values(detached_at=None))
     values = {"from_position": head + 1, "until_position": None, "position": head, "handed_to": head, "done": b""}
     connection.execute(_cursor_of(role).values(values))
     remember(connection, at, SUBJECT, login, "attached", f"owed from position {head + 1} on")
-    new_version(connection, "attached", f"role {login}", at)
     return head + 1
 
 
@@ -137,10 +137,10 @@ def _attached(connection: sa.Connection, login: str) -> _Role:
 def _is_served(connection: sa.Connection, role: _Role) -> bool:
     """Check whether a recipient is registered, and the broker has not seen it go since."""
     registered_at = connection.execute(
-        sa.select(model.registration.c.registered_at).where(
+        sa.select(sa.func.max(model.registration.c.registered_at)).where(
             model.registration.c.role_id == role.id, model.registration.c["metadata"].is_not(None)
         )
-    ).scalar_one_or_none()
+    ).scalar_one()
     if registered_at is None:
         return False
     left = sa.select(model.presence.c.noted_at).where(

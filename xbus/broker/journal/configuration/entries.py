@@ -87,10 +87,10 @@ class ServiceSpec:
 
 @dataclass(frozen=True)
 class RoleSpec:
-    """A program that provides a service.
+    """A role that provides a service, by one program or by several side by side.
 
     Args:
-        login: the login of its recipient.
+        login: the login of its recipients.
         service: for good.
         ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
         start: where a consumer begins, when it is new; nothing that is kept of it, and so no difference to others. None
@@ -98,6 +98,8 @@ class RoleSpec:
         absent_minutes: how long it may be away while something waits for it before health tells of it; infinite for
             never, None for what ``[health]`` says, as below.
         parked_minutes: how long something may be parked for a consumer before health tells of it.
+        instances: so many programs may serve it side by side.
+        standby: whether further programs wait until one of those is lost.
     """
 
     login: str
@@ -106,6 +108,8 @@ class RoleSpec:
     start: Start | None = field(default=None, compare=False)
     absent_minutes: float | None = None
     parked_minutes: float | None = None
+    instances: int = 1
+    standby: bool = False
     renamed_from: str | None = field(default=None, compare=False)
 
 

@@ -1,5 +1,7 @@
 """Every change of the configuration is a new version, with a row in the history that describes it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from sqlalchemy import Connection, select, update
@@ -9,8 +11,11 @@ from xbus.errors import ConfigurationError
 from xbus.model import configuration
 
 
-def new_version(connection: Connection, move: str, reason: str, at: datetime, *, expected: int | None = None) -> None:
-    """Count the version up, so that a running broker notices, and note the change.
+@contextmanager
+def new_version(
+    connection: Connection, move: str, reason: str, at: datetime, *, expected: int | None = None
+) -> Iterator[None]:
+    """Count the version up once for all that is changed within, so that a running broker notices; note the change.
 
     Args:
         connection: with the transaction of the change itself.
@@ -23,12 +28,16 @@ def new_version(connection: Connection, move: str, reason: str, at: datetime, *,
         ConfigurationError: the present version is another one than ``expected``.
     """
     fits = configuration.c.version == (configuration.c.version if expected is None else expected)
-    counted = connection.execute(update(configuration).where(fits).values(version=configuration.c.version + 1))
+    counted = connection.execute(
+        update(configuration).where(fits).values(version=configuration.c.version + 1, changing=True)
+    )
     if counted.rowcount != 1:
         raise ConfigurationError(
             "someone else has changed the configuration in the meantime",
             "look at the changes again",
             code="stale_plan",
         )
+    yield
+    connection.execute(update(configuration).values(changing=False))
     version = connection.execute(select(configuration.c.version)).scalar_one()
     remember(connection, at, "configuration", str(version), move, reason)

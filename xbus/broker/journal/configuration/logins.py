@@ -1,36 +1,97 @@
-"""The passwords of emitters and roles: set by an administrator, never read back."""
+"""The logins of emitters and roles: their passwords, which nobody reads back, and the end of their sessions."""
 
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
 from xbus.broker.journal.configuration.history import new_version
 from xbus.errors import ConfigurationError
-from xbus.model import emitter, role
+from xbus.model import emitter, registration, role, session
 
 
 def set_password(
-    connection: Connection, kind: Literal["emitter", "role"], login: str, password_hash: str, at: datetime
+    connection: Connection,
+    kind: Literal["emitter", "role"],
+    login: str,
+    password_hash: str,
+    at: datetime,
+    *,
+    keep_sessions: bool = False,
 ) -> None:
-    """Let ``login`` in with another password from now on; sessions that are open stay so.
+    """Let ``login`` in with another password from now on.
 
     Args:
         kind: whose login it is; an emitter and a role may have the same one.
         login: the login, in use.
         password_hash: made by ``xbus.passwords``.
         at: the moment of the change.
+        keep_sessions: whether who is logged in stays so.
 
     Raises:
         ConfigurationError: no such emitter or role is in use.
     """
-    table = emitter if kind == "emitter" else role
-    in_use = (table.c.login == login) & table.c.removed_at.is_(None)
-    found = connection.execute(update(table).where(in_use).values(password_hash=password_hash))
-    if found.rowcount == 0:
-        raise ConfigurationError(f'there is no {kind} "{login}"', "xbus export shows all logins", code="unknown_login")
-    new_version(connection, "password set", f'password of {kind} "{login}"', at)
+    table = _table(kind)
+    with new_version(connection, "password set", f'password of {kind} "{login}"', at):
+        found = connection.execute(update(table).where(_in_use(table, login)).values(password_hash=password_hash))
+        if found.rowcount == 0:
+            raise _unknown(kind, login)
+        if not keep_sessions:
+            end_sessions(connection, table, login)
+
+
+def end_login(connection: Connection, kind: Literal["emitter", "role"], login: str, at: datetime) -> int:
+    """End all sessions of a login by an administrator's word.
+
+    Args:
+        kind: whose login it is.
+        login: the login, in use.
+        at: the moment of the change.
+
+    Returns:
+        How many sessions there were.
+
+    Raises:
+        ConfigurationError: no such emitter or role is in use.
+    """
+    table = _table(kind)
+    with new_version(connection, "sessions ended", f'sessions of {kind} "{login}"', at):
+        if connection.execute(select(table.c.id).where(_in_use(table, login))).first() is None:
+            raise _unknown(kind, login)
+        return end_sessions(connection, table, login)
+
+
+def end_sessions(connection: Connection, table: Table, login: str) -> int:
+    """End all sessions of an emitter or a role, and the registration of its recipient.
+
+    A running broker ends them too, when it reads the new version of the configuration.
+
+    Args:
+        table: ``emitter`` or ``role``.
+
+    Returns:
+        How many sessions there were.
+    """
+    owner = select(table.c.id).where(table.c.login == login).scalar_subquery()
+    ended = connection.execute(
+        delete(session).where((session.c.emitter_id if table is emitter else session.c.role_id) == owner)
+    )
+    if table is role:
+        connection.execute(delete(registration).where(registration.c.role_id == owner))
+    return ended.rowcount
+
+
+def _table(kind: Literal["emitter", "role"]) -> Table:
+    return emitter if kind == "emitter" else role
+
+
+def _in_use(table: Table, login: str) -> ColumnElement[bool]:
+    return (table.c.login == login) & table.c.removed_at.is_(None)
+
+
+def _unknown(kind: str, login: str) -> ConfigurationError:
+    return ConfigurationError(f'there is no {kind} "{login}"', "xbus export shows all logins", code="unknown_login")
 
 
 def logins_without_password(connection: Connection) -> Iterator[tuple[Literal["emitter", "role"], str]]:

@@ -88,13 +88,29 @@ def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
 
 def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
     rows = connection.execute(
-        select(role.c.login, service.c.name, role.c.ordered, role.c.absent_minutes, role.c.parked_minutes)
+        select(
+            role.c.login,
+            service.c.name,
+            role.c.ordered,
+            role.c.absent_minutes,
+            role.c.parked_minutes,
+            role.c.instances,
+            role.c.standby,
+        )
         .join(service, service.c.id == role.c.service_id)
         .where(_chosen(role, removed))
         .order_by(role.c.login)
     )
     return (
-        RoleSpec(row.login, row.name, row.ordered, absent_minutes=row.absent_minutes, parked_minutes=row.parked_minutes)
+        RoleSpec(
+            row.login,
+            row.name,
+            row.ordered,
+            absent_minutes=row.absent_minutes,
+            parked_minutes=row.parked_minutes,
+            instances=row.instances,
+            standby=row.standby,
+        )
         for row in rows.all()
     )
 

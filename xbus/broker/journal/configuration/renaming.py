@@ -19,8 +19,11 @@ Renames: TypeAlias = Mapping[tuple[Section, str], str]
 def find_renames(stored: Stored, bus: BusSpec) -> tuple[Renames, list[ConfigurationProblem]]:
     """Find the entries that ``bus`` renames, and those that it can't rename.
 
-    An entry that has its new name already was renamed before, and is left alone.
+    An entry that has its new name already was renamed before, and is left alone. A bus that never had an entry has
+    nothing to rename: its first file may be one that renamed entries of another bus.
     """
+    if not any(stored.ever.names()):
+        return {}, []
     renames: dict[tuple[Section, str], str] = {}
     problems: list[ConfigurationProblem] = []
     for section, name in bus.names():

@@ -19,6 +19,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.configuration.logins import end_sessions
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.errors import ConfigurationError
@@ -54,7 +55,11 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
             "; ".join(problem.sentence for problem in plan.problems), "correct them all, then apply"
         )
     if plan.changes:
-        new_version(connection, "applied", "; ".join(map(str, plan.changes)), at, expected=plan.version)
+        with new_version(connection, "applied", "; ".join(map(str, plan.changes)), at, expected=plan.version):
+            _carry_out(connection, plan, at)
+
+
+def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
     for change in plan.renames:
         _rename(connection, change)
     others = [change for change in plan.changes if change.move is not Move.RENAME]
@@ -89,6 +94,8 @@ def _rename(connection: Connection, change: Change) -> None:
 def _remove(connection: Connection, change: Change, at: datetime) -> None:
     table = TABLES[change.section]
     connection.execute(update(table).where(_name(table) == change.name).values(removed_at=at))
+    if table in (emitter, role):
+        end_sessions(connection, table, change.name)
     if table is role:
         end_cursor(connection, _id(connection, role, change.name))
 
@@ -136,6 +143,8 @@ def _write_role(connection: Connection, entry: RoleSpec) -> None:
         ordered=entry.ordered,
         absent_minutes=entry.absent_minutes,
         parked_minutes=entry.parked_minutes,
+        instances=entry.instances,
+        standby=entry.standby,
     )
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)

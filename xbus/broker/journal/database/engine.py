@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -12,6 +13,7 @@ from sqlalchemy import event, exc
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
+from xbus import private_files
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
@@ -39,7 +41,7 @@ READ_ONLY = {"xbus_read_only": True}
 
 
 def create_engine(url: str) -> sa.Engine:
-    """Create an engine whose commits are durable.
+    """Create an engine whose commits are durable, and whose errors do not repeat what was to be stored.
 
     Args:
         url: an SQLAlchemy URL, ``sqlite:///file``, ``sqlite://`` (in memory) or ``postgresql://...``.
@@ -58,7 +60,7 @@ def create_engine(url: str) -> sa.Engine:
     if parsed.get_backend_name() == "postgresql":
         # The driver that the bus brings along, whichever one the name alone would mean to SQLAlchemy.
         parsed = parsed.set(drivername="postgresql+psycopg2")
-        return sa.create_engine(parsed, pool_pre_ping=False, connect_args=SIGNS_OF_LIFE)
+        return sa.create_engine(parsed, pool_pre_ping=False, connect_args=SIGNS_OF_LIFE, hide_parameters=True)
     raise ConfigurationError(
         f"the journal can't be kept in {parsed.get_backend_name()}", "give sqlalchemy.dburi a sqlite or postgresql URL"
     )
@@ -69,12 +71,29 @@ def is_memory(engine: sa.Engine) -> bool:
     return isinstance(engine.pool, StaticPool)
 
 
+def file_of(address: str) -> Path | None:
+    """Give the file of a SQLite database; None for one in memory, of another kind, or named by a URI of SQLite's.
+
+    Args:
+        address: an SQLAlchemy URL that is valid.
+    """
+    url = sa.make_url(address)
+    database = url.database or ""
+    is_file = url.get_backend_name() == "sqlite" and database not in ("", ":memory:")
+    return Path(database) if is_file and not database.startswith("file:") else None
+
+
 def _sqlite(url: sa.URL) -> sa.Engine:
     arguments: dict[str, Any] = {"check_same_thread": False}
     if url.database in (None, "", ":memory:"):
-        engine = sa.create_engine(url, connect_args=arguments, poolclass=StaticPool)
+        engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, poolclass=StaticPool)
     else:
-        engine = sa.create_engine(url, connect_args=arguments)
+        engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
+
+    @event.listens_for(engine, "do_connect")
+    def make_private(*_: object) -> None:
+        if (path := file_of(str(url))) is not None:
+            private_files.prepare(path)
 
     @event.listens_for(engine, "connect")
     def set_up(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

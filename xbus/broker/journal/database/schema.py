@@ -1,13 +1,11 @@
 """The database's schema: made and upgraded by Alembic's migrations, checked before anything else is done with it."""
 
 import logging
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from xbus.broker.journal.database.connection import is_missing_file, reading, writing
 from xbus.errors import SchemaError
@@ -16,8 +14,14 @@ from xbus.model import metadata
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
+SCRIPTS = re.compile(r"versions/([0-9]{4})_\w+\.py")
+"""The file of a migration, with its number: the version that it makes."""
+
 PLACES = (HERE.parent / "migrations", HERE.parents[3] / "alembic")
 """The folders of the migrations: above this package if it is installed, at the top of a checkout."""
+
+ALEMBIC = sa.table("alembic_version", sa.column("version_num", sa.Text))
+"""The table in which Alembic keeps the version."""
 
 ONE_AT_A_TIME = 0x58627573
 """The key of PostgreSQL's advisory lock under which the schema is changed; any number that nobody else takes."""
@@ -45,17 +49,24 @@ def upgrade_connection(connection: sa.Connection, migrations: Path | None = None
     Raises:
         SchemaError: the schema is newer than this program, or the database has other tables.
     """
+    # Alembic takes as long to import as a whole command should take, and only an upgrade needs it.
+    from alembic import command
+    from alembic.config import Config
+
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
-    configuration = _alembic(migrations or _migrations())
-    scripts = ScriptDirectory.from_config(configuration)
+    folder = migrations or _migrations()
+    versions = _versions(folder)
     before = _version(connection)
     if before is None:
         _refuse_foreign_tables(connection)
-    _refuse_newer(before, scripts)
+    _refuse_newer(before, versions)
+    configuration = Config()
+    configuration.set_main_option("script_location", str(folder).replace("%", "%%"))
+    configuration.set_main_option("path_separator", "os")
     configuration.attributes["connection"] = connection
     command.upgrade(configuration, "head")
-    after = scripts.get_current_head()
+    after = versions[-1]
     log.info("schema %s", "unchanged" if before == after else "upgraded", extra={"action": "upgrade", "version": after})
 
 
@@ -83,11 +94,11 @@ def check_connection(connection: sa.Connection, migrations: Path | None = None) 
     Raises:
         SchemaError: the schema is missing, older or newer.
     """
-    scripts = ScriptDirectory.from_config(_alembic(migrations or _migrations()))
-    version, wanted = _version(connection), scripts.get_current_head()
+    versions = _versions(migrations or _migrations())
+    version, wanted = _version(connection), versions[-1]
     if version is None:
         raise _not_set_up()
-    _refuse_newer(version, scripts)
+    _refuse_newer(version, versions)
     if version != wanted:
         raise SchemaError(
             f"the database is older than this program (its schema is {version}, {wanted} is needed)",
@@ -108,23 +119,23 @@ def _refuse_foreign_tables(connection: sa.Connection) -> None:
         )
 
 
-def _refuse_newer(version: str | None, scripts: ScriptDirectory) -> None:
-    known = {script.revision for script in scripts.walk_revisions()}
-    if version is not None and version not in known:
+def _refuse_newer(version: str | None, versions: Sequence[str]) -> None:
+    if version is not None and version not in versions:
         raise SchemaError(
             f"this program is older than the database (its schema is {version})", "install the newer version of xbusd"
         )
 
 
 def _version(connection: sa.Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    if not sa.inspect(connection).has_table(ALEMBIC.name):
+        return None
+    return connection.execute(sa.select(ALEMBIC.c.version_num)).scalar()
 
 
-def _alembic(migrations: Path) -> Config:
-    configuration = Config()
-    configuration.set_main_option("script_location", str(migrations).replace("%", "%%"))
-    configuration.set_main_option("path_separator", "os")
-    return configuration
+def _versions(migrations: Path) -> list[str]:
+    """List the versions that the migrations make, oldest first."""
+    paths = (path.relative_to(migrations).as_posix() for path in migrations.glob("versions/*.py"))
+    return sorted(found[1] for path in paths if (found := SCRIPTS.fullmatch(path)))
 
 
 def _migrations() -> Path:

@@ -27,11 +27,11 @@ def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
     rest = [*plan.belongings, *plan.passwords]
     if rest:
         expected = None if plan.bus.changes else plan.bus.version
-        new_version(connection, "imported", "; ".join(map(str, rest)), at, expected=expected)
-    for change in plan.belongings:
-        _write(connection, change.entry)
-    for password in plan.passwords:
-        _set_password(connection, password)
+        with new_version(connection, "imported", "; ".join(map(str, rest)), at, expected=expected):
+            for change in plan.belongings:
+                _write(connection, change.entry)
+            for password in plan.passwords:
+                _set_password(connection, password)
 
 
 def _write(connection: Connection, entry: Person | LegacyDescriptor | EmissionProfile) -> None:

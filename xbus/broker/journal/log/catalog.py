@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, longest, pause_of_role
 from xbus.graph import Graph, Node
 from xbus.model import (
     configuration,
@@ -15,6 +16,7 @@ from xbus.model import (
     event_type,
     graph,
     node,
+    pause,
     profile_event_type,
     role,
     service,
@@ -28,6 +30,7 @@ class EventType:
     Args:
         bad_items: what is parked where a recipient refuses items by their indices: the whole envelope, or those alone.
         max_isolated: with more items than this refused in one event the whole envelope is parked all the same.
+        pause: why no event of it may begin; None while it may.
     """
 
     id: int
@@ -38,6 +41,7 @@ class EventType:
     max_isolated: int
     first_name: str = ""
     """The name with which it was made; empty if it was never renamed."""
+    pause: PauseEntry | None = None
 
     @property
     def hashed_name(self) -> str:
@@ -47,11 +51,16 @@ class EventType:
 
 @dataclass(frozen=True)
 class EmitterEntry:
-    """An emitter and the names of the event types that its profile allows."""
+    """An emitter and the names of the event types that its profile allows.
+
+    Args:
+        pause: why it may begin no envelope; None while it may.
+    """
 
     id: int
     login: str
     event_types: frozenset[str]
+    pause: PauseEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,9 @@ class RoleEntry:
         absent_minutes: how long it may be away while something waits for it before health tells of it; infinite for
             never, None for what the configuration says, as below.
         parked_minutes: how long something may be parked for it before health tells of it.
+        instances: so many programs may serve it side by side.
+        standby: whether further programs wait until one of those is lost.
+        pause: why nothing new begins with it: it is paused, or its service is; None while neither is.
     """
 
     id: int
@@ -98,6 +110,14 @@ class RoleEntry:
     absent_minutes: float | None = None
     parked_minutes: float | None = None
     service_name: str = ""
+    instances: int = 1
+    standby: bool = False
+    pause: PauseEntry | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """True for a role at which several programs may be registered at the same time."""
+        return self.instances > 1 or self.standby
 
     @property
     def shown_service(self) -> str:
@@ -124,6 +144,8 @@ class Catalog:
             be on their way.
         former_types: names of event types before they were renamed while this program ran, with their ids.
         service_names: the name of each service by its key.
+        pauses: all pauses in force, by kind and id.
+        graph_edits: how often graphs were edited by SQL: what was read of them before may be wrong.
     """
 
     version: int
@@ -133,6 +155,8 @@ class Catalog:
     isolation: Mapping[str, int] = field(default_factory=dict)
     former_types: Mapping[str, int] = field(default_factory=dict)
     service_names: Mapping[str, str] = field(default_factory=dict)
+    pauses: Pauses = field(default_factory=dict)
+    graph_edits: int = 0
 
     def event_type(self, name: str) -> EventType | None:
         """Find an event type, also by a name that it had while this program ran: an event may have begun with that."""
@@ -152,6 +176,11 @@ class Catalog:
         """Give the present name of a service by its key."""
         return self.service_names.get(key, key)
 
+    def pause_of_service(self, key: str) -> PauseEntry | None:
+        """Give the pause that ends last where all roles of a service are paused; None where one is not."""
+        pauses = [role.pause for role in self.roles.values() if role.service == key]
+        return longest(pauses) if None not in pauses else None
+
     @property
     def expects_replies(self) -> bool:
         """True if any event type has immediate replies."""
@@ -169,14 +198,46 @@ def read_catalog(connection: Connection) -> Catalog:
 
     The version is read first: where a change slips in between, the next look at the version finds another one.
     """
+    version = read_version(connection)
+    pauses = read_pauses(connection)
     return Catalog(
-        version=read_version(connection),
-        event_types={entry.name: entry for entry in _event_types(connection)},
-        emitters={entry.id: entry for entry in _emitters(connection)},
-        roles={entry.id: entry for entry in _roles(connection)},
+        version=version,
+        event_types={entry.name: entry for entry in _event_types(connection, pauses)},
+        emitters={entry.id: entry for entry in _emitters(connection, pauses)},
+        roles={entry.id: entry for entry in _roles(connection, pauses)},
         isolation=_isolation(connection),
         service_names=read_service_names(connection),
+        pauses=pauses,
+        graph_edits=connection.execute(select(configuration.c.graph_edits)).scalar_one(),
     )
+
+
+PAUSED_TABLES: Mapping[PauseKind, Table] = {
+    PauseKind.ROLE: role,
+    PauseKind.SERVICE: service,
+    PauseKind.TYPE: event_type,
+    PauseKind.EMITTER: emitter,
+}
+
+
+def read_pauses(connection: Connection) -> Pauses:
+    """Read the pauses of all that is in use, by kind and id; the oldest first."""
+    found: dict[tuple[PauseKind, int], PauseEntry] = {}
+    for row in connection.execute(select(pause).order_by(pause.c.since)).all():
+        kind = PauseKind(row.kind)
+        table = PAUSED_TABLES[kind]
+        called = select(name_column(table)).where(table.c.id == row.subject_id, table.c.removed_at.is_(None))
+        name = connection.execute(called).scalar_one_or_none()
+        if name is not None:
+            subject = (kind, row.subject_id)
+            found[subject] = PauseEntry(*subject, name, row.reason, row.paused_by, row.since, row.until)
+    return found
+
+
+def name_column(table: Table) -> ColumnElement[str]:
+    """Give the column by which people call a row."""
+    column: ColumnElement[str] = table.c.login if "login" in table.c else table.c.name
+    return column
 
 
 def read_service_names(connection: Connection) -> dict[str, str]:
@@ -222,7 +283,7 @@ def read_credentials(connection: Connection, kind: Literal["emitter", "role"], l
     return None if row is None else (row.id, row.password_hash)
 
 
-def _event_types(connection: Connection) -> list[EventType]:
+def _event_types(connection: Connection, pauses: Pauses) -> list[EventType]:
     newest = (
         select(graph.c.event_type_id, func.max(graph.c.number).label("number"))
         .group_by(graph.c.event_type_id)
@@ -243,7 +304,7 @@ def _event_types(connection: Connection) -> list[EventType]:
         .where(event_type.c.removed_at.is_(None))
         .order_by(event_type.c.name)
     )
-    return [EventType(*row) for row in rows]
+    return [EventType(*row, pause=pauses.get((PauseKind.TYPE, row.id))) for row in rows]
 
 
 def _isolation(connection: Connection) -> dict[str, int]:
@@ -256,7 +317,7 @@ def read_emitter_logins(connection: Connection) -> dict[int, str]:
     return dict(connection.execute(select(emitter.c.id, emitter.c.login)).all())
 
 
-def _emitters(connection: Connection) -> list[EmitterEntry]:
+def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
     allowed: dict[int, set[str]] = {}
     for profile_id, name in connection.execute(
         select(profile_event_type.c.profile_id, event_type.c.name)
@@ -270,18 +331,29 @@ def _emitters(connection: Connection) -> list[EmitterEntry]:
         .where(emitter.c.removed_at.is_(None))
         .order_by(emitter.c.login)
     )
-    return [EmitterEntry(row.id, row.login, frozenset(allowed.get(row.profile_id, ()))) for row in rows]
+    return [
+        EmitterEntry(
+            row.id,
+            row.login,
+            frozenset(allowed.get(row.profile_id, ())),
+            pauses.get((PauseKind.EMITTER, row.id)),
+        )
+        for row in rows
+    ]
 
 
-def _roles(connection: Connection) -> list[RoleEntry]:
+def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
     rows = connection.execute(
         select(
             role.c.id,
             role.c.login,
+            role.c.service_id,
             role.c.ordered,
             role.c.detached_at,
             role.c.absent_minutes,
             role.c.parked_minutes,
+            role.c.instances,
+            role.c.standby,
             service.c.key,
             service.c.name,
             service.c.kind,
@@ -308,6 +380,9 @@ def _roles(connection: Connection) -> list[RoleEntry]:
             absent_minutes=row.absent_minutes,
             parked_minutes=row.parked_minutes,
             service_name=row.name,
+            instances=row.instances,
+            standby=row.standby,
+            pause=pause_of_role(pauses, row.id, row.service_id),
         )
         for row in rows
     ]

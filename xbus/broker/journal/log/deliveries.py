@@ -14,8 +14,16 @@ from xbus.states import DeliveryState
 RESUMED = "resumed"
 """The code of a delivery that a person has taken up again; its attempts are counted anew."""
 
+WORKER_ABSENT = "worker_absent"
+"""The code of a delivery that waits for a worker."""
+
 OUTPUT_NOT_READY = "output_not_ready"
 """The code of a delivery that waits until a bulk worker has made the output of a node."""
+
+
+def worker_absent(service: str) -> str:
+    """Word the cause of a delivery that waits for a worker of a service."""
+    return f'no worker of service "{service}" is there, or each is in trouble'
 
 
 SELECT_DELIVERIES: NamedRows = sa.select(

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.writes import SealReceipt
+from xbus.headers import NO_TAGS, EventTags
 from xbus.states import EnvelopeState
 
 
@@ -28,6 +29,7 @@ class StoredEvent:
     damaged: bool
     ended: bool
     origin_id: UUID | None = None
+    tags: EventTags = NO_TAGS
 
     @property
     def segments_id(self) -> UUID:
@@ -46,6 +48,7 @@ class StoredEnvelope:
         content_hash: where it is received and has a key.
         pruned: whether its content was removed.
         reason: why it was cancelled, where it was.
+        headers: packed; None for none, and where they were removed.
     """
 
     envelope_id: UUID
@@ -57,6 +60,7 @@ class StoredEnvelope:
     content_hash: bytes | None = None
     pruned: bool = False
     reason: str | None = None
+    headers: bytes | None = None
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
@@ -71,37 +75,7 @@ _ENVELOPE = sa.select(model.envelope).where(model.envelope.c.id == sa.bindparam(
 
 def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> StoredEnvelope:
     envelope = row._mapping
-    statement = (
-        sa.select(
-            model.event.c.id,
-            model.event.c.number,
-            model.event_type.c.name,
-            model.event_type.c.first_name,
-            sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
-            sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0),
-            sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
-            model.event.c["items"].is_not(None),
-            model.event.c.origin_id,
-        )
-        .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
-        .outerjoin(
-            model.segment, model.segment.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id)
-        )
-        .where(model.event.c.envelope_id == envelope["id"])
-        .group_by(
-            model.event.c.id,
-            model.event.c.number,
-            model.event_type.c.name,
-            model.event_type.c.first_name,
-            model.event.c["items"],
-            model.event.c.origin_id,
-        )
-        .order_by(model.event.c.number)
-    )
-    events = tuple(
-        StoredEvent(event_id, number, name, first, int(items), int(size), int(items) != end, bool(ended), origin_id)
-        for event_id, number, name, first, items, size, end, ended, origin_id in connection.execute(statement)
-    )
+    events = _stored_events(connection, envelope["id"])
     state = EnvelopeState(envelope["state"])
     receipt = None
     if state is EnvelopeState.RECEIVED:
@@ -123,6 +97,48 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
         None if envelope["content_hash"] is None else bytes(envelope["content_hash"]),
         envelope["pruned_at"] is not None,
         _reason(connection, envelope["id"]) if state is EnvelopeState.CANCELLED else None,
+        envelope["headers"],
+    )
+
+
+def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[StoredEvent, ...]:
+    statement = (
+        sa.select(
+            model.event.c.id,
+            model.event.c.number,
+            model.event_type.c.name,
+            model.event_type.c.first_name,
+            sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
+            sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0),
+            sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
+            model.event.c["items"].is_not(None),
+            model.event.c.origin_id,
+            model.event.c.headers,
+            model.event.c.partition_key,
+        )
+        .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .outerjoin(
+            model.segment, model.segment.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id)
+        )
+        .where(model.event.c.envelope_id == envelope_id)
+        .group_by(
+            model.event.c.id,
+            model.event.c.number,
+            model.event_type.c.name,
+            model.event_type.c.first_name,
+            model.event.c["items"],
+            model.event.c.origin_id,
+            model.event.c.headers,
+            model.event.c.partition_key,
+        )
+        .order_by(model.event.c.number)
+    )
+    return tuple(
+        StoredEvent(
+            *(event_id, number, name, first, int(items), int(size), int(items) != end, bool(ended), origin_id),
+            tags=EventTags(*tags),
+        )
+        for event_id, number, name, first, items, size, end, ended, origin_id, *tags in connection.execute(statement)
     )
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import Segment
+from xbus.headers import NO_TAGS, EventTags
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class LogEvent:
     graph_id: int
     items: int
     origin_id: UUID | None = None
+    tags: EventTags = NO_TAGS
 
     @property
     def segments_id(self) -> UUID:
@@ -41,6 +43,7 @@ class LogEnvelope:
         emitter_id: whose it is.
         key: the emitter's name for it, if it has one.
         sealed_at: when it was sealed.
+        headers: packed, if it has any.
     """
 
     envelope_id: UUID
@@ -51,6 +54,7 @@ class LogEnvelope:
     emitter_id: int = 0
     key: str | None = None
     sealed_at: datetime | None = None
+    headers: bytes | None = None
 
     def is_for(self, role_id: int) -> bool:
         """Check whether a role may be owed it at all."""
@@ -130,12 +134,15 @@ _ENVELOPES = (
         model.envelope.c.emitter_id,
         model.envelope.c.idempotency_key,
         model.envelope.c.closed_at,
+        model.envelope.c.headers,
         model.envelope.c.origin_id.is_not(None),
         model.event.c.id.label("event_id"),
         model.event_type.c.name,
         model.event.c.graph_id,
         model.event.c["items"],
         model.event.c.origin_id,
+        model.event.c.headers.label("event_headers"),
+        model.event.c.partition_key,
     )
     # Of one whose removal has begun its items are not all there any more.
     .outerjoin(
@@ -151,12 +158,13 @@ _ENVELOPES = (
 def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
     events: dict[_Head, list[LogEvent]] = {}
     repeats: set[UUID] = set()
-    for *head, is_repeat, event_id, type_name, graph_id, items, origin_id in connection.execute(
+    for *head, is_repeat, event_id, type_name, graph_id, items, origin_id, headers, key in connection.execute(
         _ENVELOPES.where(which)
     ):
         of_envelope = events.setdefault(_Head(*head), [])
         if event_id is not None:
-            of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id))
+            tags = NO_TAGS if headers is None and key is None else EventTags(headers, key)
+            of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id, tags))
         if is_repeat:
             repeats.add(head[0])
     only_roles = read_only_roles(connection, repeats)
@@ -170,6 +178,7 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
             head.emitter_id,
             head.key,
             head.sealed_at,
+            head.headers,
         )
         for head, found in events.items()
     ]
@@ -184,6 +193,7 @@ class _Head(NamedTuple):
     emitter_id: int
     key: str | None
     sealed_at: datetime
+    headers: bytes | None
 
 
 def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dict[UUID, frozenset[int]]:

@@ -7,6 +7,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.headers import NO_TAGS, EventTags
 from xbus.states import DeliveryState, EnvelopeState
 
 
@@ -18,6 +19,7 @@ class PastEvent:
         graph_id: the graph that it took.
         segments_id: the event under whose id its items are stored: itself, or the one that it repeats.
         items: the number of its items; None while it is open.
+        tags: its headers and its partition key.
     """
 
     event_id: UUID
@@ -28,6 +30,7 @@ class PastEvent:
     graph_id: int
     estimate: int
     items: int | None
+    tags: EventTags = NO_TAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +103,19 @@ def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEven
             event.graph_id,
             event.estimate,
             event["items"],
+            event.headers,
+            event.partition_key,
         )
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .where(event.envelope_id == envelope_id)
         .order_by(event.number)
     )
-    return tuple(PastEvent(*row) for row in connection.execute(statement))
+    return tuple(
+        PastEvent(event_id, segments_id, number, name, type_id, graph_id, estimate, items, EventTags(*tags))
+        for event_id, segments_id, number, name, type_id, graph_id, estimate, items, *tags in connection.execute(
+            statement
+        )
+    )
 
 
 def read_first_names(connection: sa.Connection, type_ids: Collection[int]) -> dict[int, str]:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.reading import LogEvent
+from xbus.headers import EventTags
 from xbus.states import EnvelopeState, ReplyState
 
 
@@ -34,12 +35,14 @@ class Ask:
         event: with the items that it has now; its emitter adds none while it waits.
         until: the end of the emitter's wait.
         cancelled: whether its envelope was cancelled.
+        headers: those of its envelope, packed.
     """
 
     envelope_id: UUID
     event: LogEvent
     until: datetime
     cancelled: bool
+    headers: bytes | None = None
 
 
 def read_replies(connection: sa.Connection, event_ids: Collection[UUID]) -> dict[UUID, StoredReply]:
@@ -84,6 +87,9 @@ def read_asks(connection: sa.Connection) -> list[Ask]:
             items.label("item_count"),
             model.reply.c.until,
             model.envelope.c.state,
+            model.envelope.c.headers.label("envelope_headers"),
+            model.event.c.headers,
+            model.event.c.partition_key,
         )
         .join(model.event, model.event.c.id == model.reply.c.event_id)
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
@@ -93,11 +99,14 @@ def read_asks(connection: sa.Connection) -> list[Ask]:
     return [
         Ask(
             envelope_id,
-            LogEvent(event_id, type_name, graph_id, int(item_count)),
+            LogEvent(event_id, type_name, graph_id, int(item_count), tags=EventTags(*tags)),
             until,
             state == EnvelopeState.CANCELLED,
+            headers,
         )
-        for envelope_id, event_id, type_name, graph_id, item_count, until, state in connection.execute(statement)
+        for envelope_id, event_id, type_name, graph_id, item_count, until, state, headers, *tags in connection.execute(
+            statement
+        )
     ]
 
 

@@ -8,10 +8,13 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.contents import find_listed
-from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.deliveries import WORKER_ABSENT, read_cursors, worker_absent
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
 from xbus.broker.journal.log.repeats import read_retries
+from xbus.broker.journal.writes import PAUSED, PauseEntry, Pauses, longest, pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
 
@@ -70,16 +73,19 @@ def role_progress(
     retries = read_retries(connection, envelope_id)
     roles = connection.execute(_roles_of(envelope_id)).all()
     let_go = _read_let_go(connection, envelope_id, [role.id for role in roles if role.id is not None])
-    for service, role_id, login, removed_at, registered in roles:
+    pauses = read_pauses(connection)
+    for service, role_id, login, removed_at, registered, service_id in roles:
         if only_roles is not None and login not in only_roles:
             continue
         if role_id is None:
             yield RoleProgress(None, service, OWED, cause="the service has no role yet")
             continue
         cursor = cursors.get(role_id)
+        pause = pause_of_role(pauses, role_id, service_id)
         if row := deliveries.get(role_id):
             under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and registered
-            yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
+            why = _why_in_row(connection, row, pause, pauses)
+            yield RoleProgress(login, service, row.state, row.attempts, *why, row.changed_at, under_way)
         elif role_id in retries:
             yield RoleProgress(login, service, RETRIED, cause=f"comes again as envelope {retries[role_id]}")
         elif role_id in let_go:
@@ -90,7 +96,38 @@ def role_progress(
             cause = "the role is removed" if removed_at is not None and not settled else None
             # What a role was given stays noted while it is away, and some more is noted ahead of it.
             under_way = not settled and position <= cursor.handed_to and registered
-            yield RoleProgress(login, service, DONE if settled else OWED, cause=cause, under_way=under_way)
+            code = None if pause is None or settled or cause else PAUSED
+            if pause is not None and code is not None:
+                cause = pause.told
+            yield RoleProgress(login, service, DONE if settled else OWED, None, code, cause, under_way=under_way)
+
+
+def _why_in_row(connection: sa.Connection, row: NamedRow, pause: PauseEntry | None, pauses: Pauses) -> tuple[str, str]:
+    """Give code and cause of a delivery row as they are now: a pause may have begun or ended since it was written."""
+    code, cause = row.code, row.cause
+    if row.service_id is not None and (pauses or code == PAUSED):
+        of_worker = _pause_of_worker(connection, row.service_id, pauses)
+        if of_worker is not None:
+            code, cause = PAUSED, of_worker.told
+        elif code == PAUSED:
+            code, cause = WORKER_ABSENT, worker_absent(_service_name(connection, row.service_id))
+    if pause is not None and row.state != DeliveryState.PARKED:
+        cause = f"{cause}; the {pause.told}" if cause else pause.told
+    return code, cause
+
+
+def _service_name(connection: sa.Connection, service_id: int) -> str:
+    name: str = connection.execute(sa.select(model.service.c.name).where(model.service.c.id == service_id)).scalar_one()
+    return name
+
+
+def _pause_of_worker(connection: sa.Connection, service_id: int, pauses: Pauses) -> PauseEntry | None:
+    """Give the pause that ends last where all roles of a worker service are paused."""
+    of_service = sa.select(model.role.c.id).where(
+        model.role.c.service_id == service_id, model.role.c.removed_at.is_(None)
+    )
+    found = [pause_of_role(pauses, role_id, service_id) for role_id in connection.execute(of_service).scalars()]
+    return None if None in found else longest(found)
 
 
 def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collection[int]) -> dict[int, tuple[str, str]]:
@@ -105,7 +142,7 @@ def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collect
     return {subjects[subject_id]: (move, reason) for subject_id, move, reason in rows}
 
 
-def _roles_of(envelope_id: UUID) -> "sa.Select[str, int | None, str | None, datetime | None, bool]":
+def _roles_of(envelope_id: UUID) -> "sa.Select[str, int | None, str | None, datetime | None, bool, int]":
     """Read service, role, its removal and registration for each consumer service to which the graphs lead."""
     return (
         sa.select(
@@ -114,6 +151,7 @@ def _roles_of(envelope_id: UUID) -> "sa.Select[str, int | None, str | None, date
             model.role.c.login,
             model.role.c.removed_at,
             model.registration.c.role_id.is_not(None),
+            model.service.c.id,
         )
         .select_from(model.event)
         .join(model.node, model.node.c.graph_id == model.event.c.graph_id)

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from xbus.broker.journal.database.binary_copy import pack_field
 from xbus.broker.journal.writes import Append, Indices
+from xbus.headers import NO_TAGS, EventTags
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class EventContent(Protocol):
     def items(self) -> int: ...
     @property
     def hashes(self) -> Sequence[bytes]: ...
+    @property
+    def tags(self) -> EventTags: ...
 
 
 class Content(NamedTuple):
@@ -83,16 +86,46 @@ class Content(NamedTuple):
     hashed_name: str
     items: int
     hashes: Sequence[bytes] = ()
+    tags: EventTags = NO_TAGS
 
 
-def content_hash(events: Iterable[EventContent]) -> bytes:
-    """Hash an envelope as ``model.envelope`` defines it."""
+_VERSION_2 = b"\0\2"
+"""Begins what is hashed by version 2. Version 1 begins with the name of an event type, which has no zero byte."""
+
+
+def content_hash(events: Collection[EventContent], headers: bytes | None = None) -> bytes:
+    """Hash an envelope as ``model.envelope`` defines it.
+
+    An envelope without headers and partition keys is hashed by version 1, as all were before there were any. Version 2
+    covers these too: behind its mark come the headers of the envelope; for each event the type name, a zero byte, the
+    item count as 8 bytes, the headers, the partition key, the number of segments as 4 bytes, and their hashes. Before
+    headers and keys comes their length as 4 bytes, 0 for none. All numbers are big endian.
+
+    Args:
+        headers: packed; None without any.
+    """
+    if headers is None and all(event.tags == NO_TAGS for event in events):
+        return _hash_without_headers(events)
+    whole = hashlib.sha256(_VERSION_2 + _measured(headers))
+    for event in events:
+        whole.update(event.hashed_name.encode() + b"\0" + event.items.to_bytes(8, "big"))
+        key = event.tags.partition_key
+        whole.update(_measured(event.tags.headers) + _measured(None if key is None else key.encode()))
+        whole.update(len(event.hashes).to_bytes(4, "big") + b"".join(event.hashes))
+    return whole.digest()
+
+
+def _hash_without_headers(events: Iterable[EventContent]) -> bytes:
     whole = hashlib.sha256()
     for event in events:
         whole.update(event.hashed_name.encode() + b"\0" + event.items.to_bytes(8, "big"))
         for segment_hash in event.hashes:
             whole.update(segment_hash)
     return whole.digest()
+
+
+def _measured(data: bytes | None) -> bytes:
+    return len(data or b"").to_bytes(4, "big") + (data or b"")
 
 
 COPY_COLUMNS = ("event_id", "first_index", "items", "data", "hash", "indices")

@@ -1,13 +1,15 @@
 """Reads sessions, registrations, and recipients' own descriptions. Each function is one short read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from xbus import model
+
+LoginKind = Literal["emitter", "role"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,23 @@ class StoredIntroduction:
     features: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class LoginSessions:
+    """The sessions of a login that have not ended.
+
+    Args:
+        kind: whose login it is; an emitter and a role may have the same one.
+        login: the login.
+        sessions: how many there are.
+        expires_at: when the last of them ends, unless it is used before that.
+    """
+
+    kind: LoginKind
+    login: str
+    sessions: int
+    expires_at: datetime
+
+
 def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSession]:
     """Read all sessions of emitters, or of roles, expired ones included."""
     owner = model.session.c.role_id if of_roles else model.session.c.emitter_id
@@ -46,17 +65,44 @@ def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSe
     return [StoredSession(*row) for row in connection.execute(statement)]
 
 
+def count_sessions(connection: sa.Connection, now: datetime) -> Sequence[LoginSessions]:
+    """List the logins that have sessions: emitters, then roles, each by name.
+
+    Args:
+        now: a session that ended before is left out, though its row may still be there.
+    """
+    owners: Sequence[tuple[LoginKind, sa.Table, sa.Column[int]]] = (
+        ("emitter", model.emitter, model.session.c.emitter_id),
+        ("role", model.role, model.session.c.role_id),
+    )
+    return [
+        LoginSessions(kind, row.login, row.sessions, row.expires_at)
+        for kind, table, owner in owners
+        for row in connection.execute(
+            sa.select(
+                table.c.login,
+                sa.func.count().label("sessions"),
+                sa.func.max(model.session.c.expires_at).label("expires_at"),
+            )
+            .join_from(table, model.session, owner == table.c.id)
+            .where(model.session.c.expires_at > now)
+            .group_by(table.c.login)
+            .order_by(table.c.login)
+        )
+    ]
+
+
 def read_registrations(connection: sa.Connection) -> list[StoredRegistration]:
-    """Read the recipients that were registered when the broker last ran."""
+    """Read the recipients that were registered when the broker last ran, those first that registered first."""
     row = model.registration.c
-    statement = sa.select(row.role_id, row.token_hash, row.uri, row.place)
+    statement = sa.select(row.role_id, row.token_hash, row.uri, row.place).order_by(row.registered_at)
     return [StoredRegistration(*row) for row in connection.execute(statement)]
 
 
 def read_consumers(connection: sa.Connection) -> list[StoredIntroduction]:
-    """Read the registered consumers, by the login of their role."""
+    """Read the registered consumers, one for each role, by its login."""
     statement = (
-        sa.select(model.registration.c["metadata"], model.registration.c.features)
+        sa.select(model.registration.c.role_id, model.registration.c["metadata"], model.registration.c.features)
         .join(model.role, model.role.c.id == model.registration.c.role_id)
         .join(model.service, model.service.c.id == model.role.c.service_id)
         .where(
@@ -64,6 +110,8 @@ def read_consumers(connection: sa.Connection) -> list[StoredIntroduction]:
             model.role.c.removed_at.is_(None),
             model.registration.c["metadata"].is_not(None),
         )
-        .order_by(model.role.c.login)
+        .order_by(model.role.c.login, model.registration.c.registered_at.desc())
     )
-    return [StoredIntroduction(*row) for row in connection.execute(statement)]
+    # Of several programs of a role the one that came first remains.
+    found = {role_id: StoredIntroduction(*said) for role_id, *said in connection.execute(statement)}
+    return list(found.values())

@@ -5,5 +5,6 @@ of an action. Nothing here waits or asks a person: commands do. Commands import 
 does, the drill, and what must look for corrections.
 
 Face: ``backlog``, ``coming``, ``copies``, ``corrections``, ``descriptors``, ``envelopes``, ``event_types``,
-``failures``, ``parked``, ``parked_items``, ``parked_list``, ``parked_moves``, ``relocation``, ``roles``, ``stalled``.
+``failures``, ``figures``, ``parked``, ``parked_items``, ``parked_list``, ``parked_moves``, ``relocation``, ``roles``,
+``stalled``, ``under_way``, ``why``.
 """

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.place import read_place
+from xbus.broker.journal.writes import SERVED
 
 SUBJECT = "journal"
 """The name of moves of the journal in the history."""
@@ -64,8 +65,10 @@ def forget(connection: sa.Connection, reason: str, at: datetime) -> list[Foreign
 
 
 def _is_foreign(connection: sa.Connection) -> sa.ColumnElement[bool]:
-    place = model.registration.c.place
-    return place.is_(None) | (place != read_place(connection))
+    row = model.registration.c
+    # One that made its connection itself comes by itself to where the journal is now, or to nobody.
+    is_called = row.uri.not_like(f"{SERVED}%")
+    return is_called & (row.place.is_(None) | (row.place != read_place(connection)))
 
 
 def _told(found: list[ForeignRegistration], reason: str, place: str) -> str:

@@ -71,19 +71,21 @@ def resume_items(
     types = {event.event_id: (event.type_name, event.event_type_id) for event in past.events}
     graphs = _graphs(connection, parked, [types[event.origin_id] for event in events])
     hashed = read_first_names(connection, graphs)
+    tags = {event.event_id: event.tags for event in past.events}
     for event in events:
         _move(connection, parked, event.items, ItemState.RESUMED, decision, resumed_as=envelope_id)
-    _open(connection, envelope_id, past, decision)
+    headers = _open(connection, envelope_id, past, decision)
     contents: list[Content] = []
     segments: list[SegmentRow] = []
     for number, event in enumerate(events, 1):
         _, type_id = types[event.origin_id]
         row = {"id": event.event_id, "envelope_id": envelope_id, "number": number, "event_type_id": type_id}
         items = len(event.items)
-        connection.execute(sa.insert(model.event).values(**row, graph_id=graphs[type_id], estimate=items, items=items))
+        row |= {"graph_id": graphs[type_id], "estimate": items, "items": items, **tags[event.origin_id]._asdict()}
+        connection.execute(sa.insert(model.event).values(row))
         rows = event.segments()
         segments += rows
-        contents.append(Content(hashed[type_id], items, [segment.hash for segment in rows]))
+        contents.append(Content(hashed[type_id], items, [segment.hash for segment in rows], tags[event.origin_id]))
     insert_segments(connection, segments)
     connection.execute(sa.insert(model.envelope_role).values(envelope_id=envelope_id, role_id=parked.role_id))
     (position,) = next_positions(connection, 1)
@@ -94,7 +96,7 @@ def resume_items(
         len(contents),
         sum(content.items for content in contents),
         sum(len(segment.data) for segment in segments),
-        content_hash(contents),
+        content_hash(contents, headers),
     )
     receive(connection, receipt, decision.at)
     _account(connection, receipt.data_bytes)
@@ -153,17 +155,22 @@ def _set(connection: sa.Connection, parked: Parked, item: ParkedItem, values: di
         )
 
 
-def _open(connection: sa.Connection, envelope_id: UUID, past: Past, decision: RepairDecision) -> None:
-    ordering_key = sa.select(model.envelope.c.ordering_key).where(model.envelope.c.id == past.envelope_id)
+def _open(connection: sa.Connection, envelope_id: UUID, past: Past, decision: RepairDecision) -> bytes | None:
+    """Begin the new envelope with what the past one was sent with; return its headers."""
+    envelope = model.envelope.c
+    of_past = sa.select(envelope.ordering_key, envelope.headers).where(envelope.id == past.envelope_id)
+    ordering_key, headers = connection.execute(of_past).one()
     row = {
         "id": envelope_id,
         "emitter_id": past.emitter_id,
         "state": EnvelopeState.OPEN,
         "opened_at": decision.at,
         "origin_id": past.envelope_id,
-        "ordering_key": connection.execute(ordering_key).scalar_one(),
+        "ordering_key": ordering_key,
+        "headers": headers,
     }
     connection.execute(sa.insert(model.envelope).values(row))
+    return None if headers is None else bytes(headers)
 
 
 def _graphs(connection: sa.Connection, parked: Parked, types: Sequence[tuple[str, int]]) -> dict[int, int]:

@@ -62,7 +62,9 @@ def move(source_url: str, target_url: str, at: datetime, told: Told) -> list[int
             _check_empty(target)
             for table in SEEDED:
                 target.execute(sa.delete(table))
-            rows = [_copy(source, target, table, told) for table in model.metadata.sorted_tables]
+            # Triggers count up the version of the configuration, which therefore comes last.
+            tables = sorted(model.metadata.sorted_tables, key=lambda table: table is model.configuration)
+            rows = [_copy(source, target, table, told) for table in tables]
             _settle_down(source, target, at)
     return rows
 

@@ -8,11 +8,12 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.backlog import Ahead, count_ahead
-from xbus.broker.journal.writes import PresenceRow, PresenceWork
+from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceRow, PresenceWork, pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState, ItemState, PresenceState
 
@@ -37,6 +38,8 @@ class RoleStatus:
         owed_since: when the oldest envelope was received that it is owed and has not got, apart from parked ones.
         parked: how many envelopes are parked for it.
         parked_items: how many items are parked alone for it.
+        instances: the programs that are registered for it; empty for a role that has place for one alone.
+        pause: why it gets nothing new; None while it does.
     """
 
     role: str
@@ -51,6 +54,8 @@ class RoleStatus:
     owed_since: datetime | None
     parked: int
     parked_items: int
+    instances: Sequence[PresenceInstance] = ()
+    pause: PauseEntry | None = None
 
     def owes_too_long(self, owed_days: float, now: datetime) -> bool:
         """Check whether the role is away, and was owed an envelope for more than so many days; 0 for never."""
@@ -62,7 +67,7 @@ def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:
     """Read what the broker wrote down last, by role id."""
     found = connection.execute(sa.select(model.presence))
     return {
-        row.role_id: PresenceRow(row.role_id, PresenceState(row.state), row.since, row.seen_at, row.work)
+        row.role_id: PresenceRow(row.role_id, PresenceState(row.state), row.since, row.seen_at, row.work, row.instances)
         for row in found
     }
 
@@ -74,15 +79,17 @@ def list_roles(connection: sa.Connection) -> list[RoleStatus]:
     parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
     parked_items = _count_by_role(connection, model.parked_item, ItemState.PARKED)
     coming = _count_by_role(connection, model.delivery, *COMING)
+    pauses = read_pauses(connection)
     statuses = []
     for row in connection.execute(_roles()).all():
         cursor = cursors.get(row.id)
         ahead = Ahead(0, None) if cursor is None else count_ahead(connection, cursor, row.service_id, head)
+        pause = pause_of_role(pauses, row.id, row.service_id)
         status = RoleStatus(
             row.login,
             row.service,
             row.kind,
-            _state(row),
+            _state(row, pause),
             row.since,
             row.seen_at,
             row.noted_at,
@@ -91,6 +98,8 @@ def list_roles(connection: sa.Connection) -> list[RoleStatus]:
             owed_since=_oldest(connection, ahead, row.id if row.id in coming else None),
             parked=parked.get(row.id, 0),
             parked_items=parked_items.get(row.id, 0),
+            instances=row.instances or (),
+            pause=pause,
         )
         statuses.append(status)
     return statuses
@@ -138,6 +147,7 @@ def _roles() -> NamedRows:
             presence.since,
             presence.seen_at,
             presence.work,
+            presence.instances,
             presence.noted_at,
         )
         .join(model.service, service.id == role.service_id)
@@ -147,10 +157,13 @@ def _roles() -> NamedRows:
     )
 
 
-def _state(row: NamedRow) -> PresenceState:
+def _state(row: NamedRow, pause: PauseEntry | None) -> PresenceState:
     if row.detached_at is not None:
         return PresenceState.DETACHED
-    return PresenceState.ABSENT if row.state in (None, PresenceState.DETACHED) else PresenceState(row.state)
+    if pause is not None:
+        return PresenceState.PAUSED
+    is_old = row.state in (None, PresenceState.DETACHED, PresenceState.PAUSED)
+    return PresenceState.ABSENT if is_old else PresenceState(row.state)
 
 
 def _count_by_role(connection: sa.Connection, table: sa.Table, *states: DeliveryState | ItemState) -> dict[int, int]:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.envelopes import is_archived
+from xbus.headers import NO_TAGS, EventTags
 
 PAGE_ENVELOPES = 200
 """Envelopes of a page. More cost fewer commits, and keep the broker's own commits waiting for longer."""
@@ -41,6 +42,7 @@ class FoundEvent:
     event_id: UUID
     estimate: int
     items: int
+    tags: EventTags = NO_TAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class FoundEnvelope:
         total: the number of its events, wanted or not.
         data_bytes: of all of them.
         hash: of all of them.
+        headers: those of the envelope, packed.
     """
 
     envelope_id: UUID
@@ -66,6 +69,7 @@ class FoundEnvelope:
     data_bytes: int
     hash: bytes
     events: tuple[FoundEvent, ...]
+    headers: bytes | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -106,6 +110,7 @@ def read_page(connection: sa.Connection, part: Part, after: int) -> Page:
             *(row.id, row.position, row.closed_at, row.emitter_id, row.ordering_key),
             *(row.pruned_at is None, row.archived, row.events, row.bytes, bytes(row.hash)),
             events=tuple(events.get(row.id, ())),
+            headers=row.headers,
         )
         for row in page
     ]
@@ -155,11 +160,11 @@ def _within(rows: "Sequence[sa.Row[tuple[object, ...]]]") -> "Sequence[sa.Row[tu
 def _read_events(connection: sa.Connection, part: Part, envelope_ids: Collection[UUID]) -> dict[UUID, list[FoundEvent]]:
     event = model.event.c
     statement = (
-        sa.select(event.envelope_id, event.id, event.estimate, event["items"])
+        sa.select(event.envelope_id, event.id, event.estimate, event["items"], event.headers, event.partition_key)
         .where(event.envelope_id.in_(envelope_ids), *_is_wanted(part))
         .order_by(event.envelope_id, event.number)
     )
     found: dict[UUID, list[FoundEvent]] = {}
-    for envelope_id, *values in connection.execute(statement):
-        found.setdefault(envelope_id, []).append(FoundEvent(*values))
+    for envelope_id, event_id, estimate, items, *tags in connection.execute(statement):
+        found.setdefault(envelope_id, []).append(FoundEvent(event_id, estimate, items, EventTags(*tags)))
     return found

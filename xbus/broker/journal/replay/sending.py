@@ -147,6 +147,7 @@ def _envelope_row(
         "items": envelope.items,
         "origin_id": envelope.envelope_id,
         "ordering_key": envelope.ordering_key,
+        "headers": envelope.headers,
     }
 
 
@@ -161,6 +162,7 @@ def _event_rows(target: ReplayTarget, new_id: UUID, envelope: FoundEnvelope) -> 
             "estimate": event.estimate,
             "items": event.items,
             "origin_id": event.event_id,
+            **event.tags._asdict(),
         }
 
 
@@ -171,8 +173,9 @@ def _content(
     if envelope.is_whole:
         return {"bytes": envelope.data_bytes, "hash": envelope.hash}
     of_events = [(event, *stored.get(event.event_id, ([], 0))) for event in envelope.events]
-    contents = [Content(target.first_name, event.items, hashes) for event, hashes, _ in of_events]
-    return {"bytes": sum(data_bytes for _, _, data_bytes in of_events), "hash": content_hash(contents)}
+    contents = [Content(target.first_name, event.items, hashes, event.tags) for event, hashes, _ in of_events]
+    whole = content_hash(contents, envelope.headers)
+    return {"bytes": sum(data_bytes for _, _, data_bytes in of_events), "hash": whole}
 
 
 def _read_stored(

@@ -243,6 +243,7 @@ def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
     forget_removed(connection, [candidate.position for candidate in emptied if candidate.position])
     gone = [candidate.envelope_id for candidate in emptied if not candidate.keeps_row]
     connection.execute(sa.delete(model.envelope).where(model.envelope.c.id.in_(IDS)), {"ids": gone})
+    connection.execute(_REMOVE_HEADERS, ids)
 
 
 _EVENT_IDS = sa.select(model.event.c.id).where(model.event.c.envelope_id.in_(IDS))
@@ -268,6 +269,12 @@ _MARK: Any = (
     .where(model.envelope.c.id.in_(IDS), model.envelope.c.pruned_at.is_(None))
     .values(pruned_at=sa.bindparam("now"))
 )
+_REMOVE_HEADERS: Any = (
+    sa.update(model.envelope)
+    .where(model.envelope.c.id.in_(IDS), model.envelope.c.headers.is_not(None))
+    .values(headers=None)
+)
+"""A row that is kept is only the receipt for a key."""
 _SHRINK: Any = (
     sa.update(model.writer)
     .where(model.writer.c.name == sa.bindparam("of_name"))

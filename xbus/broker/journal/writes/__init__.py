@@ -23,7 +23,16 @@ from xbus.broker.journal.writes.emission import (
     StartEnvelope,
     StartEvent,
 )
-from xbus.broker.journal.writes.presence import NotePresence, PresenceRow, PresenceWork
+from xbus.broker.journal.writes.pauses import (
+    PAUSED,
+    EndPauses,
+    PauseEntry,
+    PauseKind,
+    Pauses,
+    longest,
+    pause_of_role,
+)
+from xbus.broker.journal.writes.presence import NotePresence, PresenceInstance, PresenceRow, PresenceWork
 from xbus.broker.journal.writes.progress import (
     Decided,
     DeliveryMove,
@@ -35,6 +44,7 @@ from xbus.broker.journal.writes.progress import (
 )
 from xbus.broker.journal.writes.replies import AskReply, CallOffAsks, MoveReply
 from xbus.broker.journal.writes.sessions import (
+    SERVED,
     EndSession,
     Introduce,
     Register,
@@ -42,6 +52,8 @@ from xbus.broker.journal.writes.sessions import (
     StartSession,
     StorePassword,
     Unregister,
+    is_served,
+    served_uri,
 )
 from xbus.broker.journal.writes.write import Write
 
@@ -52,15 +64,21 @@ def write_size(write: Write[object]) -> int:
         case Append():
             return 200 + write.size
         case PutEnvelope():
-            return 200 + 400 * len(write.events) + write.size
+            return 200 + 400 * len(write.events) + write.size + write.header_bytes
+        case StartEnvelope():
+            return 200 + len(write.headers or b"")
+        case StartEvent():
+            return 200 + write.tags.size
         case Repeat():
-            return 200 + 400 * len(write.events)
+            return 200 + sum([400 + event.tags.size for event in write.events])
         case ListBlock():
             return 200 + 300 * len(write.graphs)
     return 200
 
 
 __all__ = [
+    "PAUSED",
+    "SERVED",
     "Append",
     "AskReply",
     "BeginAttempt",
@@ -71,6 +89,7 @@ __all__ = [
     "DeliveryRow",
     "EndAttempt",
     "EndEvent",
+    "EndPauses",
     "EndSession",
     "Failure",
     "FollowOrder",
@@ -81,6 +100,10 @@ __all__ = [
     "ListedGraph",
     "MoveReply",
     "NotePresence",
+    "PauseEntry",
+    "PauseKind",
+    "Pauses",
+    "PresenceInstance",
     "PresenceRow",
     "PresenceWork",
     "ProgressUpdate",
@@ -100,5 +123,9 @@ __all__ = [
     "StorePassword",
     "Unregister",
     "Write",
+    "is_served",
+    "longest",
+    "pause_of_role",
+    "served_uri",
     "write_size",
 ]

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.writes.write import Write
+from xbus.headers import NO_TAGS, EventTags
 
 Indices: TypeAlias = list[list[int]]
 """For each item the indices of the emitted items that it was made of."""
@@ -17,13 +18,14 @@ Indices: TypeAlias = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class StartEnvelope(Write[None]):
-    """An envelope begins; ``ordering_key`` and ``idempotency_key`` as in ``model.envelope``."""
+    """An envelope begins; ``ordering_key``, ``idempotency_key`` and ``headers`` as in ``model.envelope``."""
 
     envelope_id: UUID
     emitter_id: int
     at: datetime
     ordering_key: str | None = None
     idempotency_key: str | None = None
+    headers: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class StartEvent(Write[None]):
     event_type_id: int
     graph_id: int
     estimate: int
+    tags: EventTags = NO_TAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Seal(Write["SealReceipt"]):
         events: how many events the journal must hold of it.
         items: how many items the journal must hold of it.
         content_hash: as in ``model.envelope``, where it has an idempotency key.
+        headers: as it began with.
     """
 
     envelope_id: UUID
@@ -73,6 +77,7 @@ class Seal(Write["SealReceipt"]):
     items: int
     at: datetime
     content_hash: bytes | None = None
+    headers: bytes | None = None
 
 
 class PutEvent(NamedTuple):
@@ -89,6 +94,7 @@ class PutEvent(NamedTuple):
     items: int
     data: bytes
     first_name: str = ""
+    tags: EventTags = NO_TAGS
 
     @property
     def hashed_name(self) -> str:
@@ -108,10 +114,17 @@ class PutEnvelope(Write["SealReceipt"]):
     at: datetime
     ordering_key: str | None = None
     idempotency_key: str | None = None
+    headers: bytes | None = None
 
     @property
     def size(self) -> int:
         return sum([len(event.data) for event in self.events])
+
+    @property
+    def header_bytes(self) -> int:
+        """The bytes of all its headers."""
+        own = len(self.headers or b"")
+        return own + sum([event.tags.size for event in self.events if event.tags is not NO_TAGS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +141,7 @@ class RepeatedEvent:
     Args:
         event_id: its new id.
         origin_id: the event whose segments have its items, which is never itself a repeat.
-        number: as in the repeated envelope, and so are the type, the estimate and the number of items.
+        number: as in the repeated envelope, and so are the type, the estimate, the number of items and the tags.
         graph_id: the graph that it takes now.
     """
 
@@ -139,6 +152,7 @@ class RepeatedEvent:
     graph_id: int
     estimate: int
     items: int
+    tags: EventTags = NO_TAGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,26 @@ class PresenceWork(TypedDict):
     position: NotRequired[int | None]
 
 
+class PresenceInstance(TypedDict):
+    """A program that is registered for a role that may have several.
+
+    ``uri`` is the address at which the broker reaches it, ``state`` one of ``PresenceState``; moments are in ISO 8601.
+    """
+
+    uri: str
+    state: str
+    since: str
+    seen_at: str
+    work: Sequence[PresenceWork] | None
+
+
 @dataclass(frozen=True, slots=True)
 class PresenceRow:
     """The view of a role's recipient for operators: see ``model.presence``.
 
     Args:
         work: for each envelope that is being brought to it a map, to which its position is added; None for none.
+        instances: the programs that are registered, with their work; None for a role that has place for one alone.
     """
 
     role_id: int
@@ -39,6 +53,7 @@ class PresenceRow:
     since: datetime
     seen_at: datetime | None
     work: Sequence[PresenceWork] | None = None
+    instances: Sequence[PresenceInstance] | None = None
 
 
 @dataclass(frozen=True, slots=True)

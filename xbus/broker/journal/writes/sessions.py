@@ -1,18 +1,29 @@
 """Writes about sessions and registrations."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from xbus.broker.journal.writes.write import Write
 
+SERVED = "served:"
+"""The begin of the uri of a recipient that is called over the connection that it made."""
+
 
 @dataclass(frozen=True, slots=True)
-class StartSession(Write[None]):
+class StartSession(Write[bool]):
+    """Begin a session, unless another password was set since the login's was checked; whether it has begun.
+
+    Args:
+        verified_hash: what the password was checked against.
+    """
+
     token_hash: bytes
     emitter_id: int | None
     role_id: int | None
     expires_at: datetime
+    verified_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +53,27 @@ class StorePassword(Write[None]):
     better_hash: str
 
 
+def served_uri(channel: bytes) -> str:
+    """Name a registration over the recipient's own connection, in the place of an address: nobody can connect there.
+
+    Args:
+        channel: of this registration. Only a part of its hash is kept, as who knows it might answer by it.
+    """
+    return SERVED + hashlib.sha256(channel).hexdigest()[:16]
+
+
+def is_served(uri: str) -> bool:
+    """Check whether a registration was made over the recipient's own connection."""
+    return uri.startswith(SERVED)
+
+
 @dataclass(frozen=True, slots=True)
 class Register(Write[None]):
-    """A recipient serves a role from now on; ``place``, ``metadata`` and ``features`` as in ``model.registration``."""
+    """A recipient serves a role from now on; ``place``, ``metadata`` and ``features`` as in ``model.registration``.
+
+    Args:
+        beside: the sessions of the role's other programs, whose registrations stay; all others end.
+    """
 
     role_id: int
     token_hash: bytes
@@ -53,6 +82,7 @@ class Register(Write[None]):
     at: datetime
     metadata: Mapping[str, object]
     features: Mapping[str, object]
+    beside: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)

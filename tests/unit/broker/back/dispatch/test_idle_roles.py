@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from tests.unit.broker.back.dispatch.test_lanes import Bench, bench, until
 from xbus.broker.back.progress.lane import Lane
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.served import ServedRole
 from xbus.states import ConsumerState
 
 
-def settle(made: Bench, recipient: RecipientProxy, *positions: int) -> None:
+def settle(made: Bench, recipient: ServedRole, *positions: int) -> None:
     made.ledger.settle_all(recipient.role.id, positions)
 
 
@@ -119,8 +119,8 @@ def test_no_cursor_passes_what_is_owed_and_not_settled(steps: list[tuple[str, in
     async def carry_out() -> None:
         async with bench() as made:
             owed = [made.store, made.audit]
-            settled: dict[RecipientProxy, set[int]] = {recipient: set() for recipient in owed}
-            there: set[RecipientProxy] = set()
+            settled: dict[ServedRole, set[int]] = {recipient: set() for recipient in owed}
+            there: set[ServedRole] = set()
 
             def check() -> None:
                 for recipient in owed:
@@ -158,7 +158,7 @@ def test_no_cursor_passes_what_is_owed_and_not_settled(steps: list[tuple[str, in
             everything = set(range(1, made.log.head + 1))
             for recipient in owed:
 
-                def has_all(recipient: RecipientProxy = recipient) -> bool:
+                def has_all(recipient: ServedRole = recipient) -> bool:
                     return settled[recipient] | set(made.noted.of(recipient.role.login)) == everything
 
                 await until(has_all)

@@ -12,8 +12,8 @@ from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.log import LogPage, LogReader, SmallEnvelope
 from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients.served import ServedRole
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes.cursor import Cursor
@@ -69,20 +69,20 @@ class Noted:
         self.delivered: list[tuple[int, set[str]]] = []
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
-        self.left_out: list[RecipientProxy] = []
+        self.left_out: list[ServedRole] = []
         """Who does not get the next envelope."""
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
         return False
 
     async def deliver(
         self,
         envelope: LogEnvelope,
-        recipients: Iterable[RecipientProxy],
+        recipients: Iterable[ServedRole],
         small: SmallEnvelope | None,
         *,
         in_company: bool,
-    ) -> Collection[RecipientProxy]:
+    ) -> Collection[ServedRole]:
         self.delivered.append((envelope.position, {recipient.role.login for recipient in recipients}))
         await self.may_go_on.wait()
         left_out, self.left_out = self.left_out, []
@@ -98,10 +98,10 @@ class Bench:
 
     def __init__(self, tasks: asyncio.TaskGroup, head: int) -> None:
         cast_of = Cast()
-        self.store = cast_of.consumer("store")
-        self.audit = cast_of.consumer("audit")
-        self.stranger = cast_of.consumer("stranger")
-        self.names = cast_of.worker("names")
+        self.store = ServedRole(cast_of.consumer("store"))
+        self.audit = ServedRole(cast_of.consumer("audit"))
+        self.stranger = ServedRole(cast_of.consumer("stranger"))
+        self.names = ServedRole(cast_of.worker("names"))
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
         self.events, self.roles = RoleEvents(), consumer_roles()
@@ -116,12 +116,12 @@ class Bench:
         self.events.gone.subscribe(self.roles.gone)
         self.events.slow.subscribe(self.lanes.split)
 
-    def leave(self, recipient: RecipientProxy) -> None:
+    def leave(self, recipient: ServedRole) -> None:
         """Have a recipient go at once."""
         self.events.left.publish(recipient)
         self.events.gone.publish(recipient)
 
-    def cursor(self, recipient: RecipientProxy) -> Cursor:
+    def cursor(self, recipient: ServedRole) -> Cursor:
         cursor = self.ledger.cursor(recipient.role.id)
         assert cursor is not None
         return cursor

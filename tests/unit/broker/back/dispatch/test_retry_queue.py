@@ -20,14 +20,14 @@ from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients.served import ServedRole
 from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.back.runtime import BackIntervals, Runtime
 from xbus.broker.journal.log.deliveries import read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import DeliveryRow
+from xbus.broker.journal.writes import DeliveryRow, PauseEntry
 from xbus.states import DeliveryState
 
 
@@ -41,7 +41,7 @@ class Listed:
         self.breakers = CircuitBreakers(self.clock, after=2, probe_interval=30)
         self.roles = ConsumerRoles(self.breakers, behind_after=10)
         self.moved: list[DeliveryRow] = []
-        self.present: list[RecipientProxy] = []
+        self.present: list[ServedRole] = []
         self.needed: list[str] = []
         self.while_reading: Callable[[], None] = lambda: None
         self.while_writing: Callable[[], None] = lambda: None
@@ -81,10 +81,10 @@ class Listed:
 
     # the registry
 
-    def all(self) -> list[RecipientProxy]:
+    def all(self) -> list[ServedRole]:
         return self.present
 
-    def get(self, role_id: int) -> RecipientProxy | None:
+    def get(self, role_id: int) -> ServedRole | None:
         return next((recipient for recipient in self.present if recipient.role.id == role_id), None)
 
     def is_served(self, service: str) -> bool:
@@ -92,10 +92,13 @@ class Listed:
 
     # the deliveries
 
-    async def workers_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> list[str]:
+    async def workers_for(self, envelope: LogEnvelope, recipient: ServedRole) -> list[str]:
         return self.needed
 
-    async def bring(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow) -> None:
+    def pause_of(self, service: str) -> PauseEntry | None:
+        return None
+
+    async def bring(self, envelope: LogEnvelope, recipient: ServedRole, row: DeliveryRow) -> None:
         self.launched.append(row.position)
         self.roles[recipient.role.id].in_flight.begin(envelope.position)
 
@@ -120,7 +123,7 @@ async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
 
 
 def row(
-    recipient: RecipientProxy, position: int, state: DeliveryState = DeliveryState.RETRY, service: str = ""
+    recipient: ServedRole, position: int, state: DeliveryState = DeliveryState.RETRY, service: str = ""
 ) -> DeliveryRow:
     return DeliveryRow(
         recipient.role.id, uuid.UUID(int=position), position, state, 1, "lost", "it left", service or None
@@ -133,7 +136,7 @@ async def settle() -> None:
 
 
 async def test_a_consumer_that_comes_gets_its_rows_oldest_first() -> None:
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     listed.rows = [row(store, 3), row(store, 7)]
     async with due_rows(listed) as rows:
         rows.arrived(store)
@@ -143,7 +146,7 @@ async def test_a_consumer_that_comes_gets_its_rows_oldest_first() -> None:
 
 
 async def test_a_row_waits_until_it_is_due() -> None:
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     due_at = listed.clock.now() + timedelta(seconds=10)
     listed.rows = [replace(row(store, 3), due_at=due_at), row(store, 7)]
     async with due_rows(listed) as rows:
@@ -158,7 +161,7 @@ async def test_a_row_waits_until_it_is_due() -> None:
 
 async def test_a_row_that_becomes_due_is_not_waited_for_longer_than_that() -> None:
     """The clock stands still, so that what is waited for here is a moment that the test has passed already."""
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     listed.rows = [replace(row(store, 3), due_at=listed.clock.now() + timedelta(milliseconds=1))]
     async with due_rows(listed) as rows:
         rows.arrived(store)
@@ -170,7 +173,7 @@ async def test_a_row_that_becomes_due_is_not_waited_for_longer_than_that() -> No
 
 
 async def test_what_is_under_way_is_not_launched_again() -> None:
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     listed.rows, in_flight = [row(store, 3)], listed.roles[store.role.id].in_flight
     in_flight.begin(3)
     async with due_rows(listed) as rows:
@@ -180,7 +183,7 @@ async def test_what_is_under_way_is_not_launched_again() -> None:
 
 
 async def test_what_ends_while_its_row_is_read_is_not_launched_again() -> None:
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     listed.rows, in_flight = [row(store, 3)], listed.roles[store.role.id].in_flight
     in_flight.begin(3)
 
@@ -196,7 +199,7 @@ async def test_what_ends_while_its_row_is_read_is_not_launched_again() -> None:
 
 
 async def test_what_ends_before_its_row_is_read_and_is_not_written_yet_is_not_launched_again() -> None:
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     listed.rows, in_flight = [row(store, 3)], listed.roles[store.role.id].in_flight
     in_flight.begin(3)
     listed.while_writing = lambda: in_flight.end(3)
@@ -208,7 +211,7 @@ async def test_what_ends_before_its_row_is_read_and_is_not_written_yet_is_not_la
 
 async def test_a_row_that_waits_for_a_worker_goes_when_that_comes() -> None:
     cast_of = Cast()
-    listed, store, names = Listed(), cast_of.consumer("store"), cast_of.worker("names")
+    listed, store, names = Listed(), ServedRole(cast_of.consumer("store")), ServedRole(cast_of.worker("names"))
     listed.rows, listed.needed = [row(store, 3, DeliveryState.WAITING, "names")], ["names"]
     async with due_rows(listed) as rows:
         rows.arrived(store)
@@ -222,7 +225,7 @@ async def test_a_row_that_waits_for_a_worker_goes_when_that_comes() -> None:
 
 async def test_a_row_that_needs_another_worker_too_waits_for_that() -> None:
     cast_of = Cast()
-    listed, store, names = Listed(), cast_of.consumer("store"), cast_of.worker("names")
+    listed, store, names = Listed(), ServedRole(cast_of.consumer("store")), ServedRole(cast_of.worker("names"))
     listed.rows, listed.needed = [row(store, 3, DeliveryState.WAITING, "names")], ["names", "prices"]
     listed.present.append(names)
     async with due_rows(listed) as rows:
@@ -234,7 +237,7 @@ async def test_a_row_that_needs_another_worker_too_waits_for_that() -> None:
 
 
 async def test_a_role_is_looked_after_again_when_called_for() -> None:
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     async with due_rows(listed) as rows:
         rows.arrived(store)
         await settle()
@@ -245,7 +248,7 @@ async def test_a_role_is_looked_after_again_when_called_for() -> None:
 
 
 async def test_nothing_is_read_for_one_that_has_left() -> None:
-    listed, store = Listed(), Cast().consumer("store")
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
     async with due_rows(listed) as rows:
         rows.arrived(store)
         await settle()

@@ -9,9 +9,10 @@ from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
+from xbus.broker.back.recipients.served import ServedRole
 from xbus.states import ConsumerState, IllegalMove
 
-ABSENT, READING, SLOW, TRIPPED, LEAVING = ConsumerState
+ABSENT, READING, SLOW, TRIPPED, PAUSED, LEAVING = ConsumerState
 
 
 def roles() -> ConsumerRoles:
@@ -46,6 +47,14 @@ def test_an_open_breaker_outlives_the_recipient() -> None:
     assert states_of(made, made.recover) == [TRIPPED, READING]
 
 
+def test_one_that_is_resumed_reads_again_unless_its_breaker_tripped_meanwhile() -> None:
+    made = role()
+    states = states_of(made, made.arrive, made.pause, made.arrive, made.pause)
+    assert states == [ABSENT, READING, PAUSED, READING, PAUSED]
+    made.breaker.failed(position=1)
+    assert states_of(made, made.arrive, made.pause, made.leave, made.go) == [PAUSED, TRIPPED, PAUSED, LEAVING, ABSENT]
+
+
 def test_another_recipient_comes_only_after_the_last_one_has_gone() -> None:
     made = role()
     made.arrive()
@@ -58,19 +67,20 @@ def test_another_recipient_comes_only_after_the_last_one_has_gone() -> None:
 
 
 async def test_a_worker_has_no_such_state() -> None:
-    made, worker = roles(), Cast().worker("names")
-    for happens in (made.arrived, made.left, made.gone, made.recovered):
+    made, worker = roles(), ServedRole(Cast().worker("names"))
+    for happens in (made.arrived, made.paused, made.left, made.gone, made.recovered):
         happens(worker)
     assert list(made) == []
 
 
 async def test_the_next_recipient_waits_for_all_that_was_brought_to_the_ones_before() -> None:
     made, cast = role(), Cast()
-    first, second = cast.consumer("store_1"), cast.consumer("store_1")
+    first, second = ServedRole(cast.consumer("store_1")), ServedRole(cast.consumer("store_1"))
+    made.served = first
     ends = [asyncio.Event() for _ in range(2)]
     tasks = [asyncio.create_task(ended(end)) for end in ends]
     for task in tasks:
-        made.bring_by(task, first)
+        made.bring_by(task)
     await made.predecessors_over(first)
     waiting = asyncio.create_task(made.predecessors_over(second))
     for end, task in zip(reversed(ends), reversed(tasks), strict=True):

@@ -1,5 +1,6 @@
 """What went wrong at a recipient, and what becomes of the envelope."""
 
+import tracemalloc
 import uuid
 
 import pytest
@@ -19,6 +20,9 @@ from xbus.broker.back.recipients.failures import (
     refusal,
 )
 from xbus.errors import ConnectionLost, Failed, Refused, TimedOut, XbusError
+
+LARGE = 16 * 1024 * 1024
+"""The bytes of a large answer."""
 
 ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -148,3 +152,19 @@ def test_a_fault_of_the_broker_is_nobodys() -> None:
     failure = own_fault(ValueError("a\0b"))
     assert (failure.role_id, failure.code, failure.failure_class) == (None, "internal_error", FailureClass.PERMANENT)
     assert "\0" not in failure.cause
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [bytes(LARGE), [True, bytes(LARGE)], [[[]] * 300] * 300, {bytes(LARGE): "x" * LARGE}],
+    ids=["bytes", "a list", "many lists", "a map"],
+)
+def test_an_answer_is_shown_at_the_cost_of_what_is_shown(answer: object) -> None:
+    tracemalloc.start()
+    try:
+        (said,) = nonsense(7, "end_event", EVENT, answer).errors
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(said.message) < 1100
+    assert peak < LARGE / 8

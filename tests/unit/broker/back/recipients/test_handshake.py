@@ -1,6 +1,7 @@
 """What a recipient says of itself: read strictly, and only what the journal can keep."""
 
-from typing import Any, cast
+import hmac
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.handshake import MOST_BYTES, MOST_LEVELS, Handshake, introduce
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import Refused
-from xbus.rpc.client import Client
+from xbus.ids import token_hash
 
 
 def nested(levels: int) -> Any:
@@ -19,8 +20,32 @@ def nested(levels: int) -> Any:
     return value
 
 
+TOKEN = token_hash("a token")
+
+
 async def introduction(**answers: Any) -> Handshake:
-    return await introduce(cast(Client, ScriptedClient("store", Script(), False, answers)), 1)
+    return await introduce(ScriptedClient("store", Script(), False, answers), TOKEN, 1)
+
+
+async def test_who_demands_a_proof_gets_it() -> None:
+    script, challenge = Script(), b"c" * 32
+    answers: dict[str, Any] = {"xbus.challenge": challenge, "xbus.prove": True, "get_metadata": metadata(NEW)}
+    await introduce(ScriptedClient("store", script, False, answers), TOKEN, 1)
+    assert [call.verb for call in script.calls] == ["xbus.prove", "get_metadata", "has_clearing", "has_immediate_reply"]
+    assert script.calls[0].args == (hmac.digest(TOKEN, challenge, "sha256"),)
+
+
+@pytest.mark.parametrize("challenge", ["text", None, 4711])
+async def test_a_challenge_that_is_none_is_refused(challenge: Any) -> None:
+    with pytest.raises(Refused) as refused:
+        await introduction(**{"xbus.challenge": challenge})
+    assert refused.value.code == "recipient_nonsense"
+
+
+async def test_a_proof_that_is_not_accepted_ends_the_introduction() -> None:
+    with pytest.raises(Refused) as refused:
+        await introduction(**{"xbus.challenge": b"c", "xbus.prove": Refused("no", code="not_proven")})
+    assert refused.value.code == "recipient_failed"
 
 
 async def test_an_old_recipient_without_features() -> None:

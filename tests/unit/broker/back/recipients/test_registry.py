@@ -16,11 +16,11 @@ class Diary:
     def __init__(self) -> None:
         self.notes: list[tuple[str, RecipientProxy]] = []
 
-    def arrived(self, recipient: RecipientProxy) -> None:
-        self.notes.append(("arrived", recipient))
+    def joined(self, recipient: RecipientProxy) -> None:
+        self.notes.append(("joined", recipient))
 
-    def left(self, recipient: RecipientProxy) -> None:
-        self.notes.append(("left", recipient))
+    def parted(self, recipient: RecipientProxy) -> None:
+        self.notes.append(("parted", recipient))
 
 
 class Bench:
@@ -32,8 +32,8 @@ class Bench:
         events = RoleEvents()
         self.registry = Registry(self.slots, self.clock, events)
         self.diary = Diary()
-        events.arrived.subscribe(self.diary.arrived)
-        events.left.subscribe(self.diary.left)
+        events.joined.subscribe(self.diary.joined)
+        events.parted.subscribe(self.diary.parted)
         self.cast = Cast()
 
 
@@ -41,12 +41,14 @@ async def test_who_comes_and_goes_is_told() -> None:
     bench = Bench()
     store = bench.cast.consumer("store")
     bench.registry.add(store)
-    assert bench.registry.get(store.role.id) is store
-    assert bench.registry.all() == [store]
+    served = bench.registry.get(store.role.id)
+    assert served is not None
+    assert served.instances == [store]
+    assert bench.registry.all() == [served]
     bench.registry.remove(store, "the test said so")
     assert bench.registry.get(store.role.id) is None
     assert bench.cast.clients["store"].closed
-    assert bench.diary.notes == [("arrived", store), ("left", store)]
+    assert bench.diary.notes == [("joined", store), ("parted", store)]
 
 
 async def test_who_is_not_on_the_list_can_not_leave_it() -> None:
@@ -62,9 +64,9 @@ async def test_a_newer_recipient_of_a_role_takes_its_place() -> None:
     newer.role = older.role
     bench.registry.add(older)
     bench.registry.add(newer)
-    assert bench.diary.notes == [("arrived", older), ("left", older), ("arrived", newer)]
+    assert bench.diary.notes == [("joined", older), ("parted", older), ("joined", newer)]
     bench.registry.remove(older, "too late")
-    assert bench.registry.all() == [newer]
+    assert bench.registry.connected() == [newer]
 
 
 async def test_how_long_a_service_is_absent() -> None:

@@ -33,24 +33,17 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
     async with running(journal) as broker:
         found = {name: names(event.subscribers) for name, event in vars(broker.back.events).items()}
     assert found == {
-        "arrived": [
-            "ConsumerRoles.arrived",
-            "BreakerProbes.arrived",
-            "OutputRequirements.arrived",
-            "BulkOutputs.arrived",
-            "Lanes.arrived",
-            "RetryQueue.arrived",
-            "LeftBehind.arrived",
+        "joined": [
+            "BreakerProbes.joined",
+            "OutputRequirements.joined",
+            "BulkOutputs.joined",
+            "LeftBehind.joined",
         ],
-        "left": [
-            "ConsumerRoles.left",
-            "OutputRequirements.left",
-            "BulkOutputs.left",
-            "Bundles.left",
-            "Lanes.left",
-            "RetryQueue.left",
-            "LeftBehind.left",
-        ],
+        "parted": ["OutputRequirements.parted", "BulkOutputs.parted", "LeftBehind.parted"],
+        "arrived": ["ConsumerRoles.arrived", "Lanes.arrived", "RetryQueue.arrived"],
+        "paused": ["ConsumerRoles.paused", "Bundles.left", "Lanes.left", "RetryQueue.left"],
+        "resumed": ["ConsumerRoles.arrived", "BreakerProbes.resumed", "Lanes.arrived", "RetryQueue.arrived"],
+        "left": ["ConsumerRoles.left", "Bundles.left", "Lanes.left", "RetryQueue.left"],
         "gone": ["ConsumerRoles.gone", "Bundles.gone"],
         "slow": ["Lanes.split"],
         "caught_up": ["ConsumerGathering.caught_up"],

@@ -256,3 +256,28 @@ async def _many_steps(steps: list[tuple[str, Sequence[Want] | int]]) -> None:
 
 def _holds(task: "asyncio.Task[list[int]]") -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
+
+
+async def test_a_paused_role_is_as_absent_and_keeps_what_is_taken() -> None:
+    slots: Slots[int] = Slots()
+    slots.add(1, "store", 1)
+    await slots.take([This(1)])
+    asked = await waiting(slots, This(1))
+    slots.pause(1)
+    await settle()
+    with pytest.raises(Absent):
+        await asked
+    assert not slots.is_present(AnyOf("store"))
+    slots.resume(1)
+    again = await waiting(slots, This(1))
+    assert not again.done(), "the slot that was taken before the pause is taken still"
+    slots.free(1)
+    assert await again == [1]
+
+
+async def test_work_that_has_begun_with_a_paused_role_goes_on() -> None:
+    slots: Slots[int] = Slots()
+    slots.add(1, "names", 1, is_paused=True)
+    with pytest.raises(Absent):
+        await slots.take([AnyOf("names")])
+    assert await slots.take([AnyOf("names", engaged=[1])]) == [1]

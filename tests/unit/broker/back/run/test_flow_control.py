@@ -1,6 +1,7 @@
 """Bounded ways between the parts of a run."""
 
 import asyncio
+import contextlib
 import uuid
 
 import pytest
@@ -184,6 +185,29 @@ async def test_a_failure_deep_inside_comes_out_unwrapped() -> None:
 
     with pytest.raises(RecipientFailed, match="end_event"):
         await together(nested(), asyncio.sleep(0))
+
+
+async def test_a_failure_of_the_same_moment_hides_no_cancellation() -> None:
+    async def fails() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise failure()
+
+    goes_on = False
+
+    async def caller() -> None:
+        nonlocal goes_on
+        with contextlib.suppress(RecipientFailed):
+            await together(fails(), asyncio.Event().wait())
+        goes_on = True
+
+    task = asyncio.create_task(caller())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not goes_on
 
 
 async def test_another_error_is_not_taken_for_a_failure() -> None:

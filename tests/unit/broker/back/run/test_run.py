@@ -1,7 +1,7 @@
 """One attempt to deliver an envelope: all events through all nodes, then the commit, or all are told to forget."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -359,12 +359,12 @@ async def test_an_old_worker_that_was_told_to_forget_works_until_it_says_that_it
     """Its answer to stop_envelope makes it ready, and then it is given the event: so it isn't ready again."""
     cast = Cast()
     worker = cast.worker("names", OLD)
-    worker.begin_work()
+    worker.readiness.begin_work()
     await Attempt(one_event(THROUGH_NAMES, [b"a"]), [cast.consumer("store")], [worker], again=True).carry_out()
-    ready = asyncio.ensure_future(worker.is_ready())
+    ready = asyncio.ensure_future(worker.readiness.wait())
     await asyncio.sleep(0)
     assert not ready.done()
-    worker.ready()
+    worker.readiness.tell()
     await ready
 
 
@@ -377,8 +377,10 @@ async def test_a_worker_that_is_ready_at_the_end_of_the_envelope_only_does_not_h
     worker._timeouts = replace(worker._timeouts, end_event=0.01)
     attempt = Attempt(envelope, [store], [worker])
 
-    async def hire_when_ready(services: Sequence[str]) -> list[RecipientProxy]:
-        await worker.is_ready()
+    async def hire_when_ready(
+        services: Sequence[str], engaged: Collection[RecipientProxy] = ()
+    ) -> list[RecipientProxy]:
+        await worker.readiness.wait()
         return [worker]
 
     attempt.around.acquire = hire_when_ready  # type: ignore[method-assign]
@@ -401,16 +403,18 @@ async def test_a_worker_that_works_for_another_run_meanwhile_is_waited_for() -> 
 
     def take_at_once(worker: RecipientProxy) -> None:
         nonlocal is_first
-        worker.end_work()
-        worker.ready()
+        worker.readiness.end_work()
+        worker.readiness.tell()
         if is_first:
             is_first = False
-            worker.begin_work(UUID(int=7))
+            worker.readiness.begin_work(UUID(int=7))
             # The other run takes longer than a worker may take to say that it is ready.
-            asyncio.get_running_loop().call_later(0.1, worker.ready)
+            asyncio.get_running_loop().call_later(0.1, worker.readiness.tell)
 
-    async def acquire_when_ready(services: Sequence[str]) -> list[RecipientProxy]:
-        await worker.is_ready()
+    async def acquire_when_ready(
+        services: Sequence[str], engaged: Collection[RecipientProxy] = ()
+    ) -> list[RecipientProxy]:
+        await worker.readiness.wait()
         return [worker]
 
     attempt.around.release = take_at_once  # type: ignore[method-assign]

@@ -54,7 +54,7 @@ def shelf(journal: Journal) -> "Shelf":
 @pytest.fixture
 def repeating(journal: Journal, configuration: Configuration, rings: Rings, shelf: "Shelf") -> Replay:
     clock = StandingClock()
-    checks = Checks(configuration, LIMITS)
+    checks = Checks(configuration, LIMITS, clock)
     return Replay(journal, checks, clock, Ids(clock), rings.ring, configuration.refresh, shelf)
 
 

@@ -1,6 +1,5 @@
 """What a change comes to and why it is refused: without a database."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -93,7 +92,7 @@ def test_what_a_file_does_not_say_is_as_it_is_by_default() -> None:
     bus = demo_bus()
     stubborn = ServiceSpec("consumer_service", "consumer", "own", attempts=9, jitter=0.5)
     picky = replace(bus.event_types["test_event"], bad_items="isolate", max_isolated=7)
-    strict = RoleSpec("consumer_role", "consumer_service", ordered=True, absent_minutes=5, parked_minutes=math.inf)
+    strict = RoleSpec("consumer_role", "consumer_service", ordered=True, absent_minutes=5, instances=4, standby=True)
     stored = replace(
         DEMO,
         in_use=bus.with_all(
@@ -107,7 +106,7 @@ def test_what_a_file_does_not_say_is_as_it_is_by_default() -> None:
     assert told(make_plan(stored, bus)) == [
         'change event_type "test_event": bad_items, max_isolated',
         'change service "consumer_service": failures, attempts, jitter',
-        'change role "consumer_role": ordered, absent_minutes, parked_minutes',
+        'change role "consumer_role": ordered, absent_minutes, instances, standby',
     ]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from xbus.broker.journal.database.binary_copy import END, HEADER
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, copy_rows, gather
 from xbus.broker.journal.writes import Append
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
 
 ENVELOPE = uuid.UUID(int=7)
@@ -72,6 +73,46 @@ def test_the_content_hash_is_as_the_model_tells() -> None:
     expected = hashlib.sha256(b"notes\0" + struct.pack(">Q", 2) + b"1" * 32 + b"2" * 32 + b"other\0" + bytes(8))
     events = [Content("notes", 2, [b"1" * 32, b"2" * 32]), Content("other", 0, [])]
     assert content_hash(events) == expected.digest()
+
+
+def test_the_content_hash_of_version_2_covers_headers_and_partition_keys() -> None:
+    expected = hashlib.sha256(
+        b"\0\2" + struct.pack(">I", 2) + b"EH"
+        # Events in order: name, items, headers, partition key, hashes.
+        + b"notes\0" + struct.pack(">QI", 2, 1) + b"H" + struct.pack(">I", 3) + "k\u00e9".encode()
+        + struct.pack(">I", 2) + b"1" * 32 + b"2" * 32
+        + b"other\0" + struct.pack(">QIII", 0, 0, 0, 0)
+    )  # fmt: skip
+    events = [
+        Content("notes", 2, [b"1" * 32, b"2" * 32], EventTags(b"H", "k\u00e9")),
+        Content("other", 0, []),
+    ]
+    assert content_hash(events, b"EH") == expected.digest()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.tuples(st.sampled_from(["notes", "other"]), st.integers(0, 3)),
+            st.none() | st.binary(min_size=1, max_size=4),
+            st.none() | st.text(min_size=1, max_size=3),
+        ),
+        max_size=4,
+    ),
+    st.none() | st.binary(min_size=1, max_size=4),
+)
+def test_whatever_is_added_to_an_envelope_changes_its_hash(
+    given_events: list[tuple[tuple[str, int], bytes | None, str | None]], headers: bytes | None
+) -> None:
+    events = [Content(name, items, (), EventTags(packed, key)) for (name, items), packed, key in given_events]
+    bare = [event._replace(tags=NO_TAGS) for event in events]
+    is_bare = events == bare and headers is None
+    assert (content_hash(events, headers) == content_hash(bare)) == is_bare
+    assert content_hash(events, (headers or b"") + b"x") != content_hash(events, headers)
+    for number, event in enumerate(events):
+        key = (event.tags.partition_key or "") + "x"
+        other = [*events[:number], event._replace(tags=event.tags._replace(partition_key=key)), *events[number + 1 :]]
+        assert content_hash(other, headers) != content_hash(events, headers)
 
 
 def test_the_content_hash_depends_on_the_order_of_events() -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Container, Sequence
 
 from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -55,6 +54,11 @@ class BundleQueue:
         return len(self._waiting)
 
     @property
+    def waiting_bytes(self) -> int:
+        """The bytes of the items that wait."""
+        return self._bytes
+
+    @property
     def has_room(self) -> bool:
         """Check whether another envelope may be added."""
         return self._bytes <= MAX_WAITING_BYTES and len(self._waiting) < 2 * MOST_ENVELOPES
@@ -79,28 +83,54 @@ class BundleQueue:
         self._waiting.extendleft(reversed(bundle))
         self._bytes += sum(small.size for small in bundle)
 
-    def take(self, key: Callable[[LogEnvelope], str | None]) -> list[SmallEnvelope]:
+    def keys(self, key: Callable[[LogEnvelope], str | None]) -> set[str | None]:
+        """Collect the keys of all that waits."""
+        return {key(small.envelope) for small in self._waiting}
+
+    def take(
+        self, key: Callable[[LogEnvelope], str | None], in_hand: Container[str | None] = (), takers: int = 1
+    ) -> list[SmallEnvelope]:
         """Take the next bundle.
 
         Args:
             key: the key of an envelope that goes in no bundle with another of its key; None for one without.
+            in_hand: the keys whose envelopes stay, as another taker has one of them.
+            takers: so many share what waits.
         """
+        most = min(self.size.envelopes, self._share(key, takers))
+        taken: list[SmallEnvelope] = []
         keys: set[str] = set()
-        for count, small in enumerate(islice(self._waiting, self.size.envelopes)):
-            of_small = key(small.envelope)
-            if of_small in keys:
-                return self._take(count)
-            if of_small is not None:
-                keys.add(of_small)
-        return self._take(self.size.envelopes)
+        passed: deque[SmallEnvelope] = deque()
+        while self._waiting and len(taken) < most:
+            of_next = key(self._waiting[0].envelope)
+            if of_next in keys:
+                break
+            if of_next in in_hand:
+                passed.append(self._waiting.popleft())
+                continue
+            if of_next is not None:
+                keys.add(of_next)
+            taken.append(self._waiting.popleft())
+        self._waiting.extendleft(reversed(passed))
+        self._note_taken(taken)
+        return taken
+
+    def _share(self, key: Callable[[LogEnvelope], str | None], takers: int) -> int:
+        """Compute how many envelopes leave something for the other takers: none can take an envelope of a taken key."""
+        if takers == 1:
+            return len(self._waiting)
+        keys = self.keys(key)
+        to_share = len(self._waiting) if None in keys else len(keys)
+        return -(-to_share // takers)
 
     def take_all(self) -> list[SmallEnvelope]:
         """Take all that waits."""
-        return self._take(len(self._waiting))
+        taken = list(self._waiting)
+        self._waiting.clear()
+        self._note_taken(taken)
+        return taken
 
-    def _take(self, envelopes: int) -> list[SmallEnvelope]:
-        taken = [self._waiting.popleft() for _ in range(min(envelopes, len(self._waiting)))]
+    def _note_taken(self, taken: Sequence[SmallEnvelope]) -> None:
         self._bytes -= sum(small.size for small in taken)
         self._taken.set()
         self._taken = asyncio.Event()
-        return taken

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from xbus import tracing
 from xbus.broker.back.dispatch.bundles.workers import BundleWorkers, accompany
 from xbus.broker.back.log import LogReader, SmallEnvelope
-from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, transitions
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, Serving, transitions
 from xbus.broker.back.recipients import (
     Absent,
     BundleResult,
@@ -60,7 +61,12 @@ class BundleRun:
             What became of each envelope; of those that failed ``note_failed`` takes notice, and of those that were not
             begun nothing is noted.
         """
-        results = await self._bring(recipient, bundle)
+        traced = [(small.envelope_id, small.envelope.headers) for small in bundle if small.envelope.headers is not None]
+        with tracing.following("deliver", traced, {"xbus.roles": recipient.role.login}) as spans:
+            results = await self._bring(recipient, bundle)
+            for small, result in zip(bundle, results, strict=True) if spans else ():
+                if small.envelope_id in spans:
+                    spans[small.envelope_id].end(str(result) if isinstance(result, RecipientFailed) else "")
         self._context.release_slot(recipient)
         committed = _with_status(BundleStatus.COMMITTED, bundle, results)
         self._results.settled_bundle([small.envelope for small in committed], recipient)
@@ -68,7 +74,7 @@ class BundleRun:
         self.set_aside(recipient, _with_status(BundleStatus.GOES_ALONE, bundle, results))
         return results
 
-    def set_aside(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+    def set_aside(self, recipient: Serving, bundle: Sequence[SmallEnvelope]) -> None:
         """Have envelopes that were not handed over brought one by one, each read anew."""
         if not bundle:
             return
@@ -77,7 +83,7 @@ class BundleRun:
         self._end(recipient, bundle)
         self._events.rows_due.publish(recipient.role.id)
 
-    def block(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+    def block(self, recipient: Serving, bundle: Sequence[SmallEnvelope]) -> None:
         """Have envelopes wait until an earlier one of their ordering key is settled."""
         for small in bundle:
             row = self._ledger.before_its_turn(small.envelope, recipient.role.id)
@@ -101,9 +107,15 @@ class BundleRun:
         if not bundle:
             # What waited was left to others while the slot was waited for.
             return []
+        if not recipient.abilities.bundles:
+            # Another program of the role does, and this one has come since they were queued.
+            return [BundleStatus.GOES_ALONE] * len(bundle)
         try:
-            await self._ledger.reserve([recipient.role.id], bundle[-1].position)
+            await self._ledger.reserve([recipient.role.id], max(small.position for small in bundle))
             made = await self._workers.transform(bundle, recipient.role.service)
+            if recipient.role.pause is not None:
+                # It was paused while a worker was waited for: nothing has begun with it.
+                return [BundleStatus.NOT_BEGUN if isinstance(each, SmallEnvelope) else each for each in made]
             going = [each for each in made if isinstance(each, SmallEnvelope)]
             await accompany(self._log, recipient, going)
             results = iter(await recipient.take_envelopes(going) if going else ())
@@ -151,7 +163,7 @@ class BundleRun:
             if event.event_id == failure.event_id and graph is not None:
                 failure.happened_at(graph.nodes_of(recipient.role.service), event.items)
 
-    def _end(self, recipient: RecipientProxy, bundle: Iterable[SmallEnvelope]) -> None:
+    def _end(self, recipient: Serving, bundle: Iterable[SmallEnvelope]) -> None:
         self._roles[recipient.role.id].in_flight.end_all(small.position for small in bundle)
 
 

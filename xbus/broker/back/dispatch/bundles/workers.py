@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from xbus.broker.back.log import LogReader, SmallEnvelope
+from xbus.broker.back.log import FirstWords, LogReader, SmallEnvelope
 from xbus.broker.back.progress import RunResults
 from xbus.broker.back.recipients import (
     Absent,
@@ -91,7 +91,7 @@ class BundleWorkers:
             (worker,) = await self._slots.take([_takes_bundles(service)])
         except Absent:
             return [BundleStatus.GOES_ALONE] * len(bundle)
-        worker.begin_work()
+        worker.readiness.begin_work()
         try:
             # A run for another role may have one open there until it commits: brought twice at once it would be mixed.
             taken = worker.bringing.keys() & {small.envelope_id for small in bundle}
@@ -107,10 +107,10 @@ class BundleWorkers:
 
 
 async def accompany(log: LogReader, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
-    """Let the envelopes of a bundle bring their notes, to a recipient that wants them."""
-    if recipient.abilities.notes:
+    """Let the envelopes of a bundle bring their notes and headers, to a recipient that wants these."""
+    if recipient.abilities.notes or recipient.abilities.headers:
         for small in bundle:
-            recipient.accompany(small.envelope_id, await log.note(small.envelope))
+            recipient.accompany(small.envelope_id, FirstWords(await log.note(small.envelope), small.envelope.headers))
 
 
 def _made_of(small: SmallEnvelope, result: BundleResult) -> SmallEnvelope | BundleStatus:

@@ -15,6 +15,7 @@ from xbus.broker.journal.commit.statements.put import put
 from xbus.broker.journal.commit.statements.rows import Row, RowStatement, update_rows
 from xbus.broker.journal.log.segments import content_hash
 from xbus.errors import JournalError
+from xbus.headers import EventTags
 from xbus.states import EnvelopeState
 
 _MOVE_HEAD = Prepared(
@@ -26,6 +27,8 @@ _CONTENT = (
         model.event.c.id,
         model.event_type.c.first_name,
         model.event.c["items"],
+        model.event.c.headers,
+        model.event.c.partition_key,
         model.segment.c.hash,
         model.segment.c["items"].label("segment_items"),
         sa.func.length(model.segment.c.data).label("segment_bytes"),
@@ -50,6 +53,7 @@ _CANCEL_ENVELOPES = update_rows("cancel_envelopes", model.envelope, ["state", "c
 class _EventContent:
     hashed_name: str
     items: int
+    tags: EventTags
     hashes: list[bytes] = field(default_factory=list)
     stored_items: int = 0
     data_bytes: int = 0
@@ -86,10 +90,10 @@ def _seal_open(connection: sa.Connection, placed: Sequence[tuple[int, writes.Sea
 def _read_contents(connection: sa.Connection, envelope_ids: list[UUID]) -> dict[UUID, dict[UUID, _EventContent]]:
     contents: dict[UUID, dict[UUID, _EventContent]] = {envelope_id: {} for envelope_id in envelope_ids}
     for row in connection.execute(_CONTENT, {"envelope_ids": envelope_ids}):
-        envelope_id, event_id, hashed_name, items, segment_hash, segment_items, segment_bytes = row
+        envelope_id, event_id, hashed_name, items, *tags, segment_hash, segment_items, segment_bytes = row
         if items is None:
             raise JournalError(f"event {event_id} is still open")
-        event = contents[envelope_id].setdefault(event_id, _EventContent(hashed_name, items))
+        event = contents[envelope_id].setdefault(event_id, _EventContent(hashed_name, items, EventTags(*tags)))
         if segment_hash is not None:
             event.hashes.append(segment_hash)
             event.stored_items += segment_items
@@ -110,7 +114,7 @@ def _receipt(write: writes.Seal, position: int, content: dict[UUID, _EventConten
         len(events),
         sum(event.items for event in events),
         sum(event.data_bytes for event in events),
-        content_hash(events),
+        content_hash(events, write.headers),
     )
 
 

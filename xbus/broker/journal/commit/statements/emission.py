@@ -21,14 +21,15 @@ COPY_FROM_BYTES = 64 * 1024
 
 INSERT_ENVELOPES = insert_rows(
     model.envelope,
-    *("id", "emitter_id", "state", "opened_at", "ordering_key", "idempotency_key"),
+    *("id", "emitter_id", "state", "opened_at", "ordering_key", "idempotency_key", "headers"),
     *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
 )
 _NOT_RECEIVED = (None,) * 7
 """The values of an open envelope that it gets when it is sealed."""
 
 INSERT_EVENTS = insert_rows(
-    model.event, "id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"
+    model.event,
+    *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items", "headers", "partition_key"),
 )
 INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
@@ -42,7 +43,7 @@ def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvel
     rows = [
         (
             *(write.envelope_id, write.emitter_id, EnvelopeState.OPEN.value, write.at),
-            *(write.ordering_key, write.idempotency_key, *_NOT_RECEIVED),
+            *(write.ordering_key, write.idempotency_key, write.headers, *_NOT_RECEIVED),
         )
         for write in group
     ]
@@ -56,7 +57,10 @@ def start_events(connection: sa.Connection, group: Sequence[writes.StartEvent]) 
         EventIdTaken: another envelope has an event of that id; told only of one that is alone.
     """
     rows = [
-        (write.event_id, write.envelope_id, write.number, write.event_type_id, write.graph_id, write.estimate, None)
+        (
+            *(write.event_id, write.envelope_id, write.number, write.event_type_id, write.graph_id, write.estimate),
+            *(None, *write.tags),
+        )
         for write in group
     ]
     with ids_taken(group[0].envelope_id, [write.event_id for write in group] if len(group) == 1 else []):

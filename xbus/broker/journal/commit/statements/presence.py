@@ -1,6 +1,6 @@
 """Statements for the presence of recipients, which operators see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -25,7 +25,10 @@ def note(connection: sa.Connection, group: Sequence[writes.NotePresence]) -> Non
                 "state": row.state.value,
                 "since": row.since,
                 "seen_at": row.seen_at,
-                "work": None if not row.work else [_with_position(work, positions) for work in row.work],
+                "work": _with_positions(row.work, positions),
+                "instances": None
+                if row.instances is None
+                else [{**each, "work": _with_positions(each["work"], positions)} for each in row.instances],
                 "noted_at": write.at,
             }
             for row in write.rows
@@ -34,13 +37,23 @@ def note(connection: sa.Connection, group: Sequence[writes.NotePresence]) -> Non
 
 
 def _positions(connection: sa.Connection, rows: Sequence[writes.PresenceRow]) -> Mapping[UUID, int]:
-    ids = {UUID(work["envelope_id"]) for row in rows for work in row.work or ()}
+    ids = {UUID(work["envelope_id"]) for row in rows for work in _works(row)}
     if not ids:
         return {}
     statement = sa.select(model.envelope.c.id, model.envelope.c.position).where(model.envelope.c.id.in_(ids))
     return dict(connection.execute(statement).all())
 
 
-def _with_position(work: writes.PresenceWork, positions: Mapping[UUID, int]) -> writes.PresenceWork:
+def _works(row: writes.PresenceRow) -> Iterator[writes.PresenceWork]:
+    yield from row.work or ()
+    for instance in row.instances or ():
+        yield from instance["work"] or ()
+
+
+def _with_positions(
+    works: Sequence[writes.PresenceWork] | None, positions: Mapping[UUID, int]
+) -> list[writes.PresenceWork] | None:
     """The position is None where it has none yet: an event that is asked about comes ahead of its envelope."""
-    return {**work, "position": positions.get(UUID(work["envelope_id"]))}
+    if not works:
+        return None
+    return [{**work, "position": positions.get(UUID(work["envelope_id"]))} for work in works]

@@ -45,6 +45,7 @@ def _move_cursors(connection: sa.Connection, cursors: Mapping[int, Cursor]) -> N
 
 
 def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:
+    _follow_roles(connection)
     delivery = model.delivery.c
     of_envelope = (
         sa.select(sa.func.coalesce(model.envelope.c.ordering_key, ""))
@@ -59,6 +60,24 @@ def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder])
         is_held = delivery.state == DeliveryState.HELD
         state = sa.case((is_held, DeliveryState.RETRY.value), else_=delivery.state)
         connection.execute(with_key.values(ordering_key=None, state=state))
+
+
+def _follow_roles(connection: sa.Connection) -> None:
+    """Begin and end what consumer roles are owed that somebody inserted or removed by SQL, at the head of the log."""
+    cursor, role, head = model.cursor, model.role, model.head.c.position
+    consumers = sa.select(role.c.id).join(model.service).where(model.service.c.kind == "consumer")
+    has_cursor = sa.exists().where(cursor.c.role_id == role.c.id)
+    new = consumers.where(role.c.removed_at.is_(None), ~has_cursor)
+    for role_id in connection.execute(new).scalars().all():
+        position = connection.execute(sa.select(head)).scalar_one()
+        values = {"from_position": position + 1, "position": position, "handed_to": position, "done": b""}
+        connection.execute(sa.insert(cursor).values(role_id=role_id, **values))
+    in_use = consumers.where(role.c.removed_at.is_(None), role.c.detached_at.is_(None))
+    back = cursor.c.until_position.is_not(None) & cursor.c.role_id.in_(in_use)
+    connection.execute(sa.update(cursor).where(back).values(until_position=None))
+    gone = cursor.c.until_position.is_(None) & cursor.c.role_id.in_(consumers.where(role.c.removed_at.is_not(None)))
+    until = sa.select(head + 1).scalar_subquery()
+    connection.execute(sa.update(cursor).where(gone).values(until_position=until))
 
 
 def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move: writes.DeliveryMove) -> None:

@@ -53,15 +53,18 @@ def _segment(event: PutEvent) -> SegmentRow:
 
 def _receipt(write: PutEnvelope, position: int, segments: Sequence[SegmentRow]) -> SealReceipt:
     hashes = {segment.event_id: (segment.hash,) for segment in segments}
-    contents = [Content(event.hashed_name, event.items, hashes.get(event.event_id, ())) for event in write.events]
+    contents = [
+        Content(event.hashed_name, event.items, hashes.get(event.event_id, ()), event.tags) for event in write.events
+    ]
     items = sum([event.items for event in write.events])
-    return SealReceipt(write.envelope_id, position, len(contents), items, write.size, content_hash(contents))
+    whole = content_hash(contents, write.headers)
+    return SealReceipt(write.envelope_id, position, len(contents), items, write.size, whole)
 
 
 def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
     return (
         *(write.envelope_id, write.emitter_id, EnvelopeState.RECEIVED.value, write.at),
-        *(write.ordering_key, write.idempotency_key, write.at),
+        *(write.ordering_key, write.idempotency_key, write.headers, write.at),
         *(receipt.position, receipt.events, receipt.items, receipt.data_bytes, receipt.hash),
         # Each of its events is one segment, so its hash is also the one that does not depend on how they are cut.
         None if write.idempotency_key is None else receipt.hash,
@@ -70,4 +73,4 @@ def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
 
 def _event_row(write: PutEnvelope, number: int, event: PutEvent) -> Row:
     ids = (event.event_id, write.envelope_id, number, event.event_type_id, event.graph_id)
-    return (*ids, event.items, event.items)
+    return (*ids, event.items, event.items, *event.tags)

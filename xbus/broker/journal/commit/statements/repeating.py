@@ -58,6 +58,7 @@ def _repeat_open(connection: sa.Connection, write: writes.Repeat) -> sa.RowMappi
         "opened_at": write.at,
         "origin_id": write.origin_id,
         "ordering_key": origin["ordering_key"],
+        "headers": origin["headers"],
     }
     connection.execute(_INSERT_ENVELOPE, envelope)
     if write.events:
@@ -78,6 +79,7 @@ def _event_row(write: writes.Repeat, event: writes.RepeatedEvent) -> dict[str, o
         "estimate": event.estimate,
         "items": event.items,
         "origin_id": event.origin_id,
+        **event.tags._asdict(),
     }
 
 

@@ -1,7 +1,6 @@
 """Statements for sessions and registrations."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -9,7 +8,24 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 
-_INSERT_SESSION = sa.insert(model.session)
+
+def _insert_session(owners: sa.Table, column: str) -> sa.Insert:
+    """Insert a session of an owner whose password is still the one that was checked.
+
+    An administrator who is changing it has locked the row. That may take long, so the session just does not begin.
+    """
+    is_verified = (owners.c.id == bindparam("owner_id")) & (owners.c.password_hash == bindparam("verified_hash"))
+    owner = (
+        sa.select(bindparam("new_hash", type_=model.session.c.token_hash.type), owners.c.id)
+        .add_columns(bindparam("new_expiry", type_=model.session.c.expires_at.type))
+        .where(is_verified, owners.c.removed_at.is_(None))
+        .with_for_update(read=True, skip_locked=True)
+    )
+    return sa.insert(model.session).from_select(["token_hash", column, "expires_at"], owner)
+
+
+_INSERT_SESSION_OF_EMITTER = _insert_session(model.emitter, "emitter_id")
+_INSERT_SESSION_OF_ROLE = _insert_session(model.role, "role_id")
 _RENEW_SESSION = (
     sa.update(model.session)
     .where(model.session.c.token_hash == bindparam("session_hash"))
@@ -17,6 +33,9 @@ _RENEW_SESSION = (
 )
 _END_SESSION = sa.delete(model.session).where(model.session.c.token_hash == bindparam("session_hash"))
 _DELETE_REGISTRATION = sa.delete(model.registration).where(model.registration.c.role_id == bindparam("of_role"))
+_DELETE_OTHER_REGISTRATIONS = _DELETE_REGISTRATION.where(
+    model.registration.c.token_hash.not_in(bindparam("beside", expanding=True))
+)
 _THIS_REGISTRATION = (
     model.registration.c.token_hash == bindparam("session_hash"),
     model.registration.c.uri == bindparam("of_uri"),
@@ -30,8 +49,19 @@ _DESCRIBE_THIS_REGISTRATION = (
 _INSERT_REGISTRATION = sa.insert(model.registration)
 
 
-def start_sessions(connection: sa.Connection, group: Sequence[writes.StartSession]) -> None:
-    connection.execute(_INSERT_SESSION, [asdict(write) for write in group])
+def start_sessions(connection: sa.Connection, group: Sequence[writes.StartSession]) -> list[bool]:
+    return [_has_started(connection, write) for write in group]
+
+
+def _has_started(connection: sa.Connection, write: writes.StartSession) -> bool:
+    statement = _INSERT_SESSION_OF_ROLE if write.emitter_id is None else _INSERT_SESSION_OF_EMITTER
+    values = {
+        "new_hash": write.token_hash,
+        "owner_id": write.role_id if write.emitter_id is None else write.emitter_id,
+        "new_expiry": write.expires_at,
+        "verified_hash": write.verified_hash,
+    }
+    return connection.execute(statement, values).rowcount > 0
 
 
 def renew_sessions(connection: sa.Connection, group: Sequence[writes.RenewSessions]) -> None:
@@ -55,7 +85,7 @@ def store_passwords(connection: sa.Connection, group: Sequence[writes.StorePassw
 
 def register(connection: sa.Connection, group: Sequence[writes.Register]) -> None:
     for write in group:
-        connection.execute(_DELETE_REGISTRATION, {"of_role": write.role_id})
+        connection.execute(_DELETE_OTHER_REGISTRATIONS, {"of_role": write.role_id, "beside": list(write.beside)})
         row = {
             "role_id": write.role_id,
             "token_hash": write.token_hash,

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from xbus.broker.journal.log.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
+from xbus.headers import Headers, unpack_headers
 from xbus.states import EnvelopeState, ItemState, ReplyState
 
 MOST_EVENTS = 100
@@ -67,6 +68,8 @@ class EventSummary:
         estimate: the number of items that its emitter expected.
         reply: the state of its immediate reply; None if its emitter never waited for one.
         reply_cause: why the reply failed; None otherwise.
+        headers: its own, by name.
+        partition_key: None for none.
     """
 
     id: UUID
@@ -77,6 +80,8 @@ class EventSummary:
     estimate: int
     reply: ReplyState | None
     reply_cause: str | None
+    headers: Headers
+    partition_key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ class EnvelopeDetail:
     Args:
         outputs: what bulk workers made of its events.
         archive: the files that its items are in, where it was archived.
+        headers: those of the envelope, by name.
     """
 
     summary: EnvelopeSummary
@@ -95,6 +101,7 @@ class EnvelopeDetail:
     overlaid: tuple[OverlaidItem, ...]
     outputs: tuple[OutputSummary, ...]
     archive: Whereabouts | None = None
+    headers: Headers = field(default_factory=dict)
 
 
 def envelope_unknown(envelope_id: UUID | str) -> Refused:
@@ -122,6 +129,7 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
         tuple(list_overlaid(connection, envelope_id, MOST_ITEMS)),
         tuple(list_outputs(connection, envelope_id, MOST_OUTPUTS)),
         read_whereabouts(connection, envelope_id),
+        unpack_headers(row.headers),
     )
 
 
@@ -184,6 +192,8 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
             model.event.c.graph_id,
             model.reply.c.state,
             model.reply.c.cause,
+            model.event.c.headers,
+            model.event.c.partition_key,
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
         .outerjoin(model.reply, model.reply.c.event_id == model.event.c.id)
@@ -191,7 +201,8 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
         .order_by(model.event.c.number)
         .limit(MOST_EVENTS)
     )
-    for event_id, number, type_name, items, estimate, graph_id, reply, cause in connection.execute(statement):
+    for row in connection.execute(statement):
+        event_id, number, type_name, items, estimate, graph_id, reply, cause, headers, partition_key = row
         concerned = [role for role in envelope.roles if role.service in services[graph_id]]
         yield EventSummary(
             event_id,
@@ -202,6 +213,8 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
             estimate,
             None if reply is None else ReplyState(reply),
             cause,
+            unpack_headers(headers),
+            partition_key,
         )
 
 

@@ -1,4 +1,4 @@
-"""By which of its connections the broker may call a recipient; pure."""
+"""The connection by which the broker may call: the newest."""
 
 from collections import deque
 

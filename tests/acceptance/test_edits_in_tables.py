@@ -1,0 +1,170 @@
+"""An administrator edits the tables of the configuration by SQL, while the broker runs."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.conftest import StartDaemon
+from tests.support.bus import add_bus
+from tests.support.daemon import Daemon
+from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.operating import run_xbus, xbus
+from tests.support.waiting import eventually
+from xbus import model
+from xbus.broker.journal.database.connection import writing
+
+NOTICED_SECONDS = 2.0
+
+
+def run_sql(url: str, *statements: str) -> None:
+    """Edit tables as somebody does with the database's own program."""
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+async def edit(daemon: Daemon, url: str, *statements: str) -> None:
+    """Edit tables, and wait until the broker has noticed it."""
+    seen = daemon.log.count("configuration read")
+    run_sql(url, *statements)
+    began = time.monotonic()
+    await eventually(lambda: daemon.log.count("configuration read") > seen, "the broker has noticed it")
+    assert time.monotonic() - began < NOTICED_SECONDS
+
+
+async def test_an_edited_profile_counts_for_the_next_event(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"test_event": {"c": []}, "forbidden_event": {"c": []}})
+    daemon = start_daemon(database_url)
+    allow = (
+        "INSERT INTO profile_event_type (profile_id, event_type_id) "
+        "SELECT p.id, t.id FROM emitter_profile p, event_type t WHERE t.name = 'forbidden_event'"
+    )
+    async with OldEmitter(daemon.front) as emitter, OldConsumer(daemon.back, "c_1") as consumer:
+        envelope_id = await emitter.call.start_envelope(emitter.token)
+        assert await emitter.call.start_event(emitter.token, envelope_id, "forbidden_event", 0) == ""
+        await edit(daemon, database_url, allow)
+        await consumer.wait_for([await emitter.emit(b"item", type_name="forbidden_event")])
+        await edit(daemon, database_url, "DELETE FROM profile_event_type")
+        envelope_id = await emitter.call.start_envelope(emitter.token)
+        assert await emitter.call.start_event(emitter.token, envelope_id, "test_event", 0) == ""
+
+
+async def test_a_role_that_is_inserted_gets_what_comes_from_then_on(
+    database_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(database_url, {"test_event": {"c": []}})
+    daemon = start_daemon(database_url)
+    new = (
+        "INSERT INTO role (login, password_hash, service_id) "
+        "SELECT 'c_2', password_hash, service_id FROM role WHERE login = 'c_1'"
+    )
+    async with OldEmitter(daemon.front) as emitter:
+        await emitter.emit(b"before")
+        await edit(daemon, database_url, new)
+        async with OldConsumer(daemon.back, "c_2") as consumer:
+            after = await emitter.emit(b"after")
+            await consumer.wait_for([after])
+            assert consumer.committed == [after]
+            await edit(daemon, database_url, "UPDATE role SET removed_at = '2026-01-01 00:00:00' WHERE login = 'c_2'")
+            await eventually(lambda: "its role was changed or removed" in daemon.log, "it is served no longer")
+
+
+async def test_an_edited_graph_is_the_way_of_what_comes(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"test_event": {"c": []}, "other": {"d": []}})
+    daemon = start_daemon(database_url)
+    other_way = (
+        "UPDATE node SET service_id = (SELECT id FROM service WHERE name = 'd') "
+        "WHERE name = 'c' AND graph_id = (SELECT MIN(id) FROM graph)"
+    )
+    async with (
+        OldEmitter(daemon.front) as emitter,
+        OldConsumer(daemon.back, "c_1") as first,
+        OldConsumer(daemon.back, "d_1") as second,
+    ):
+        before = await emitter.emit(b"before")
+        await first.wait_for([before])
+        await edit(daemon, database_url, other_way)
+        await second.wait_for([after := await emitter.emit(b"after")])
+    assert (first.committed, second.committed) == ([before], [after])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "cause", "right"),
+    [
+        (
+            [
+                "INSERT INTO edge (parent_id, child_id) "
+                "SELECT b.id, a.id FROM node a, node b WHERE a.name = 'w' AND b.name = 'v'"
+            ],
+            "graph ",
+            "nodes lead back to themselves",
+            [
+                "DELETE FROM edge WHERE parent_id = (SELECT id FROM node WHERE name = 'v') "
+                "AND child_id = (SELECT id FROM node WHERE name = 'w')"
+            ],
+        ),
+        (
+            ["UPDATE service SET jitter = 7 WHERE name = 'c'"],
+            "service",
+            "jitter is 7.0, and has to be from 0 to 1",
+            ["UPDATE service SET jitter = 0.5 WHERE name = 'c'"],
+        ),
+        (
+            ["UPDATE service SET removed_at = '2026-01-01 00:00:00' WHERE name = 'c'"],
+            "event_type",
+            'there is no service "c"',
+            ["UPDATE service SET removed_at = NULL WHERE name = 'c'"],
+        ),
+    ],
+)
+async def test_what_makes_no_sense_is_told_and_the_last_good_configuration_stays(
+    wrong: Sequence[str],
+    place: str,
+    cause: str,
+    right: Sequence[str],
+    database_url: str,
+    start_daemon: StartDaemon,
+) -> None:
+    add_bus(database_url, {"test_event": {"w": ["v"], "v": ["c"], "c": []}, "direct": {"c": []}})
+    daemon = start_daemon(database_url)
+    async with OldEmitter(daemon.front) as emitter, OldConsumer(daemon.back, "c_1") as consumer:
+        run_sql(database_url, *wrong)
+        await eventually(lambda: "configuration wrong" in daemon.log, "it is noticed")
+        health = await run_xbus(daemon, "health", "--json")
+        assert health.returncode == 1
+        assert "configuration_wrong" in health.stdout
+        assert cause in health.stdout.replace('\\"', '"')
+        assert place in health.stdout
+        await consumer.wait_for([await emitter.emit(b"item", type_name="direct")])
+        await edit(daemon, database_url, *right)
+        assert "healthy" in await xbus(daemon, "health")
+        await consumer.wait_for([await emitter.emit(b"item", type_name="direct")])
+
+
+async def test_a_broker_does_not_start_on_tables_that_make_no_sense(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"test_event": {"c": []}})
+    run_sql(sqlite_url, "UPDATE role SET service_id = 99, absent_minutes = 'soon'")
+    with pytest.raises(AssertionError, match="absent_minutes is no number"):
+        start_daemon(sqlite_url)
+    run_sql(sqlite_url, "UPDATE role SET absent_minutes = NULL")
+    with pytest.raises(AssertionError, match="service_id is 99, and service has no such row"):
+        start_daemon(sqlite_url)
+
+
+def version(url: str) -> Any:
+    with writing(url) as connection:
+        return connection.execute(sa.select(model.configuration.c.version)).scalar_one()
+
+
+def test_apply_counts_once_whatever_it_changes(database_url: str) -> None:
+    before = version(database_url)
+    add_bus(database_url, {"test_event": {"w": ["c"], "c": []}, "other": {"c": []}})
+    # A plan, and a password for each of two roles and two emitters.
+    assert version(database_url) == before + 1 + 4
+    run_sql(database_url, "UPDATE emitter SET login = login")
+    assert version(database_url) > before + 5

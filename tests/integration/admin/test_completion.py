@@ -1,0 +1,53 @@
+"""A shell completes what is typed behind ``xbus``: commands, options, and names from the bus."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.integration.admin.conftest import Xbus
+from xbus.admin.cli import main
+
+
+def completed(typed: str) -> list[str]:
+    """What a shell offers for the last word of a line."""
+    words = typed.split(" ")
+    asked = {"_XBUS_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    told = CliRunner().invoke(main, [], prog_name="xbus", env=asked)
+    return [line.partition(",")[2] for line in told.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ("xbus sess", ["session"]),
+        ("xbus parked list --ro", ["--role"]),
+        ("xbus parked list --role ", ["airline_names_1", "flight_store_1"]),
+        ("xbus parked list --service f", ["flight_store"]),
+        ("xbus envelope list --emitter ", ["airport_1"]),
+        ("xbus replay --type ", ["flights"]),
+        ("xbus recipient detach a", ["airline_names_1"]),
+        ("xbus pause type ", ["flights"]),
+        ("xbus password role f", ["flight_store_1"]),
+        ("xbus session end emitter ", ["airport_1"]),
+        ("xbus pause nonsense ", []),
+    ],
+)
+def test_commands_options_and_names_are_completed(xbus: Xbus, bus: Path, typed: str, names: list[str]) -> None:
+    xbus("apply", bus)
+    assert completed(typed) == names
+
+
+def test_without_a_bus_no_name_is_offered_and_nothing_disturbs_who_types(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XBUS_CONFIG", raising=False)
+    assert completed("xbus parked list --role ") == []
+    monkeypatch.setenv("XBUS_CONFIG", str(tmp_path / "missing.ini"))
+    assert completed("xbus parked list --role ") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script(xbus: Xbus, shell: str) -> None:
+    assert f"_XBUS_COMPLETE={shell}_complete" in xbus("completion", shell).stdout

@@ -1,0 +1,130 @@
+"""The memory that one peer can take of a server is bounded in bytes, whatever it sends or does not read."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+import zmq
+
+from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, SECONDS, Connect, Dial, Serve
+from tests.integration.rpc.verbs import Verbs
+from tests.support.strangers import Stranger
+from tests.support.waiting import eventually
+from xbus.rpc.context import Context
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.server import LARGEST_AHEAD, MESSAGE_ROOM_BYTES, Server, ServerLimits
+
+STRANGERS_BYTES = 1024 * 1024
+
+EMPTY_FRAME = b"\x01\x00"
+"""A frame without content, behind which more of the message comes."""
+
+LAST_FRAME = b"\x00\x00"
+
+CALL = [struct.pack("=HHLd", 1, 2, 3, 4.0), b"echo", msgpack.packb([b"x" * (MAX_MESSAGE_BYTES - 100)]), b"\x80"]
+
+
+def cut_off(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Why connections were cut off."""
+    return lambda: [
+        vars(record)["code"] for record in caplog.records if vars(record).get("action") == "connection_cut_off"
+    ]
+
+
+async def test_a_message_without_an_end_ends_its_connection(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, address = serve(Verbs())
+    with Stranger(address) as endless:
+        endless.send_raw(EMPTY_FRAME * ((MAX_MESSAGE_BYTES + MESSAGE_ROOM_BYTES) // 2 + 1))
+        await eventually(cut_off(caplog), "the guard sees it")
+        assert endless.is_over()
+    assert cut_off(caplog)() == ["endless_message"]
+    assert await connect(address).call("echo", 2, timeout=SECONDS) == 2
+
+
+async def test_strangers_begin_no_large_messages(
+    context: Context, closing: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    dispatch = Dispatch(Verbs(), knows=lambda token: token == "known")
+    limits = ServerLimits(100 * STRANGERS_BYTES, max_strangers_bytes=STRANGERS_BYTES)
+    server = Server(context, dispatch, name="test server", limits=limits)
+    closing.callback(server.close)
+    address = server.bind("tcp://127.0.0.1:0")
+    server.start()
+    with Stranger(address) as known, Stranger(address) as unknown:
+        known.call("echo", "known")
+        await asyncio.to_thread(known.answer)
+        for peer in (known, unknown):
+            peer.send_raw(EMPTY_FRAME * STRANGERS_BYTES)
+        await eventually(cut_off(caplog), "the guard sees it")
+        assert unknown.is_over()
+    assert cut_off(caplog)() == ["endless_message"]
+
+
+async def test_a_message_of_many_frames_is_dropped_in_portions(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, address = serve(Verbs())
+    client = connect(address)
+    assert await client.call("echo", 1, timeout=SECONDS) == 1
+    with Stranger(address) as many:
+        many.send_raw(EMPTY_FRAME * 20_000 + LAST_FRAME)
+        many.call("echo", 2)
+        assert (await asyncio.to_thread(many.answer))[1] == 2
+        assert server.unreadable == 1
+        many.send_raw((EMPTY_FRAME * 20_000 + LAST_FRAME) * 60)
+        await eventually(cut_off(caplog), "it has done that too often")
+        assert many.is_over()
+    assert cut_off(caplog)() == ["endless_message"]
+    assert await client.call("echo", 2, timeout=SECONDS) == 2
+
+
+async def test_who_sends_while_nothing_is_read_is_bounded_in_bytes(
+    serve: Serve, dial: Dial, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, address = serve(Verbs())
+    server.pause()
+    greedy = dial(address, SNDHWM=0)
+    limit = LARGEST_AHEAD * (MAX_MESSAGE_BYTES + MESSAGE_ROOM_BYTES)
+    for _ in range(2 * limit // MAX_MESSAGE_BYTES):
+        greedy.send_multipart(CALL)
+    await eventually(cut_off(caplog), "the guard sees it")
+    server.resume()
+    assert set(cut_off(caplog)()) == {"too_much_ahead"}
+    assert await connect(address).call("echo", 2, timeout=SECONDS) == 2
+
+
+async def test_who_leaves_answers_unread_is_bounded_in_bytes(
+    serve: Serve, dial: Dial, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = ServerLimits(MAX_MESSAGE_BYTES, max_unsent_bytes=10 * MAX_MESSAGE_BYTES)
+    _, address = serve(Verbs(), limits=limits)
+    greedy = dial(address, RCVHWM=1, RCVBUF=1000, SNDHWM=0, RECONNECT_IVL=-1)
+    for _ in range(200):
+        greedy.send_multipart(CALL)
+    await eventually(cut_off(caplog), "the guard sees it")
+    assert cut_off(caplog)() == ["unread_answers"]
+    assert await connect(address).call("echo", 2, timeout=SECONDS) == 2
+
+
+async def test_who_reads_and_sends_much_is_left_alone(
+    serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = ServerLimits(MAX_MESSAGE_BYTES, max_unsent_bytes=10 * MAX_MESSAGE_BYTES)
+    _, address = serve(Verbs(), limits=limits)
+    peer = dial(address)
+    for _ in range(5):
+        # Connections with the descriptor of an earlier one.
+        dial(address).close(linger=0)
+    for _ in range(200):
+        peer.send_multipart(CALL)
+        await eventually(lambda: peer.poll(0), "a reply")
+        peer.recv_multipart()
+    await asyncio.sleep(0.25)
+    assert cut_off(caplog)() == []
+    peer.send_multipart(CALL)
+    await eventually(lambda: peer.poll(0, zmq.POLLIN), "a reply")

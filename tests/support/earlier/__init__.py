@@ -1,0 +1,1 @@
+"""Journals that an earlier version has made, and what reads them back; ``make`` made them."""

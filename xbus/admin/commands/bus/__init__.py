@@ -1,0 +1,1 @@
+"""The bus as a file: ``xbus apply``, ``xbus edit`` and ``xbus export``."""

@@ -1,0 +1,113 @@
+"""``xbus why``."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from xbus.admin.objects import of_finding
+from xbus.admin.output import Output, facts, moment
+from xbus.admin.program import EnvelopeId, config_option, database_url, output_option
+from xbus.admin.why.asking import RunningBroker
+from xbus.admin.why.findings import Finding, Proof
+from xbus.admin.why.inquiry import Inquiry
+from xbus.broker.journal.database.connection import Connection, reading
+from xbus.broker.journal.operations.failures import FailureSummary
+from xbus.broker.journal.operations.why.envelopes import AskedPart
+from xbus.clock import SystemClock
+
+T = TypeVar("T")
+
+INDENT = "  "
+
+
+class _JournalOfUrl:
+    """Reads the journal of a configuration.
+
+    Args:
+        url: of the database.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __call__(self, read: Callable[[Connection], T]) -> T:
+        with reading(self._url) as connection:
+            return read(connection)
+
+
+@click.command()
+@config_option
+@click.argument("id_", type=EnvelopeId(), metavar="[ID]", required=False)
+@click.option("--emitter", metavar="LOGIN", help="The emitter, or that of --key.")
+@click.option("--key", metavar="TEXT", help="The envelope to which --emitter gave this key.")
+@click.option("--role", metavar="LOGIN", help="The role; of an envelope, its delivery to this role.")
+@click.option("--event", type=click.IntRange(1), metavar="NUMBER", help="This event of the envelope, from 1.")
+@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item of the event, from 0.")
+@output_option("answer")
+def why(
+    config_path: Path | None,
+    id_: str | None,
+    emitter: str | None,
+    key: str | None,
+    role: str | None,
+    event: int | None,
+    item: int | None,
+    output: Output,
+) -> None:
+    """Say why an envelope, an event, a role or an emitter is as it is.
+
+    ID is that of an envelope or an event. The answer is one sentence with its code, its proof, and the command that
+    helps; where roles differ, each has its own, the most urgent first.
+    """
+    part = AskedPart(role, event or (None if item is None else 1), item)
+    inquiry = Inquiry(_JournalOfUrl(database_url(config_path)), RunningBroker(config_path), SystemClock())
+    findings = _ask(inquiry, id_, emitter, key, part)
+    if output.as_json:
+        output.objects(map(of_finding, findings))
+        return
+    click.echo("\n\n".join("\n".join(_told(finding, output)) for finding in findings))
+
+
+def _ask(inquiry: Inquiry, id_: str | None, emitter: str | None, key: str | None, part: AskedPart) -> list[Finding]:
+    match (id_, emitter, key):
+        case (str(), None, None):
+            return inquiry.by_id(id_, part)
+        case (None, str(), str()):
+            return inquiry.by_key(emitter, key, part)
+        case (None, str(), None) if part == AskedPart():
+            return inquiry.emitter(emitter)
+        case (None, None, None) if part.role is not None and part == AskedPart(part.role):
+            return inquiry.role(part.role)
+    raise click.UsageError("give an ID, --emitter with --key, --role alone, or --emitter alone")
+
+
+def _told(finding: Finding, output: Output) -> Iterator[str]:
+    yield output.paragraph(f"{finding.cause}. [{finding.code}]")
+    known = {**_proof(finding.proof), "next step": finding.next_step or None}
+    if any(value is not None for value in known.values()):
+        yield from (f"{INDENT}{line}" for line in facts(known))
+
+
+def _proof(proof: Proof) -> dict[str, object]:
+    return {
+        "envelope": proof.envelope_id,
+        "other envelope": proof.other_id,
+        "state": proof.state,
+        "since": moment(proof.since),
+        "until": moment(proof.until_at),
+        "last seen": moment(proof.seen_at),
+        "attempts": proof.attempts,
+        "envelopes": proof.envelopes,
+        "items": proof.items,
+        "service": proof.service,
+        "call": proof.verb,
+        "at": proof.place,
+        "failed call": proof.failure and _failed(proof.failure),
+    }
+
+
+def _failed(failure: FailureSummary) -> str:
+    where = "" if failure.node is None else f" at node {failure.node}"
+    return f"{failure.id}: {failure.verb}{where}, {moment(failure.at)}: {failure.code}: {failure.message}"

@@ -1,0 +1,57 @@
+"""Names of the bus as arguments of commands; a shell completes them from the bus itself."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from xbus.broker.journal.configuration import Section, read_stored
+from xbus.broker.journal.database.connection import reading
+from xbus.config import load
+from xbus.errors import XbusError
+
+KINDS = {
+    "role": Section.ROLE,
+    "service": Section.SERVICE,
+    "type": Section.EVENT_TYPE,
+    "emitter": Section.EMITTER,
+}
+"""The sections of the names, by the word for their kind on the command line."""
+
+
+class Name(click.ParamType[str]):
+    """A name of the bus, in use or not: a command looks it up by itself.
+
+    Args:
+        section: that it is of; None where the argument ``kind`` before it tells.
+    """
+
+    name = "name"
+
+    def __init__(self, section: Section | None) -> None:
+        self._section = section
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        section = self._section or KINDS.get(ctx.params.get("kind", ""))
+        if section is None:
+            return []
+        names = _names(ctx.params.get("config_path"), section)
+        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def _names(config_path: Path | None, section: Section) -> Iterable[str]:
+    try:
+        with reading(load(config_path).database.url) as connection:
+            return read_stored(connection).in_use.section(section)
+    except XbusError:
+        # The person is still typing: the command itself says what is wrong.
+        return ()
+
+
+ROLE, SERVICE, TYPE, EMITTER = map(Name, (Section.ROLE, Section.SERVICE, Section.EVENT_TYPE, Section.EMITTER))
+OF_KIND = Name(None)

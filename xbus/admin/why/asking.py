@@ -1,0 +1,73 @@
+"""Asks the running broker, by calls that need no login."""
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal
+from uuid import UUID
+
+from xbus.admin.address import broker_address
+from xbus.errors import Failed
+from xbus.rpc.client import Client
+from xbus.rpc.codec import Value
+from xbus.rpc.context import new_context
+from xbus.rpc.messages import HealthReport, Insight, RefusedCall
+from xbus.rpc.shapes import AnswerReader
+
+ANSWER_SECONDS = 3.0
+"""Seconds to wait for an answer. Fewer may take a busy broker for one that is away."""
+
+_INSIGHT = AnswerReader("xbus.why", Insight)
+_REFUSED = AnswerReader("xbus.refused", RefusedCall)
+_HEALTH = AnswerReader("xbus.health", HealthReport)
+
+
+class RunningBroker:
+    """The broker of a configuration.
+
+    Args:
+        config_path: the configuration, which names its addresses.
+    """
+
+    def __init__(self, config_path: Path | None) -> None:
+        self._config_path = config_path
+
+    def insight(self, role_ids: Collection[int], envelope_id: UUID | None, position: int | None) -> Insight | None:
+        """Ask the back for its memory; None if it can't be reached.
+
+        Raises:
+            Refused: it is older than this command (``unknown_method``).
+        """
+        told = None if envelope_id is None else str(envelope_id)
+        answer = self._ask("back", "xbus.why", [*role_ids], told, position)
+        return None if answer is None else _INSIGHT.read(answer)
+
+    def refused(self, envelope_id: UUID) -> RefusedCall | None:
+        """Ask the front for the last call about an envelope that it refused; None also if it can't be reached."""
+        answer = self._ask("front", "xbus.refused", str(envelope_id))
+        return None if answer is None else _REFUSED.read(answer)
+
+    def front_health(self) -> HealthReport | None:
+        """Ask the front how it is; None if it can't be reached."""
+        answer = self._ask("front", "xbus.health")
+        return None if answer is None else _HEALTH.read(answer)
+
+    def _ask(self, socket: Literal["front", "back"], verb: str, *args: Value) -> Value | None:
+        address = broker_address(socket, None, self._config_path)
+        try:
+            return asyncio.run(_call(address, verb, *args))
+        except Failed:
+            return None
+
+
+async def _call(address: str, verb: str, *args: Value) -> Value:
+    context = new_context()
+    try:
+        client = Client(context, name=address)
+        try:
+            client.connect(address)
+            return await client.call(verb, *args, timeout=ANSWER_SECONDS)
+        finally:
+            client.close()
+    finally:
+        context.destroy(linger=0)

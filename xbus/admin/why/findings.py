@@ -1,0 +1,175 @@
+"""The findings of ``xbus why``: a closed set of codes, each with a sentence, its proof and a command."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from xbus.broker.journal.operations.failures import FailureSummary
+from xbus.broker.journal.writes import PauseEntry
+
+
+class Code(StrEnum):
+    """All answers that ``xbus why`` gives. ``docs/why.md`` explains each; they never change their meaning."""
+
+    # An envelope that no role is to get, or all have got.
+    UNKNOWN_ID = "unknown_id"
+    OPEN = "open"
+    CANCELLED = "cancelled"
+    PRUNED = "pruned"
+    ARCHIVED = "archived"
+    NO_CONSUMER = "no_consumer"
+    REFUSED = "refused"
+    UNKNOWN_KEY = "unknown_key"
+    UNKNOWN_EVENT = "unknown_event"
+    UNKNOWN_ITEM = "unknown_item"
+
+    # An envelope at a role that has got it, or goes without it.
+    DELIVERED = "delivered"
+    ITEMS_PARKED = "items_parked"
+    RESENT = "resent"
+    DROPPED = "dropped"
+    REROUTED = "rerouted"
+    NOT_OWED = "not_owed"
+
+    # An envelope that a person decides about.
+    PARKED = "parked"
+
+    # An envelope that arrives by itself, as soon as something happens.
+    UNDER_WAY = "under_way"
+    IN_LINE = "in_line"
+    RETRY_DUE = "retry_due"
+    BEHIND_KEY = "behind_key"
+    KEY_IN_HAND = "key_in_hand"
+    BEHIND_ROW = "behind_row"
+    SLOTS_TAKEN = "slots_taken"
+    HELD_UP = "held_up"
+    WORKER_GRACE = "worker_grace"
+    WORKER_BUSY = "worker_busy"
+    WORKER_ABSENT = "worker_absent"
+    WORKER_PAUSED = "worker_paused"
+    WORKER_TRIPPED = "worker_tripped"
+    OUTPUT_NOT_READY = "output_not_ready"
+    UNWRITTEN = "unwritten"
+    BACK_UNREACHABLE = "back_unreachable"
+    BACK_UNAWARE = "back_unaware"
+
+    # A role.
+    UNKNOWN_ROLE = "unknown_role"
+    NO_ROLE = "no_role"
+    ROLE_REMOVED = "role_removed"
+    ROLE_DETACHED = "role_detached"
+    ROLE_PAUSED = "role_paused"
+    ROLE_ABSENT = "role_absent"
+    ROLE_TRIPPED = "role_tripped"
+    ROLE_LEAVING = "role_leaving"
+    ROLE_BEHIND = "role_behind"
+    ROLE_WELL = "role_well"
+
+    # An item that a role gets otherwise, or not with its event.
+    ITEM_PARKED = "item_parked"
+    ITEM_RESUMED = "item_resumed"
+    ITEM_DROPPED = "item_dropped"
+    ITEM_CORRECTED = "item_corrected"
+
+    # An emitter.
+    UNKNOWN_EMITTER = "unknown_emitter"
+    EMITTER_REMOVED = "emitter_removed"
+    EMITTER_PAUSED = "emitter_paused"
+    TYPE_PAUSED = "type_paused"
+    EMITTER_LOCKED = "emitter_locked"
+    FRONT_TROUBLED = "front_troubled"
+    FRONT_UNREACHABLE = "front_unreachable"
+    EMITTER_SENDING = "emitter_sending"
+    EMITTER_QUIET = "emitter_quiet"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The figures, times and calls that show a finding; None for each that it does not need.
+
+    Args:
+        envelope_id: the envelope that it is about.
+        other_id: another envelope that matters: the one that goes first, or by which this one was sent again.
+        state: the state that the journal notes.
+        since: since when it is so.
+        until_at: when it ends, or is tried again.
+        seen_at: when the broker last heard of the recipient.
+        attempts: how often the envelope was handed over.
+        envelopes: how many envelopes are ahead of it, or are concerned.
+        items: how many items are concerned.
+        service: the worker service that matters.
+        verb: the last call about the envelope.
+        place: the role, or the roles, at which it is or for which it waits.
+        failure: the failed call.
+        pause: the pause.
+    """
+
+    envelope_id: UUID | None = None
+    other_id: UUID | None = None
+    state: str | None = None
+    since: datetime | None = None
+    until_at: datetime | None = None
+    seen_at: datetime | None = None
+    attempts: int | None = None
+    envelopes: int | None = None
+    items: int | None = None
+    service: str | None = None
+    verb: str | None = None
+    place: str | None = None
+    failure: FailureSummary | None = None
+    pause: PauseEntry | None = None
+
+
+NOTHING = Proof()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One answer.
+
+    Args:
+        code: its kind.
+        cause: one sentence without a final full stop.
+        next_step: the command that helps, or what to do; empty where nothing has to be done.
+        role: the login of the consumer role that it is about; None where it is about no single one.
+        proof: shows it.
+    """
+
+    code: Code
+    cause: str
+    next_step: str = ""
+    role: str | None = None
+    proof: Proof = NOTHING
+
+
+URGENCY = (
+    (Code.PARKED, Code.ITEM_PARKED, Code.ITEMS_PARKED, Code.NO_ROLE, Code.ROLE_REMOVED),
+    (Code.BACK_UNREACHABLE, Code.FRONT_UNREACHABLE, Code.FRONT_TROUBLED, Code.ROLE_TRIPPED, Code.WORKER_TRIPPED),
+    (Code.ROLE_ABSENT, Code.WORKER_ABSENT, Code.ROLE_PAUSED, Code.WORKER_PAUSED, Code.BEHIND_KEY, Code.RETRY_DUE),
+)
+"""The findings that a person reads first; those that end by themselves and those about what is over come behind."""
+
+OVER = frozenset({Code.DELIVERED, Code.RESENT, Code.DROPPED, Code.REROUTED, Code.NOT_OWED, Code.ROLE_WELL})
+
+
+def by_urgency(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort findings: the first one is the answer, the others are beside it."""
+    return sorted(findings, key=_rank)
+
+
+def _rank(finding: Finding) -> int:
+    if finding.code in OVER:
+        return len(URGENCY) + 1
+    return next((rank for rank, codes in enumerate(URGENCY) if finding.code in codes), len(URGENCY))
+
+
+def moment(at: datetime | None) -> str:
+    """Write a moment in a sentence."""
+    return "an unknown moment" if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"
+
+
+def counted(number: int, what: str, *, at_least: bool = False) -> str:
+    """Write ``1 envelope``, ``at least 1,000 envelopes``."""
+    return f"{'at least ' if at_least else ''}{number:,} {what}{'' if number == 1 else 's'}"

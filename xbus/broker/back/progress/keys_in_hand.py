@@ -1,0 +1,47 @@
+"""The ordering keys of which a role's instances have an envelope just now, so that no other gets the next one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+
+class KeysInHand:
+    """Ordering keys from the hand-over of an envelope until its outcome is noted; empty for a role without order.
+
+    An envelope that failed has its row by then, which blocks the key: so nothing of the key can come in between.
+    """
+
+    def __init__(self) -> None:
+        self._key_at: dict[int, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._change = asyncio.Event()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._counts
+
+    def begin(self, position: int, key: str | None) -> None:
+        """Note that an envelope is handed over; without a key its role wants no order."""
+        if key is not None and position not in self._key_at:
+            self._key_at[position] = key
+            self._counts[key] += 1
+
+    def end(self, positions: Iterable[int]) -> None:
+        """Note that the outcome of some envelopes is noted."""
+        ended = [self._key_at.pop(position) for position in positions if position in self._key_at]
+        for key in ended:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+        if ended:
+            self._change.set()
+            self._change = asyncio.Event()
+
+    async def free(self, key: str | None) -> None:
+        """Wait until no instance has an envelope of a key."""
+        while key in self._counts:
+            await self._change.wait()
+
+    async def any_free(self, keys: Collection[str | None]) -> None:
+        """Wait until no instance has an envelope of one of some keys."""
+        while self._counts and all(key in self._counts for key in keys):
+            await self._change.wait()

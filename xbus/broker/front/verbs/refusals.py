@@ -1,0 +1,126 @@
+"""Remembers which calls about an envelope the front refused, for operators who look for that envelope in vain.
+
+The memory is bounded and ends with the process. It keeps codes alone: the caller got the cause, and it may hold data.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+from xbus.broker.sessions import Sessions
+from xbus.clock import Clock
+from xbus.errors import Refused, XbusError
+from xbus.ids import keyed_envelope_id, parse_new_uuid
+from xbus.rpc.codec import Key, Value
+from xbus.rpc.deferred import Deferred
+from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.messages import RefusedCall
+
+T = TypeVar("T")
+
+MOST_REFUSALS = 10_000
+"""So many envelopes are remembered, those that were refused last. More takes memory, and reaches further back."""
+
+KEY_PLACES = {"xbus.start_envelope": 2, "xbus.put_envelope": 3}
+"""The verbs that may name an envelope by a key, with the place of their options among the arguments."""
+
+NOTED = frozenset({*KEY_PLACES, "xbus.start_event", "xbus.send_items", "xbus.end_event", "xbus.end_envelope"})
+"""The verbs whose refusals are remembered: each has the envelope's id behind the token."""
+
+
+class Refusals:
+    """The last refused call about each envelope.
+
+    Args:
+        clock: dates them.
+        most: how many envelopes are remembered.
+    """
+
+    def __init__(self, clock: Clock, most: int = MOST_REFUSALS) -> None:
+        self._clock = clock
+        self._most = most
+        self._calls: OrderedDict[UUID, RefusedCall] = OrderedDict()
+
+    def note(self, envelope_id: UUID, name: str, code: str) -> None:
+        """Note that a call was refused."""
+        self._calls[envelope_id] = {"verb": name, "code": code, "at": self._clock.now().isoformat()}
+        self._calls.move_to_end(envelope_id)
+        if len(self._calls) > self._most:
+            self._calls.popitem(last=False)
+
+    def find(self, envelope_id: UUID) -> RefusedCall | None:
+        """Give the last refused call about an envelope; None where none is remembered."""
+        return self._calls.get(envelope_id)
+
+
+class RefusalVerbs:
+    """One method, named as the verb; it needs no login, as health.
+
+    Args:
+        refusals: those that are remembered.
+    """
+
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+
+    @verb("xbus.refused")
+    def refused(self, envelope_id: str) -> RefusedCall | None:
+        wanted = parse_new_uuid(envelope_id)
+        return None if wanted is None else self._refusals.find(wanted)
+
+
+class NotingDispatch(Dispatch):
+    """Serves the verbs of some objects, and notes refused calls about envelopes.
+
+    Args:
+        objects: as of ``Dispatch``.
+        sessions: the emitters'; they say whose key a caller names.
+        refusals: where calls are noted.
+    """
+
+    def __init__(self, *objects: object, sessions: Sessions, refusals: Refusals) -> None:
+        super().__init__(*objects, RefusalVerbs(refusals), knows=sessions.knows)
+        self._sessions = sessions
+        self._refusals = refusals
+
+    def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
+        if name not in NOTED:
+            return super().call(name, args, kwargs)
+        # Not the arguments themselves, which hold items: the answer may take a while.
+        options = args[KEY_PLACES[name]] if name in KEY_PLACES and len(args) > KEY_PLACES[name] else None
+        key = options.get("key") if isinstance(options, dict) else None
+        note = partial(self._note, name, args[:2], key if isinstance(key, str) else None)
+        try:
+            outcome = super().call(name, args, kwargs)
+        except XbusError as error:
+            note(error)
+            raise
+        return Deferred.of(outcome).recover(_noted(note)) if isinstance(outcome, Deferred | asyncio.Future) else outcome
+
+    def _note(self, name: str, caller: list[Value], key: str | None, error: Exception) -> None:
+        match caller:
+            case [str(token), str(text)] if isinstance(error, Refused) and self._counts(token, error):
+                envelope_id = self._keyed(token, key) if key is not None else parse_new_uuid(text)
+                if envelope_id is not None:
+                    self._refusals.note(envelope_id, name, error.code)
+
+    def _counts(self, token: str, error: Refused) -> bool:
+        """Check whether a refusal tells of an envelope: strangers, and emitters of others, must not fill the memory."""
+        return error.code != "envelope_unknown" and self._sessions.knows(token)
+
+    def _keyed(self, token: str, key: str) -> UUID | None:
+        try:
+            return keyed_envelope_id(self._sessions.owner(token), key)
+        except Refused:
+            return None
+
+
+def _noted(note: Callable[[Exception], None]) -> Callable[[Exception], object]:
+    def recover(error: Exception) -> object:
+        note(error)
+        raise error
+
+    return recover

@@ -1,0 +1,206 @@
+"""Checks the tables of the configuration as they are: an administrator may have edited them by SQL.
+
+``xbus apply`` refuses what makes no sense before it writes anything; whoever edits a table finds out here.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus import graph as graphs
+from xbus import model
+from xbus.broker.journal.configuration.names import is_name
+from xbus.broker.journal.configuration.plan import make_plan
+from xbus.broker.journal.configuration.reading import read_stored
+from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.log.catalog import Catalog, name_column, read_catalog, read_graph, read_version
+
+TABLES = (
+    model.emitter_profile,
+    model.emitter,
+    model.event_type,
+    model.profile_event_type,
+    model.service,
+    model.role,
+    model.graph,
+    model.node,
+    model.edge,
+    model.pause,
+)
+
+_OF_SECTION: Mapping[str, sa.Table] = {
+    "event_type": model.event_type,
+    "service": model.service,
+    "role": model.role,
+    "emitter_profile": model.emitter_profile,
+    "emitter": model.emitter,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableProblem:
+    """A row that makes no sense.
+
+    Args:
+        row: its id and its name, as far as it has them.
+        cause: the fault, one sentence without a final full stop.
+    """
+
+    table: str
+    row: str
+    cause: str
+
+    @property
+    def place(self) -> str:
+        """The table and the row."""
+        return f"{self.table} {self.row}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCatalog:
+    """The configuration as the tables have it.
+
+    Args:
+        version: its number.
+        catalog: None where the tables make no sense.
+        problems: why not.
+    """
+
+    version: int
+    catalog: Catalog | None
+    problems: Sequence[TableProblem] = ()
+
+
+def read_checked(connection: sa.Connection) -> CheckedCatalog:
+    """Read the configuration if its tables make sense.
+
+    The version is read first: where a change slips in between, the next look at the version finds another one.
+    """
+    version = read_version(connection)
+    problems = find_table_problems(connection)
+    if problems:
+        return CheckedCatalog(version, None, problems)
+    catalog = read_catalog(connection)
+    return CheckedCatalog(version, replace(catalog, version=version))
+
+
+def find_table_problems(connection: sa.Connection) -> list[TableProblem]:
+    """Find the rows that make no sense; what the first checks find keeps the later ones from being made."""
+    for check in (_unreadable, _lost_references, _bad_values, _impossible_graphs, _broken_rules):
+        if found := list(check(connection)):
+            return found
+    return []
+
+
+def _unreadable(connection: sa.Connection) -> Iterator[TableProblem]:
+    """Find values that are not of their column's kind: SQLite keeps any."""
+    for table in TABLES if connection.dialect.name == "sqlite" else ():
+        columns = [column for column in table.columns if not column.primary_key]
+        kinds = [_stored_kind(column) for column in columns]
+        keys = [sa.type_coerce(key, sa.String) for key in table.primary_key]
+        for row in connection.execute(sa.select(*keys, *kinds)).all():
+            for column, kind in zip(columns, row[len(keys) :], strict=True):
+                if kind != "null" and kind not in _KINDS.get(column.type.python_type, ("text",)):
+                    yield TableProblem(
+                        table.name, _keys(row[: len(keys)]), f"{column.name} is no {_WORDS[column.type.python_type]}"
+                    )
+
+
+def _stored_kind(column: sa.Column[Any]) -> sa.ColumnElement[str]:
+    """Give how SQLite stores a value; ``moment`` for a text that is one."""
+    kind = sa.func.typeof(column)
+    if column.type.python_type is not datetime:
+        return kind
+    text = sa.type_coerce(column, sa.String)
+    return sa.case((sa.func.datetime(text).is_not(None), "moment"), else_=kind)
+
+
+_KINDS: Mapping[type, Sequence[str]] = {
+    int: ("integer",),
+    bool: ("integer",),
+    float: ("real", "integer"),
+    datetime: ("moment",),
+}
+"""The kinds in which SQLite stores what a column is for; texts are stored as such."""
+
+_WORDS = {int: "number", bool: "yes or no", float: "number", datetime: "moment", str: "text"}
+
+
+def _lost_references(connection: sa.Connection) -> Iterator[TableProblem]:
+    """Find references to rows that do not exist: SQLite keeps them unless its user asks it to look."""
+    for table in TABLES:
+        for reference in sorted(table.foreign_keys, key=lambda key: key.parent.name):
+            other = reference.column.table.alias()
+            exists = sa.exists().where(other.c[reference.column.name] == reference.parent)
+            lost = sa.select(*table.primary_key, reference.parent.label("value"))
+            for row in connection.execute(lost.where(reference.parent.is_not(None), ~exists)).all():
+                cause = f"{reference.parent.name} is {row.value}, and {reference.column.table.name} has no such row"
+                yield TableProblem(table.name, _keys(row[:-1]), cause)
+
+
+def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
+    for table, name, is_good, wanted in _VALUES:
+        column = table.c[name]
+        in_use = sa.true() if "removed_at" not in table.c else table.c.removed_at.is_(None)
+        rows = sa.select(table.c.id, name_column(table).label("name"), column.label("value"))
+        for row in connection.execute(rows.where(column.is_not(None), in_use)).all():
+            if not is_good(row.value):
+                yield _problem(table, row, f"{name} is {row.value!r}, and has to be {wanted}")
+    types = model.event_type
+    without = ~sa.exists().where(model.graph.c.event_type_id == types.c.id)
+    for row in connection.execute(sa.select(types.c.id, types.c.name).where(types.c.removed_at.is_(None), without)):
+        yield _problem(types, row, "it has no row in the table graph")
+
+
+def _is_from(least: float, most: float = math.inf) -> Callable[[float], bool]:
+    return lambda value: least <= value <= most
+
+
+_VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
+    *((table, "name", is_name, "a name") for table in (model.emitter_profile, model.event_type, model.service)),
+    *((table, "login", is_name, "a login") for table in (model.emitter, model.role)),
+    (model.service, "key", is_name, "the name that the service was made with"),
+    (model.service, "attempts", _is_from(1), "1 or more"),
+    (model.service, "first_delay", _is_from(0), "0 or more"),
+    (model.service, "longest_delay", _is_from(0), "0 or more"),
+    (model.service, "jitter", _is_from(0, 1), "from 0 to 1"),
+    (model.event_type, "max_isolated", _is_from(0), "0 or more"),
+    (model.role, "absent_minutes", _is_from(0), "0 or more"),
+    (model.role, "parked_minutes", _is_from(0), "0 or more"),
+)
+"""A column, which values it may have, and the same in words."""
+
+
+def _impossible_graphs(connection: sa.Connection) -> Iterator[TableProblem]:
+    """Find graphs that make no sense, also former ones that envelopes still take; they change by SQL alone."""
+    if not connection.execute(sa.select(model.configuration.c.graph_edits)).scalar_one():
+        return
+    statement = sa.select(model.graph.c.id, model.graph.c.number, model.event_type.c.name).join(
+        model.event_type, model.event_type.c.id == model.graph.c.event_type_id
+    )
+    for row in connection.execute(statement.order_by(model.graph.c.id)).all():
+        for sentence in graphs.problems(read_graph(connection, row.id)):
+            yield TableProblem("graph", str(row.id), f'version {row.number} of event type "{row.name}": {sentence}')
+
+
+def _broken_rules(connection: sa.Connection) -> Iterator[TableProblem]:
+    """Find what ``xbus apply`` would refuse."""
+    stored = read_stored(connection)
+    for problem in make_plan(stored, stored.in_use).problems:
+        table, name = _OF_SECTION[problem.place[0]], problem.place[1]
+        row = connection.execute(
+            sa.select(table.c.id, name_column(table).label("name")).where(name_column(table) == name)
+        ).one()
+        yield _problem(table, row, problem.sentence)
+
+
+def _problem(table: sa.Table, row: NamedRow, cause: str) -> TableProblem:
+    return TableProblem(table.name, f'{row.id} "{row.name}"', cause)
+
+
+def _keys(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values))

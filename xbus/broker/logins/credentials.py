@@ -1,0 +1,143 @@
+"""The passwords of those who log in, checked beside the event loop."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, NamedTuple, TypeVar
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import read_credentials
+from xbus.broker.journal.writes import StorePassword
+from xbus.broker.logins.turns import LOGINS_AT_ONCE, Caller, LoginTurns, too_late
+from xbus.broker.logins.wrong_guesses import WrongGuesses
+from xbus.clock import Clock
+from xbus.errors import Refused
+from xbus.passwords import Passwords
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+HASHING_NICENESS = 15
+"""Those who are logged in come first: a crowd of logins must not slow them down."""
+
+
+class Verified(NamedTuple):
+    """The owner of a login whose password is right, and the hash against which it was checked."""
+
+    owner_id: int
+    password_hash: str
+
+
+NOBODY = Caller(b"", "")
+"""The caller of a login that came by no connection."""
+
+_NEXT_STEPS = {
+    "emitter": "check both, or set the password anew; emitters log in here, recipients at the back's address",
+    "role": "check both, or set the password anew; recipients log in here, emitters at the front's address",
+}
+"""For whoever is refused. A right password at the wrong address is wrong, too."""
+
+
+class Credentials:
+    """The passwords of one kind of owner.
+
+    Args:
+        journal: where their hashes are.
+        kind: whose they are.
+        passwords: compares them.
+        clock: measures the pauses after wrong passwords.
+        caller: gives who makes the call that is carried out now.
+        let_in: gets the connection of each caller whose password is right.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        kind: Literal["emitter", "role"],
+        passwords: Passwords,
+        clock: Clock,
+        caller: Callable[[], Caller] = lambda: NOBODY,
+        let_in: Callable[[bytes], None] = lambda connection: None,
+    ) -> None:
+        self.kind: Literal["emitter", "role"] = kind
+        self._journal = journal
+        self._passwords = passwords
+        self._guesses = WrongGuesses(clock)
+        self._turns = LoginTurns(self._guesses)
+        self._caller = caller
+        self._let_in = let_in
+        self._threads = ThreadPoolExecutor(LOGINS_AT_ONCE, f"passwords of {kind}s", initializer=_stand_back)
+
+    def check(self, login: str, password: str, deadline: float) -> Coroutine[object, object, Verified]:
+        """Wait for a turn until the deadline, and check a password; replace a hash of an older kind.
+
+        To be called while the call is carried out that brought the password, and awaited then or later.
+
+        Args:
+            login: of an emitter or a role.
+            password: as its owner gave it.
+            deadline: the moment, on the loop's clock, from which the caller waits no longer.
+
+        Returns:
+            The owner.
+
+        Raises:
+            Refused: login_refused, for an unknown login and a wrong password alike.
+            Failed: login_too_late, when the time is over or too many wait.
+            JournalUnavailable: the database can't be asked now.
+        """
+        return self._check(login, password, self._caller(), deadline)
+
+    async def _check(self, login: str, password: str, caller: Caller, deadline: float) -> Verified:
+        async with self._turns.turn(login, caller, deadline):
+            # A turn that was free is taken also when the time is over.
+            check_time(deadline)
+            # No login contains a zero character, and PostgreSQL refuses one in a query.
+            credentials = None if "\0" in login else await self._journal.read(read_credentials, self.kind, login)
+            owner_id, password_hash = credentials or (0, None)
+            is_right = await self._hashing(self._passwords.verify, password, password_hash)
+            if not is_right or password_hash is None:
+                self._guesses.note(login, caller.address)
+                log.info("login refused", extra={"action": "login_refused", self.kind: login})
+                raise Refused("the login or the password is wrong", _NEXT_STEPS[self.kind], code="login_refused")
+            check_time(deadline)
+            self._let_in(caller.connection)
+            if self._passwords.needs_rehash(password_hash):
+                better = await self._hashing(self._passwords.hash_password, password)
+                await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
+                password_hash = better
+        return Verified(owner_id, password_hash)
+
+    def _hashing(self, function: Callable[..., T], *arguments: object) -> "asyncio.Future[T]":
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+    def ids(self, owner_id: int) -> tuple[int | None, int | None]:
+        """Give emitter id and role id of an owner, one of them None."""
+        return (owner_id, None) if self.kind == "emitter" else (None, owner_id)
+
+
+def check_time(deadline: float) -> None:
+    """Let a login pass whose caller still waits.
+
+    Raises:
+        Failed: login_too_late.
+    """
+    if asyncio.get_running_loop().time() >= deadline:
+        raise too_late()
+
+
+def _stand_back() -> None:
+    """Leave the processor to the other threads of this process, as far as the system lets a thread do so."""
+    if sys.platform == "linux":
+        # There each thread has a priority of its own: sched(7).
+        thread = threading.get_native_id()
+        # The broker may stand further back already, or have no choice.
+        with contextlib.suppress(OSError):
+            if os.getpriority(os.PRIO_PROCESS, thread) < HASHING_NICENESS:
+                os.setpriority(os.PRIO_PROCESS, thread, HASHING_NICENESS)

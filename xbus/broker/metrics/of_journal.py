@@ -1,0 +1,151 @@
+"""The families that only the database knows: how far the roles lag, what is parked, and how much is stored.
+
+However often somebody asks, the database is looked at so seldom that it costs nobody anything: after each look it is
+left alone for a hundred times as long as the look took, and for some seconds at least.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.operations.figures import JournalFigures, read_figures
+from xbus.broker.metrics.families import Family, gauge, one
+from xbus.clock import Clock
+from xbus.errors import JournalError
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 5.0
+"""Seconds for which a look is good enough. Less shows newer figures, and costs looks."""
+
+PAUSE_SHARE = 100
+"""The pause after a look, as a multiple of its time: it takes a hundredth of a reader's time at the most."""
+
+WAIT_SECONDS = 2.0
+"""Seconds that a scrape waits for a look. After that it shows the figures of the one before."""
+
+
+class JournalLook:
+    """The newest figures of the journal.
+
+    Args:
+        journal: entered.
+        clock: tells how old they are.
+        path: the file of the database; None for a server.
+        max_bytes: the limit of all items; 0 for none.
+        wait_seconds: how long a scrape waits for a look.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        path: Path | None,
+        max_bytes: int,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._path = path
+        self._max_bytes = max_bytes
+        self._wait_seconds = wait_seconds
+        self._figures: JournalFigures | None = None
+        self._disk: _Disk | None = None
+        self._taken_at = 0.0
+        self._next_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    async def refresh(self) -> None:
+        """Look at the journal, unless that was done a moment ago, or takes too long."""
+        if self._looking is None and self._clock.monotonic() >= self._next_at:
+            self._looking = asyncio.get_running_loop().create_task(self._look(), name="figures of the journal")
+        if self._looking is not None:
+            await asyncio.wait([self._looking], timeout=self._wait_seconds)
+
+    async def _look(self) -> None:
+        began = self._clock.monotonic()
+        try:
+            self._figures = await self._journal.read(read_figures)
+            if self._path is not None:
+                self._disk = await asyncio.to_thread(_read_disk, self._path)
+            self._taken_at = began
+        except (JournalError, OSError) as error:
+            log.info("figures not read: %s", error, extra={"action": "figures_unread"})
+        except Exception:
+            # A fault of ours: the bus goes on without these figures.
+            log.exception("figures not read", extra={"action": "figures_unread"})
+        finally:
+            ended = self._clock.monotonic()
+            self._next_at = ended + max(FRESH_SECONDS, PAUSE_SHARE * (ended - began))
+            self._looking = None
+
+    def families(self) -> Iterator[Family]:
+        """Show the newest figures; without any, families without samples."""
+        figures, now = self._figures, self._clock.now()
+        roles = [] if figures is None else figures.roles
+        yield gauge(
+            "xbus_lag_seconds",
+            "Age of the oldest envelope that a role lacks and that arrives by itself, since its seal; 0 without any",
+            [({"role": role.role}, _age(role.owed_since, now)) for role in roles if role.lag is not None],
+        )
+        yield gauge(
+            "xbus_lag_envelopes",
+            "Envelopes that a role lacks and that arrive by themselves; above 1,000 an estimate",
+            [({"role": role.role}, role.lag) for role in roles if role.lag is not None],
+        )
+        yield gauge(
+            "xbus_parked_envelopes",
+            "Envelopes that are parked for a role",
+            [({"role": role.role}, role.parked) for role in roles],
+        )
+        yield gauge(
+            "xbus_parked_items",
+            "Items that are parked alone for a role",
+            [({"role": role.role}, role.parked_items) for role in roles],
+        )
+        item_bytes = [] if figures is None else one(figures.item_bytes)
+        yield gauge("xbus_journal_item_bytes", "Bytes of all items in the journal", item_bytes)
+        limit = one(self._max_bytes) if self._max_bytes else []
+        yield gauge(
+            "xbus_journal_item_limit_bytes", "The value of max_bytes in [journal]; absent without a limit", limit
+        )
+        yield from self._sizes(None if figures is None else figures.database_bytes)
+        age = [] if figures is None else one(self._clock.monotonic() - self._taken_at)
+        yield gauge("xbus_journal_look_age_seconds", "Age of the figures of roles and journal", age)
+
+    def _sizes(self, database_bytes: int | None) -> Iterator[Family]:
+        size = database_bytes if self._disk is None else self._disk.taken_bytes
+        about = "Bytes that the database takes on its disk"
+        yield gauge("xbus_journal_disk_bytes", about, [] if size is None else one(size))
+        about = "Bytes free on the disk of an SQLite journal; absent with PostgreSQL"
+        yield gauge("xbus_journal_disk_free_bytes", about, [] if self._disk is None else one(self._disk.free_bytes))
+
+
+class _Disk(NamedTuple):
+    """The file of a database on its disk."""
+
+    taken_bytes: int
+    free_bytes: int
+
+
+def _read_disk(path: Path) -> _Disk:
+    """Look at the file system, which may be slow. The file stays closed: closing it would give up SQLite's locks."""
+    system = os.statvfs(path.parent)
+    taken = sum(map(_size, (path, path.with_name(f"{path.name}-wal"))))
+    return _Disk(taken, system.f_bavail * system.f_frsize)
+
+
+def _age(since: datetime | None, now: datetime) -> float:
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

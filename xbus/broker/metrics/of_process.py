@@ -1,0 +1,62 @@
+"""The families that every process of the broker has: its health, and its writes to the journal."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.metrics.families import Family, MetricKind, counter, gauge, one
+from xbus.broker.metrics.readiness import ProcessReadiness
+from xbus.extras import installed_version
+from xbus.rpc.server import Server
+from xbus.supervision.alerts import Alerts
+from xbus.supervision.health import Health
+
+
+def process_families(health: Health, readiness: ProcessReadiness) -> Iterator[Family]:
+    """Show which program this is, and how it is."""
+    build = {"version": installed_version(), "process": health.name}
+    yield Family("xbus_build", MetricKind.INFO, "The program, and the part of the broker that it runs", [(build, 1)])
+    yield gauge("xbus_ready", "1 if /readyz says yes", one(not readiness.reasons()))
+    problems = Counter(problem.code for problem in health.problems)
+    by_code = [({"code": code}, float(number)) for code, number in sorted(problems.items())]
+    yield gauge("xbus_problems", "Problems of xbus health that last", by_code)
+
+
+def write_families(journal: Journal) -> Iterator[Family]:
+    """Show the writes of this process to the journal."""
+    commits = journal.commits
+    yield queue_bytes({"commit": journal.pending_bytes})
+    limit = one(journal.max_pending_bytes)
+    yield gauge("xbus_commit_queue_limit_bytes", "Bytes of the queue commit at which emitters have to wait", limit)
+    yield gauge("xbus_journal_up", "1 unless the database can't be written", one(journal.outage is None))
+    yield Family(
+        "xbus_commit_seconds", MetricKind.HISTOGRAM, "Time of a group commit with its statements", [], commits.seconds
+    )
+    yield Family("xbus_commit_writes", MetricKind.HISTOGRAM, "Writes that share a group commit", [], commits.writes)
+    yield counter("xbus_write_faults", "Writes, or whole groups of them, that failed", one(commits.faults))
+    yield counter(
+        "xbus_stored_bytes",
+        "Bytes of items that this process has stored",
+        one(journal.stored_bytes),
+    )
+
+
+def alert_families(alerts: Alerts) -> Iterator[Family]:
+    """Show the alerts of this process."""
+    samples = [({"channel": name, "result": result}, float(n)) for (name, result), n in sorted(alerts.counts.items())]
+    yield counter("xbus_alerts", "Alerts of [alerts], by what came of them", samples)
+
+
+def server_families(server: Server) -> Iterator[Family]:
+    """Show the calls that wait for an answer, and those that were refused."""
+    yield queue_bytes({f"{server.name}_calls": server.unanswered_bytes})
+    by_code = [
+        ({"server": server.name, "code": code}, float(number)) for code, number in sorted(server.refused.items())
+    ]
+    yield counter("xbus_refused_calls", "Calls that were answered with an error", by_code)
+
+
+def queue_bytes(sizes: Mapping[str, int]) -> Family:
+    """Show the bytes that wait in memory, by the name of the queue."""
+    samples = [({"queue": name}, size) for name, size in sizes.items()]
+    return gauge("xbus_queue_bytes", "Bytes that wait in memory", samples)

@@ -1,0 +1,114 @@
+"""Serves the pages of a process: ``/metrics``, ``/healthz`` and ``/readyz``."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from http import HTTPStatus
+from typing import Protocol
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.metrics.exposition import Exposition
+from xbus.broker.metrics.families import Family
+from xbus.broker.metrics.http_server import HttpAnswer, HttpLimits, HttpRequest, HttpServer
+from xbus.broker.metrics.of_process import alert_families, process_families, write_families
+from xbus.broker.metrics.readiness import ProcessReadiness
+from xbus.supervision.alerts import Alerts
+from xbus.supervision.health import Health
+
+JSON = "application/json; charset=utf-8"
+
+
+class FigureSource(Protocol):
+    """A part of the broker that has figures."""
+
+    async def refresh_figures(self) -> None:
+        """Look at what is not in memory; it may be old after that, and takes a few seconds at the most."""
+
+    def families(self) -> Iterator[Family]:
+        """Show the figures of this moment."""
+
+
+class MetricsService:
+    """The pages, and the port that serves them.
+
+    Figures are read on the event loop, in one step, and written as text in a thread.
+
+    Args:
+        health: of this process.
+        readiness: of this process.
+        journal: of this process.
+        alerts: of this process.
+        sources: the parts of the broker in this process.
+        limits: of what clients can take.
+    """
+
+    def __init__(
+        self,
+        health: Health,
+        readiness: ProcessReadiness,
+        journal: Journal,
+        alerts: Alerts,
+        sources: Sequence[FigureSource],
+        limits: HttpLimits | None = None,
+    ) -> None:
+        self._health = health
+        self._readiness = readiness
+        self._journal = journal
+        self._alerts = alerts
+        self._sources = sources
+        self._server = HttpServer(self._answer, limits)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def start(self, listen: str) -> str:
+        """Open the port; returns its URL.
+
+        Raises:
+            ConfigurationError: ``address_in_use`` or ``bad_address``.
+        """
+        return await self._server.start(listen)
+
+    def close(self) -> None:
+        """Close the port and all connections."""
+        self._server.close()
+
+    async def _answer(self, request: HttpRequest) -> HttpAnswer:
+        match request.path:
+            case "/metrics":
+                return await self._metrics(request.headers.get("accept", ""))
+            case "/healthz":
+                # A restart cures no problem: who restarts what is not alive must not do so for a parked envelope.
+                return _json(HTTPStatus.OK, {"alive": True, **self._health.report()})
+            case "/readyz":
+                reasons = self._readiness.reasons()
+                status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+                return _json(status, {"ready": not reasons, "reasons": reasons})
+        return HttpAnswer(HTTPStatus.NOT_FOUND, b"There are /metrics, /healthz and /readyz.\n")
+
+    async def _metrics(self, accept: str) -> HttpAnswer:
+        async with self._one_at_a_time:
+            for source in self._sources:
+                await source.refresh_figures()
+            families = _merged(self._families())
+            body, content_type = await asyncio.to_thread(Exposition(families).write, accept)
+        return HttpAnswer(HTTPStatus.OK, body, content_type)
+
+    def _families(self) -> Iterator[Family]:
+        yield from process_families(self._health, self._readiness)
+        yield from write_families(self._journal)
+        yield from alert_families(self._alerts)
+        for source in self._sources:
+            yield from source.families()
+
+
+def _merged(families: Iterable[Family]) -> Sequence[Family]:
+    """Join the samples of families that several parts have."""
+    merged: dict[str, Family] = {}
+    for family in families:
+        merged.setdefault(family.name, family)
+        if merged[family.name] is not family:
+            merged[family.name].samples.extend(family.samples)
+    return list(merged.values())
+
+
+def _json(status: HTTPStatus, facts: object) -> HttpAnswer:
+    return HttpAnswer(status, json.dumps(facts, indent=2).encode() + b"\n", JSON)

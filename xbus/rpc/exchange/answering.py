@@ -1,0 +1,219 @@
+"""The answering side of a connection, or of all connections of a port: it carries calls out and sends the answers."""
+
+import asyncio
+import logging
+import math
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from types import CoroutineType
+from typing import Any
+
+from xbus.clock import Clock
+from xbus.errors import CallError, Failed, ProtocolError, Refused
+from xbus.rpc.deferred import Deferred
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.frames import (
+    CALL_TOO_LARGE,
+    Request,
+    argument_bytes,
+    decode_request,
+    encode_error,
+    encode_reply,
+    first_argument,
+    sender_prefix,
+)
+
+log = logging.getLogger(__name__)
+
+TOKEN = "token"  # noqa: S105 - the name of the parameter
+"""The parameter of verbs by which callers say who they are, always the first."""
+
+STRANGER_BYTES = 4096
+"""The most bytes of arguments that are looked at before it is known who calls."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class Answering:
+    """Carries out the calls that are handed to it, in their order, and sends an answer to each.
+
+    A plain handler runs at once. A handler that returns a future or a coroutine is answered when that is done.
+
+    Args:
+        dispatch: the verbs.
+        name: for the log.
+        clock: stamps the replies.
+        send: sends the frames of an answer; false if it reached nobody.
+        on_later: called after an answer that was not given at once.
+        max_call_bytes: larger calls are refused.
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        *,
+        name: str,
+        clock: Clock,
+        send: Callable[[list[bytes]], bool],
+        on_later: Callable[[], None] = _nothing,
+        max_call_bytes: float = math.inf,
+    ) -> None:
+        self._name = name
+        self._dispatch = dispatch
+        self._clock = clock
+        self._send = send
+        self._on_later = on_later
+        self._max_call_bytes = max_call_bytes
+        self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
+        self._now = asyncio.get_running_loop().time
+        self._waiting: dict[asyncio.Future[Any] | Deferred[Any], tuple[Request, float, int]] = {}
+        self._call_bytes = 0
+        self._is_closed = False
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
+        self.caller = b""
+        """What opened the frames of the call that is carried out now; to be asked by plain handlers only."""
+        self.refused: Counter[str] = Counter()
+        """How often each code of an error was the answer to a call."""
+        self.unanswered_bytes = 0
+        """The size of the calls that wait for their answers."""
+
+    @property
+    def unanswered(self) -> int:
+        """The number of calls that wait for their handler's future."""
+        return len(self._waiting)
+
+    def take(self, frames: list[bytes]) -> None:
+        """Carry out a call.
+
+        Args:
+            frames: those of a request, behind those that its answer begins with.
+
+        Raises:
+            ProtocolError: they are no request, and nobody can reply to them.
+        """
+        size = sum(map(len, frames))
+        self.caller = frames[0]
+        stranger = self._stranger(frames)
+        request = decode_request(frames, stranger or self._too_large(size))
+        if request.refusal is not None and stranger is None:
+            self._answer_error(request, request.refusal)
+            return
+        self._call_bytes = size
+        try:
+            if stranger is not None:
+                answer = self._dispatch.refuse(request.method, stranger)
+            else:
+                answer = self._dispatch.call(request.method, request.args, request.kwargs)
+        except Exception as error:
+            self._answer_error(request, error)
+        else:
+            if isinstance(answer, (asyncio.Future, Deferred, CoroutineType)):
+                self._answer_later(request, answer)
+            else:
+                self._answer(request, answer)
+
+    def knows_caller(self, frames: list[bytes]) -> bool:
+        """Check whether it is known who makes a call, by token or connection; true also where nobody asks."""
+        self.caller = frames[0]
+        return argument_bytes(frames) > 0 and self._refusal(frames) is None
+
+    def refuse(self, frames: list[bytes], error: CallError) -> None:
+        """Answer a call with an error, without a look at its arguments.
+
+        Raises:
+            ProtocolError: the frames are no request.
+        """
+        self._answer_error(decode_request(frames, error), error)
+
+    async def drain(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for all calls to be answered; whether they are."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_answered.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def give_up(self, seconds: float, error: Exception) -> None:
+        """Answer the calls that have waited for so long with what their verbs make of ``error``."""
+        now = self._now()
+        overdue = [answer for answer, (_, since, _) in self._waiting.items() if now - since > seconds]
+        for answer in overdue:
+            if isinstance(answer, Deferred):
+                answer.give_up(error)
+                self._answered(answer)
+
+    def close(self) -> None:
+        """Answer nothing any more."""
+        self._is_closed = True
+
+    def cancel(self) -> None:
+        """Cancel what waits, and answer nothing any more."""
+        for answer in self._waiting:
+            if isinstance(answer, Deferred | asyncio.Task):
+                answer.cancel()
+        self.close()
+
+    def _stranger(self, frames: list[bytes]) -> CallError | None:
+        """Give the refusal of a call that is too large to be looked at without knowing who calls."""
+        return self._refusal(frames) if argument_bytes(frames) > STRANGER_BYTES else None
+
+    def _refusal(self, frames: list[bytes]) -> CallError | None:
+        knows = self._dispatch.knows
+        if knows is None or knows(first_argument(frames, TOKEN)):
+            return self._dispatch.refusal()
+        return Refused("the session is unknown or has expired", "log in again", code="session_unknown")
+
+    def _too_large(self, size: int) -> Refused | None:
+        if size <= self._max_call_bytes:
+            return None
+        cause = f"the call has {size} bytes, and {self._max_call_bytes:.0f} are taken at the most"
+        return Refused(cause, "send less at once", code=CALL_TOO_LARGE)
+
+    def _answer_later(
+        self, request: Request, answer: "asyncio.Future[Any] | Deferred[Any] | CoroutineType[Any, Any, Any]"
+    ) -> None:
+        if isinstance(answer, CoroutineType):
+            answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {request.method}")
+        self._waiting[answer] = (request, self._now(), self._call_bytes)
+        self.unanswered_bytes += self._call_bytes
+        self._all_answered.clear()
+        answer.add_done_callback(self._answered)
+
+    def _answered(self, answer: "asyncio.Future[Any] | Deferred[Any]") -> None:
+        request, _, size = self._waiting.pop(answer, (None, 0.0, 0))
+        if request is None:  # it was abandoned before
+            return
+        self.unanswered_bytes -= size
+        if not self._waiting:
+            self._all_answered.set()
+        if self._is_closed:
+            return
+        if answer.cancelled():
+            self._answer_error(request, Failed("the call was cancelled", "call again", code="call_cancelled"))
+        elif error := answer.exception():
+            self._answer_error(request, error)
+        else:
+            self._answer(request, answer.result())
+        self._on_later()
+
+    def _answer(self, request: Request, answer: object) -> None:
+        try:
+            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer)
+        except ProtocolError as error:
+            self._answer_error(request, error)
+        else:
+            if not self._send(frames):
+                self._dispatch.undo(request.method, answer)
+
+    def _answer_error(self, request: Request, error: BaseException) -> None:
+        if not isinstance(error, CallError):
+            log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": request.method})
+            error = Failed("an internal error ended the call", "see the log of the other side", code="internal_error")
+        self.refused[error.code] += 1
+        self._send(encode_error(self._sender, request, self._clock.now().timestamp(), error))

@@ -1,0 +1,261 @@
+"""Calling the peers of a server, each over the connection that it made itself."""
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from xbus.clock import Clock
+from xbus.errors import ConnectionLost, ProtocolError, Refused, TimedOut
+from xbus.rpc.codec import Value
+from xbus.rpc.exchange.owed_calls import OwedCalls
+from xbus.rpc.frames import decode_reply
+
+log = logging.getLogger(__name__)
+
+CHANNEL_BYTES = range(8, 65)
+"""How long a channel may be. Fewer bytes might be guessed, or be taken twice."""
+
+ROOM_SECONDS = 0.01
+"""Seconds between looks whether a full queue has room again."""
+
+PROBE_DELAY = 0.05
+"""Seconds from the end of some connection to the probes: libzmq takes messages for a lost peer a moment longer."""
+
+PROBE_SECONDS = 1.0
+"""Seconds that a peer has to answer a probe before it gets a second one."""
+
+PROBE_INTERVAL = 0.5
+"""The least seconds between two rounds of probes. Fewer notice sooner where many connections end, and cost messages."""
+
+MOST_REMEMBERED = 1000
+"""So many closed channels are remembered, as late answers come from honest peers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerWire:
+    """The server's port, as those see it who call its peers.
+
+    Args:
+        transmit: sends a message to a peer; false if its queue is full. It raises ``ConnectionLost`` if the peer is
+            gone.
+        read_all: reads what has come until now.
+    """
+
+    transmit: Callable[[list[bytes]], bool]
+    read_all: Callable[[], None]
+
+
+class PeerClient:
+    """Calls the verbs of a peer over the connection that the peer made.
+
+    It ends with that connection: when the peer is gone, every unanswered call fails.
+
+    Args:
+        connection: the peer's routing id.
+        channel: what opens each message, both ways.
+        calls: makes the calls that are owed, from what sends their frames.
+        wire: leads to the peer.
+        on_lost: called once, when the peer is gone and its calls have failed.
+        on_closed: called when nothing more comes for this client.
+    """
+
+    def __init__(
+        self,
+        connection: bytes,
+        channel: bytes,
+        calls: Callable[[Callable[[list[bytes]], bool]], OwedCalls],
+        wire: PeerWire,
+        on_lost: Callable[[], None],
+        on_closed: "Callable[[PeerClient], None]",
+    ) -> None:
+        self.channel = channel
+        self._connection = connection
+        self._wire = wire
+        self._on_lost = on_lost
+        self._on_closed = on_closed
+        self._calls = calls(self._sent)
+        self._loop = asyncio.get_running_loop()
+        self._room: asyncio.TimerHandle | None = None
+        self._is_gone = False
+        self._is_closed = False
+
+    @property
+    def connection(self) -> bytes:
+        """The peer's routing id."""
+        return self._connection
+
+    @property
+    def heard_at(self) -> float | None:
+        """When the peer last answered, on the loop's clock; None before the first time."""
+        return self._calls.heard_at
+
+    @property
+    def owed(self) -> int:
+        """The number of calls that the peer has not answered yet, with those that timed out here."""
+        return self._calls.owed
+
+    def call(
+        self,
+        method: str,
+        *args: object,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> "asyncio.Future[Value]":
+        """Call a verb; see ``OwedCalls.call``."""
+        if self._is_closed:
+            return self._calls.refuse(method, self._error())
+        return self._calls.call(method, args, timeout, renewed)
+
+    async def settled(self) -> None:
+        """Wait until nothing is owed."""
+        await self._calls.settled()
+
+    def close(self) -> None:
+        """Call the peer no more; unanswered calls fail with ``ConnectionLost``."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._room is not None:
+            self._room.cancel()
+        self._on_closed(self)
+        self._calls.fail_all(self._error())
+
+    def answered(self, frames: list[bytes]) -> None:
+        """Take an answer of the peer.
+
+        Raises:
+            ProtocolError: it is none.
+        """
+        self._calls.answered(decode_reply(frames))
+
+    def probe(self) -> None:
+        """Find out whether the peer is still there: a message to one that is gone can't be sent."""
+        if not self._is_closed:
+            self.call("ping", "probe", timeout=PROBE_SECONDS).add_done_callback(self._probed)
+
+    def _probed(self, probe: "asyncio.Future[Value]") -> None:
+        # The first one may have gone into the queue of a peer that libzmq was just about to forget.
+        if not probe.cancelled() and isinstance(probe.exception(), TimedOut) and not self._is_closed:
+            self.call("ping", "probe", timeout=PROBE_SECONDS).add_done_callback(_seen)
+
+    def _sent(self, frames: list[bytes]) -> bool:
+        try:
+            sent = self._wire.transmit([self._connection, self.channel, *frames])
+        except ConnectionLost:
+            if not self._is_gone:
+                self._is_gone = True
+                # Later, as the caller is in the midst of the call that shows it.
+                self._loop.call_soon(self._lose)
+            return False
+        if not sent:
+            self._room = self._loop.call_later(ROOM_SECONDS, self._calls.send_unsent)
+        return sent
+
+    def _lose(self) -> None:
+        # What was answered before the end counts as answered.
+        self._wire.read_all()
+        if self._is_closed:
+            return
+        extra = {"action": "connection_lost", "unanswered": self.owed}
+        log.info("%s: connection lost", self._calls.name, extra=extra)
+        self.close()
+        self._on_lost()
+
+    def _error(self) -> ConnectionLost:
+        if self._is_gone:
+            return ConnectionLost(f"{self._calls.name}: the connection was lost", "see whether the other side runs")
+        return ConnectionLost(f"{self._calls.name}: the connection was closed here")
+
+
+def _seen(call: "asyncio.Future[Value]") -> None:
+    """Take note of an answer that nobody needs."""
+    if not call.cancelled():
+        call.exception()
+
+
+class PeerClients:
+    """The peers of a server that it calls.
+
+    An answer counts if it comes by the connection and the channel of the call, with the call's number. Numbers are not
+    used again, so that a late answer never passes for another one.
+
+    Args:
+        clock: stamps the calls.
+        wire: leads to them.
+    """
+
+    def __init__(self, clock: Clock, wire: PeerWire) -> None:
+        self._clock = clock
+        self._wire = wire
+        self._loop = asyncio.get_running_loop()
+        self._ids: Iterator[int] = itertools.count()
+        self._open: dict[tuple[bytes, bytes], PeerClient] = {}
+        self._closed: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_REMEMBERED)
+        self._next_probe: asyncio.TimerHandle | None = None
+        self._probed_at = -PROBE_INTERVAL
+
+    def open(self, connection: bytes, channel: bytes, name: str, on_lost: Callable[[], None]) -> PeerClient:
+        """Begin to call a peer.
+
+        Args:
+            connection: its routing id.
+            channel: made by the peer, anew for each registration.
+            name: whom it is, for the errors.
+            on_lost: called once, when the peer is gone.
+
+        Raises:
+            Refused: the channel is too short or too long, or was used before (``bad_channel``).
+        """
+        key = connection, channel
+        if len(channel) not in CHANNEL_BYTES or key in self._open or key in self._closed:
+            raise Refused(
+                "the channel is no fresh one of 8 to 64 bytes",
+                "make a channel of random bytes for each registration",
+                code="bad_channel",
+            )
+
+        def calls(send: Callable[[list[bytes]], bool]) -> OwedCalls:
+            return OwedCalls(name, self._clock, send, self._ids)
+
+        peer = PeerClient(connection, channel, calls, self._wire, on_lost, self._forget)
+        self._open[key] = peer
+        return peer
+
+    def _forget(self, peer: PeerClient) -> None:
+        key = peer.connection, peer.channel
+        del self._open[key]
+        self._closed.append(key)
+
+    def answered(self, frames: list[bytes]) -> None:
+        """Take an answer: routing id, channel, header, data.
+
+        Raises:
+            ProtocolError: it is none, or nobody called this peer by this channel.
+        """
+        key = frames[0], frames[1]
+        if key in self._open:
+            self._open[key].answered(frames[2:])
+        elif key not in self._closed:
+            raise ProtocolError("a request has 4 frames behind the routing id, and an answer has an open channel")
+
+    def probe_soon(self) -> None:
+        """Find out soon which peers are gone, as the connection of somebody has ended."""
+        if self._next_probe is None and self._open:
+            at = max(self._loop.time() + PROBE_DELAY, self._probed_at + PROBE_INTERVAL)
+            self._next_probe = self._loop.call_at(at, self._probe)
+
+    def _probe(self) -> None:
+        self._next_probe = None
+        self._probed_at = self._loop.time()
+        for peer in list(self._open.values()):
+            peer.probe()
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        if self._next_probe is not None:
+            self._next_probe.cancel()
+        for peer in list(self._open.values()):
+            peer.close()

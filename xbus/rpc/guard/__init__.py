@@ -1,0 +1,11 @@
+"""Bounds the memory that connections take in libzmq, where no option of libzmq does: in bytes, both ways.
+
+libzmq counts messages, not bytes, and counts a message only when its last frame has come. The guard compares what TCP
+has carried with what the server has read and sent, and cuts connections off that go too far. It needs Linux and TCP;
+elsewhere it does nothing.
+"""
+
+from xbus.rpc.guard.limits import TrafficLimits
+from xbus.rpc.guard.watch import ConnectionGuard
+
+__all__ = ["ConnectionGuard", "TrafficLimits"]

@@ -1,0 +1,142 @@
+"""The guard of one server's socket: it counts what goes through, and looks at all connections regularly."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from xbus.clock import Clock
+from xbus.rpc.drain import Drain, can_read
+from xbus.rpc.guard import tcp
+from xbus.rpc.guard.connections import UNKNOWN, Connection, ConnectionTable
+from xbus.rpc.guard.limits import TrafficLimits, judge, measured
+from xbus.rpc.log_throttle import LogThrottle
+from xbus.rpc.multipart import bytes_on_wire
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.05
+"""The least seconds between two looks. More let a fast peer take more memory, fewer cost more calls of the system."""
+
+MOST_LOOKING = 0.05
+"""The largest part of the time that looks take. Where connections are many they are looked at less often."""
+
+_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+
+
+class ConnectionGuard:
+    """Counts what goes through the connections of a socket, and cuts those off that go beyond the limits.
+
+    Args:
+        name: of the server, for the log.
+        socket: the server's, before it is bound.
+        drain: reads it.
+        limits: of each connection and of all.
+        clock: measures how often a cut is logged.
+        on_end: called when some connection has ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        socket: "zmq.Socket[bytes]",
+        drain: Drain,
+        limits: TrafficLimits,
+        clock: Clock,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._socket = socket
+        self._drain = drain
+        self._limits = limits
+        self._on_end = on_end
+        self._cuts = LogThrottle(clock)
+        self._connections = ConnectionTable()
+        self._loop = asyncio.get_running_loop()
+        self._next_look: asyncio.TimerHandle | None = None
+        self._port = 0
+        self._monitor = socket.get_monitor_socket(_EVENTS)
+        self._monitor_drain = Drain(self._monitor, self._event)
+        self._monitor_drain.resume()
+
+    def start(self, endpoint: str) -> None:
+        """Look from now on; the socket is bound to the endpoint."""
+        self._port = urlsplit(endpoint).port or 0 if endpoint.startswith("tcp://") else 0
+        self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def close(self) -> None:
+        """Look no more; to be called before the socket is closed."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._monitor_drain.pause()
+        self._socket.disable_monitor()
+        self._monitor.close()
+
+    def took(self, frames: list[bytes]) -> Connection:
+        """Count a message that was just read; give the connection by which it came."""
+        connection = self._connections.find(frames[0])
+        if connection is None:
+            # libzmq tells of a connection before it hands its messages out.
+            self._monitor_drain.read_all()
+            descriptor = self._drain.reader.sender_descriptor
+            connection = self._connections.bind(frames[0], descriptor, self._loop.time())
+        connection.taken += bytes_on_wire(frames)
+        connection.turns += 1
+        return connection
+
+    def let_in(self, peer: bytes) -> None:
+        """Note that the connection with an id has proven who it is."""
+        connection = self._connections.find(peer)
+        if connection is not None:
+            connection.is_known = True
+
+    def gave(self, frames: list[bytes]) -> None:
+        """Count a message that was just sent."""
+        connection = self._connections.find(frames[0])
+        if connection is not None:
+            connection.given += bytes_on_wire(frames)
+
+    def cut_off(self, connection: Connection, reason: str) -> None:
+        """End a connection."""
+        # The descriptor may have changed hands since the loop last looked.
+        self._monitor_drain.read_all()
+        if connection.descriptor == UNKNOWN:
+            return
+        peer = tcp.cut_off(connection.descriptor, self._port)
+        if peer is not None and (count := self._cuts.note(f"{reason} {peer}".encode())):
+            extra = {"action": "connection_cut_off", "code": reason, "peer": peer, "count": count}
+            log.warning("%s: a connection was cut off, as it would take too much memory", self._name, extra=extra)
+
+    def _event(self, frames: list[bytes]) -> None:
+        event = parse_monitor_message(frames)
+        if event["event"] == zmq.EVENT_ACCEPTED:
+            self._connections.began(event["value"], self._loop.time())
+        else:
+            self._connections.ended(event["value"])
+            self._on_end()
+
+    def _look(self) -> None:
+        if self._socket.closed:
+            return
+        began = self._loop.time()
+        self._judge(began)
+        took = self._loop.time() - began
+        self._next_look = self._loop.call_later(max(LOOK_SECONDS, took / MOST_LOOKING), self._look)
+
+    def _judge(self, now: float) -> None:
+        # A newcomer must not be judged by the figures of the connection that had its descriptor before.
+        self._monitor_drain.read_all()
+        all_read = not can_read(self._socket)
+        if all_read:
+            self._connections.forget_ended()
+        # Asking may have swallowed the edge of a message that came meanwhile.
+        self._drain.check()
+        connections = self._connections.open()
+        # Who had two turns shows that everybody who waited before had one between them.
+        most_turns = max((one.turns - one.turns_at_look for one in connections), default=0)
+        all_passed = all_read or most_turns > 1
+        found = [measured(one, now, all_passed=all_passed) for one in connections]
+        judge([traffic for traffic in found if traffic is not None], self._limits, self.cut_off)
