@@ -51,6 +51,10 @@ def nobody_refused() -> None:
     """Refuse nobody."""
 
 
+def unnoted(name: str, args: list[Value], error: CallError) -> None:
+    """Note nothing of a call that is answered with an error."""
+
+
 class Dispatch:
     """The table of all verbs that the given objects serve.
 
@@ -59,6 +63,7 @@ class Dispatch:
         knows: checks the token of a larger call, by which its caller says who that is; None where callers have none.
         admit: asked before each call, with the verb; it raises the refusal. None where everybody may call.
         refusal: gives the refusal of a larger call by whoever calls now; None of a caller that has proven who it is.
+        note_error: gets the verb and the arguments of each call that is answered with an error, and that error.
 
     Raises:
         ConfigurationError: two methods serve one verb, or a parameter can't be checked.
@@ -70,9 +75,11 @@ class Dispatch:
         knows: Callable[[str], bool] | None = None,
         admit: Callable[[str], None] | None = None,
         refusal: Callable[[], CallError | None] = nobody_refused,
+        note_error: Callable[[str, list[Value], CallError], None] = unnoted,
     ) -> None:
         self.knows = knows
         self.refusal = refusal
+        self.note_error = note_error
         self._admit = admit
         self._handlers: dict[str, _Handler] = {}
         self._undo: dict[str, Callable[[Any], object]] = {}

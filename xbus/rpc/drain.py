@@ -93,6 +93,8 @@ class Drain:
 
     def read_all(self) -> None:
         """Read what is there now, without asking ``may_read``."""
+        if not can_read(self._socket):
+            return
         try:
             # Bounded, as others may go on sending for ever.
             for _ in range(MESSAGES_AT_ONCE):

@@ -8,8 +8,9 @@ from xbus.broker.front.replay import ArchiveRestore, Replay, restore_command
 from xbus.broker.front.verbs import (
     FrontBatchVerbs,
     FrontVerbs,
-    NotingDispatch,
+    RefusalNotes,
     Refusals,
+    RefusalVerbs,
     RepeatBatchVerbs,
     RepeatVerbs,
 )
@@ -23,6 +24,7 @@ from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
+from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server, ServerLimits
 
 LARGEST_UNREAD = 4
@@ -84,9 +86,10 @@ class FrontPart:
         self._sessions = sessions(
             shared, "emitter", config.session_seconds, self._front.has_open_envelope, lambda: self._server
         )
+        refusals = Refusals(shared.clock)
         self._server = Server(
             shared.context,
-            NotingDispatch(
+            Dispatch(
                 FrontVerbs(self._front, self._sessions, shared.ids),
                 FrontBatchVerbs(
                     self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
@@ -94,8 +97,9 @@ class FrontPart:
                 RepeatVerbs(repeating, self._sessions),
                 RepeatBatchVerbs(repeating, self._sessions),
                 HealthVerbs(shared.health),
-                sessions=self._sessions,
-                refusals=Refusals(shared.clock),
+                RefusalVerbs(refusals),
+                knows=self._sessions.knows,
+                note_error=RefusalNotes(self._sessions, refusals).note,
             ),
             name="front",
             limits=ServerLimits(

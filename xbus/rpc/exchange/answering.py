@@ -216,4 +216,5 @@ class Answering:
             log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": request.method})
             error = Failed("an internal error ended the call", "see the log of the other side", code="internal_error")
         self.refused[error.code] += 1
+        self._dispatch.note_error(request.method, request.args, error)
         self._send(encode_error(self._sender, request, self._clock.now().timestamp(), error))

@@ -5,8 +5,6 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 _COUNTED = struct.Struct("=QQ")
@@ -30,7 +28,7 @@ def carried(descriptor: int) -> Carried | None:
     if sys.platform != "linux":
         return None
     try:
-        with _borrowed(descriptor) as connection:
+        with _Borrowed(descriptor) as connection:
             info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
     except OSError:
         return None
@@ -55,7 +53,7 @@ def cut_off(descriptor: int, port: int) -> str | None:
         The address of the peer; None where the connection was not there any more.
     """
     try:
-        with _borrowed(descriptor) as connection:
+        with _Borrowed(descriptor) as connection:
             if _port(connection.getsockname()) != port:
                 return None
             peer, *_ = connection.getpeername()
@@ -75,12 +73,12 @@ def _port(name: object) -> int | None:
     return None
 
 
-@contextmanager
-def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    # With its kind named Python asks the system nothing.
-    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
-    try:
-        yield borrowed
-    finally:
-        # The descriptor belongs to libzmq.
-        borrowed.detach()
+class _Borrowed(socket.socket):
+    """A connection that belongs to libzmq, and stays open at the end of a ``with``."""
+
+    def __init__(self, descriptor: int) -> None:
+        # With its kind named Python asks the system nothing.
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()

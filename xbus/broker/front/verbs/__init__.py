@@ -5,13 +5,13 @@ A verb checks who calls and hands the call on; it decides nothing. Only ``parts`
 
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
-from xbus.broker.front.verbs.refusals import NotingDispatch, Refusals, RefusalVerbs
+from xbus.broker.front.verbs.refusals import RefusalNotes, Refusals, RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 
 __all__ = [
     "FrontBatchVerbs",
     "FrontVerbs",
-    "NotingDispatch",
+    "RefusalNotes",
     "RefusalVerbs",
     "Refusals",
     "RepeatBatchVerbs",

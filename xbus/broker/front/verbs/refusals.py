@@ -3,23 +3,16 @@
 The memory is bounded and ends with the process. It keeps codes alone: the caller got the cause, and it may hold data.
 """
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
 from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
-from xbus.errors import Refused, XbusError
+from xbus.errors import CallError, Refused
 from xbus.ids import keyed_envelope_id, parse_new_uuid
-from xbus.rpc.codec import Key, Value
-from xbus.rpc.deferred import Deferred
-from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.codec import Value
+from xbus.rpc.dispatch import verb
 from xbus.rpc.messages import RefusedCall
-
-T = TypeVar("T")
 
 MOST_REFUSALS = 10_000
 """So many envelopes are remembered, those that were refused last. More takes memory, and reaches further back."""
@@ -72,38 +65,26 @@ class RefusalVerbs:
         return None if wanted is None else self._refusals.find(wanted)
 
 
-class NotingDispatch(Dispatch):
-    """Serves the verbs of some objects, and notes refused calls about envelopes.
+class RefusalNotes:
+    """Notes refused calls about envelopes, for the dispatch of the front.
 
     Args:
-        objects: as of ``Dispatch``.
         sessions: the emitters'; they say whose key a caller names.
         refusals: where calls are noted.
     """
 
-    def __init__(self, *objects: object, sessions: Sessions, refusals: Refusals) -> None:
-        super().__init__(*objects, RefusalVerbs(refusals), knows=sessions.knows)
+    def __init__(self, sessions: Sessions, refusals: Refusals) -> None:
         self._sessions = sessions
         self._refusals = refusals
 
-    def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
+    def note(self, name: str, args: list[Value], error: CallError) -> None:
+        """Note a call that was answered with an error, if it tells of an envelope."""
         if name not in NOTED:
-            return super().call(name, args, kwargs)
-        # Not the arguments themselves, which hold items: the answer may take a while.
-        options = args[KEY_PLACES[name]] if name in KEY_PLACES and len(args) > KEY_PLACES[name] else None
-        key = options.get("key") if isinstance(options, dict) else None
-        note = partial(self._note, name, args[:2], key if isinstance(key, str) else None)
-        try:
-            outcome = super().call(name, args, kwargs)
-        except XbusError as error:
-            note(error)
-            raise
-        return Deferred.of(outcome).recover(_noted(note)) if isinstance(outcome, Deferred | asyncio.Future) else outcome
-
-    def _note(self, name: str, caller: list[Value], key: str | None, error: Exception) -> None:
-        match caller:
-            case [str(token), str(text)] if isinstance(error, Refused) and self._counts(token, error):
-                envelope_id = self._keyed(token, key) if key is not None else parse_new_uuid(text)
+            return
+        match args:
+            case [str(token), str(text), *_] if isinstance(error, Refused) and self._counts(token, error):
+                key = _key(name, args)
+                envelope_id = parse_new_uuid(text) if key is None else self._keyed(token, key)
                 if envelope_id is not None:
                     self._refusals.note(envelope_id, name, error.code)
 
@@ -118,9 +99,8 @@ class NotingDispatch(Dispatch):
             return None
 
 
-def _noted(note: Callable[[Exception], None]) -> Callable[[Exception], object]:
-    def recover(error: Exception) -> object:
-        note(error)
-        raise error
-
-    return recover
+def _key(name: str, args: list[Value]) -> str | None:
+    place = KEY_PLACES.get(name, len(args))
+    options = args[place] if place < len(args) else None
+    key = options.get("key") if isinstance(options, dict) else None
+    return key if isinstance(key, str) else None
