@@ -87,21 +87,44 @@ clean:  ## remove all that the other targets made
 	rm -rf $(VENV) .venv-old .venv-python .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* build dist examples/node/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.installed: pyproject.toml
+# What is installed is pinned with its hashes: PINNED of an extra are the packages that it needs, without our own.
+PINNED = $(IN_VENV) pip install --quiet --disable-pip-version-check --require-hashes --requirement
+
+lock: $(VENV)/bin/uv  ## pin the newest packages that pyproject.toml admits, with their hashes, in requirements/
+	for extra in broker spark dev; do $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	    --generate-hashes --no-annotate --custom-compile-command 'make lock' --extra $$extra \
+	    --output-file requirements/$$extra.txt pyproject.toml || exit 1; done
+
+$(VENV)/bin/uv: | $(VENV)/.installed
+	$(IN_VENV) pip install --quiet --disable-pip-version-check uv
+
+# The list is made of an installation of its own, so that it names what a server gets.
+sbom:  ## list what a pinned installation of the broker consists of, in dist/sbom.json (CycloneDX)
+	rm -rf build/sbom && mkdir -p dist && $(PYTHON) -m venv build/sbom/broker && $(PYTHON) -m venv build/sbom/tools
+	build/sbom/broker/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/broker.txt
+	build/sbom/broker/bin/pip install --quiet --disable-pip-version-check --no-deps .
+	build/sbom/broker/bin/pip uninstall --quiet --yes pip setuptools
+	build/sbom/tools/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom
+	build/sbom/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file dist/sbom.json \
+	    build/sbom/broker/bin/python
+.PHONY: lock sbom
+
+$(VENV)/.installed: pyproject.toml requirements/broker.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "xbus needs Python 3.11 or newer, and $(PYTHON) is not: install one and name it, as in make PYTHON=python3.12" >&2; exit 1; }
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[broker]'
+	$(PINNED) requirements/broker.txt
+	$(IN_VENV) pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/.installed-spark: $(VENV)/.installed
-	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[spark]'
+$(VENV)/.installed-spark: $(VENV)/.installed requirements/spark.txt
+	$(PINNED) requirements/spark.txt
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt
+	$(PINNED) requirements/dev.txt
 	@touch $@

@@ -1,0 +1,52 @@
+"""The files of requirements/ pin each package that pyproject.toml names, with hashes."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+CHECKOUT = Path(__file__).parents[2]
+FOLDER = CHECKOUT / "requirements"
+OWN = "xbusd"
+
+
+def pinned(extra: str) -> dict[str, str]:
+    """The versions that a file installs, by the package."""
+    text = (FOLDER / f"{extra}.txt").read_text()
+    return dict(re.findall(r"^([a-z0-9.-]+)(?:\[[^]]*\])?==(\S+)", text, re.MULTILINE))
+
+
+def wanted(extra: str | None) -> list[Requirement]:
+    """The packages of others that an extra needs."""
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    named = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
+    requirements = [Requirement(line) for line in named]
+    others = [requirement for requirement in requirements if requirement.name != OWN]
+    own = [inner for requirement in requirements if requirement.name == OWN for inner in requirement.extras]
+    return [*others, *(requirement for inner in own for requirement in wanted(inner))]
+
+
+@pytest.mark.parametrize("extra", ["broker", "spark", "dev"])
+def test_each_package_is_pinned_to_a_version_that_is_admitted(extra: str) -> None:
+    versions = pinned(extra)
+    for requirement in [*wanted(None), *wanted(extra)]:
+        name = canonicalize_name(requirement.name)
+        assert name in versions, f"{name}: run make lock"
+        assert requirement.specifier.contains(versions[name]), f"{requirement} but {versions[name]}: run make lock"
+
+
+@pytest.mark.parametrize("extra", ["broker", "spark", "dev"])
+def test_each_pin_has_a_hash(extra: str) -> None:
+    text = (FOLDER / f"{extra}.txt").read_text().replace("\\\n", " ")
+    pins = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert len(pins) >= len(pinned(extra)) > 0
+    assert [pin for pin in pins if "--hash=sha256:" not in pin] == []
+
+
+def test_tests_run_on_the_versions_that_are_installed_on_servers() -> None:
+    tested = pinned("dev")
+    assert {name: tested.get(name) for name in pinned("broker")} == pinned("broker")
+    assert {name: tested.get(name) for name in pinned("spark")} == pinned("spark")
