@@ -15,7 +15,7 @@ MEASURED := --cov --cov-report=
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark test test-spark test-old test-pythons simulate torture lint bench bench-peers bench-report bench-spark clean
+.PHONY: fuzz help demo demo-spark test test-spark test-old test-pythons simulate torture lint bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -44,6 +44,10 @@ simulate: $(VENV)/.installed-dev  ## play random schedules in virtual time [SCHE
 
 torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]
 	@$(IN_VENV) tests.torture
+
+fuzz: $(VENV)/.installed-fuzz  ## throw random bytes at the decoders and the front's verbs [RUNS=100000]
+	$(IN_VENV) tests.fuzz codec $(or $(RUNS),100000)
+	$(IN_VENV) tests.fuzz front $(or $(RUNS),100000)
 
 lint: $(VENV)/.installed-dev  ## run ruff, mypy and import-linter
 	$(IN_VENV) ruff check $(SOURCES)
@@ -119,6 +123,10 @@ $(VENV)/.installed: pyproject.toml requirements/broker.txt
 
 $(VENV)/.installed-spark: $(VENV)/.installed requirements/spark.txt
 	$(PINNED) requirements/spark.txt
+	@touch $@
+
+$(VENV)/.installed-fuzz: $(VENV)/.installed-dev
+	$(IN_VENV) pip install --quiet --disable-pip-version-check atheris
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
