@@ -17,7 +17,8 @@ COMMANDS = (
     "envelope",
     "failure",
     "find",
-    "health",
+    "state.doctor",
+    "state.health",
     "import_legacy",
     "journal",
     "outbox",
@@ -30,7 +31,7 @@ COMMANDS = (
     "replay",
     "session",
     "type",
-    "why",
+    "state.why",
 )
 """Each is imported when it is asked for: all of them together take half a second."""
 

@@ -144,6 +144,7 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
     return {
         ("config", "show"): (),
         ("descriptor", "list"): (),
+        ("doctor",): (),
         ("envelope", "items"): (str(bus.both),),
         ("envelope", "list"): (),
         ("envelope", "show"): (str(bus.both),),

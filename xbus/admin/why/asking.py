@@ -49,7 +49,11 @@ class RunningBroker:
 
     def front_health(self) -> HealthReport | None:
         """Ask the front how it is; None if it can't be reached."""
-        answer = self._ask("front", "xbus.health")
+        return self.health("front")
+
+    def health(self, side: Literal["front", "back"]) -> HealthReport | None:
+        """Ask a side how it is; None if it can't be reached."""
+        answer = self._ask(side, "xbus.health")
         return None if answer is None else _HEALTH.read(answer)
 
     def _ask(self, socket: Literal["front", "back"], verb: str, *args: Value) -> Value | None:

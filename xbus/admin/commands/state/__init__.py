@@ -1,0 +1,1 @@
+"""The commands that tell the state of the bus: ``xbus doctor``, ``xbus health`` and ``xbus why``."""

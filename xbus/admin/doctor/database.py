@@ -1,0 +1,41 @@
+"""The doctor's look at the database: whether it answers, fits this program, keeps its promises, and knows the time."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from xbus.admin.doctor.findings import DoctorFinding, of_error
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.engine import check_durable
+from xbus.broker.journal.operations.checkup import read_clock
+from xbus.clock import Clock
+from xbus.config import without_secrets
+from xbus.errors import XbusError
+
+MOST_APART = timedelta(seconds=5)
+"""The most that the clocks of this machine and the database may differ. Leases and moments of replays compare them."""
+
+
+def look_at_database(url: str, clock: Clock) -> Iterator[DoctorFinding]:
+    """Find a database that can't be used as it is.
+
+    Args:
+        url: its SQLAlchemy URL.
+        clock: of this machine.
+    """
+    about = without_secrets(url)
+    try:
+        schema.check(url)
+        with reading(url) as connection:
+            check_durable(connection)
+            apart = abs(read_clock(connection, clock.now()) - clock.now())
+    except XbusError as error:
+        yield of_error(error, about)
+        return
+    if apart > MOST_APART:
+        yield DoctorFinding(
+            "clocks_differ",
+            about,
+            f"the clocks of this machine and of the database are {apart.total_seconds():.0f} s apart",
+            "let both follow NTP",
+        )
