@@ -1,7 +1,7 @@
 """``python -m tests.fuzz codec|front RUNS [options]``: libFuzzer makes tapes, guided by coverage, and plays them.
 
 It ends with an error at the first tape that is answered wrongly, takes longer than 30 seconds, or brings the process
-above 1 GiB. The tape is then in a file named ``crash-…``; the name of that file as the option plays it again.
+above 2 GiB. The tape is then in a file named ``crash-…``; the name of that file as the option plays it again.
 """
 
 import atexit
@@ -22,7 +22,8 @@ with atheris.instrument_imports(include=["xbus"]):
 TARGETS = ("codec", "front")
 LONGEST_TAPES = {"codec": 256, "front": 512}
 HANG_SECONDS = 30
-MOST_MEMORY_MB = 1024
+MOST_MEMORY_MB = 2048
+"""The instrumentation itself takes some 0.3 KiB for each call; without it the front's memory stays where it is."""
 
 
 def main(target: str, runs: int, options: list[str]) -> None:

@@ -181,7 +181,10 @@ class _Bench:
         health = Health("front", clock)
         space = Space(journal, 0, health)
         checks = Checks(configuration, LIMITS, clock)
-        front = Front(journal, checks, clock, ReplyRequests(journal, bell, clock, 0.01), bell.ring, tasks, space)
+        replies = ReplyRequests(journal, bell, clock, 0.01)
+        watching = tasks.create_task(replies.watch())
+        self._stack.callback(watching.cancel)
+        front = Front(journal, checks, clock, replies, bell.ring, tasks, space)
         ids = Ids(SystemClock())
         restoring = ArchiveRestore(journal, space, ())
         repeating = Replay(journal, checks, clock, ids, bell.ring, configuration.refresh, restoring)
@@ -229,15 +232,22 @@ class _Bench:
             asked[request_id] = call
             if not tape.left:
                 break
-        async with asyncio.timeout(ANSWER_SECONDS):
-            while not asked.keys() <= self._answers.keys():
-                self._answered.clear()
-                await self._answered.wait()
+        await self._wait_for(asked)
         for request_id, call in asked.items():
             self._check(call, self._answers.pop(request_id))
         for login, token in self._tokens.items():
             if not self._sessions.knows(token):
                 await self._log_in(login)
+
+    async def _wait_for(self, asked: "Mapping[int, _Asked]") -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while not asked.keys() <= self._answers.keys():
+                    self._answered.clear()
+                    await self._answered.wait()
+        except TimeoutError:
+            silent = [call for request_id, call in asked.items() if request_id not in self._answers]
+            raise AssertionError(f"no answer: {silent}") from None
 
     def _call(self, tape: Tape, request_id: int) -> "tuple[_Asked, list[bytes]]":
         method = tape.one_of(tuple(EXPECTED)) if not tape.rarely(64) else tape.text(20)
