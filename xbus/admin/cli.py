@@ -6,6 +6,7 @@ from xbus import extras
 from xbus.admin.program import Program
 
 COMMANDS = (
+    "audit",
     "bus.apply",
     "bus.edit",
     "bus.export",

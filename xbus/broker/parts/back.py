@@ -9,6 +9,7 @@ from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, InsightVerbs, OutputVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
@@ -69,6 +70,7 @@ class BackPart:
         self._journal_look = JournalLook(
             shared.journal, shared.clock, file_of(shared.config.database.url), shared.config.journal.max_bytes
         )
+        self._audit = AuditKeeper(shared.journal)
         self._contents = ContentsKeeper(shared.journal, shared.clock)
         self._sessions = sessions(
             shared, "role", config.session_seconds, self._back.needs_session, lambda: self._server
@@ -193,6 +195,7 @@ class BackPart:
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
         self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
+        self._shared.tasks.create_task(self._audit.watch(), name="audit")
         self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
