@@ -1,6 +1,7 @@
 """Pausing and resuming while envelopes flow: against the real broker, with its commands."""
 
 import asyncio
+import getpass
 import json
 import time
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,6 @@ from tests.support.sdk import emit, send_numbers
 from tests.support.showing import become, progress
 from tests.support.waiting import eventually
 from xbus import model
-from xbus.broker.journal.audit import person
 from xbus.broker.journal.database.connection import reading
 from xbus.errors import Failed
 
@@ -115,7 +115,7 @@ async def test_a_pause_ends_by_itself_and_history_has_all_of_it(database_url: st
         owed = await emitter.emit(b"owed")
         await consumer.wait_for([owed])
         assert datetime.now(UTC) >= until
-    who = person()
+    who = getpass.getuser()
     assert moves(database_url, "role", "c_1") == [
         ("paused", f"{who}: moving house (until {until:%Y-%m-%d %H:%M:%SZ})"),
         ("resumed", "its time was over"),
@@ -150,7 +150,7 @@ async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
         with pytest.raises(Failed) as failed:
             await emit(daemon, send_numbers(3), retry_seconds=0)
         assert failed.value.code == "paused"
-        assert f"is paused by {person()}: moving house" in failed.value.cause
+        assert f"is paused by {getpass.getuser()}: moving house" in failed.value.cause
         with pytest.raises(Failed, match="was not resumed within 1 s"):
             await emit(daemon, send_numbers(3), pause_seconds=1)
         # It insists for a second while nothing succeeds, and a pause is no such failure.

@@ -317,9 +317,9 @@ def test_pauses_are_kept_also_their_end_by_time(shared_url: str) -> None:
     told = [(found.who, found.action, found.object, found.after, found.reason) for found in newest(shared_url)[:4]]
     assert told == [
         ("broker", "resumed", 'role "store_1"', "", "its time was over"),
-        ("ada", "resumed", 'event_type "notes"', "", "moving house"),
-        ("ada", "paused", 'event_type "notes"', "", "moving house"),
-        ("ada", "paused", 'role "store_1"', "until 2020-02-29 13:00:00Z", "moving house"),
+        (person(), "resumed", 'event_type "notes"', "", "moving house"),
+        (person(), "paused", 'event_type "notes"', "", "moving house"),
+        (person(), "paused", 'role "store_1"', "until 2020-02-29 13:00:00Z", "moving house"),
     ]
 
 

@@ -1,11 +1,12 @@
 """The repairs that commands make: they resume and drop parked envelopes and items."""
 
+import getpass
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from xbus.admin.repair.places import ParkedPlace, read_item, read_items
-from xbus.broker.journal.audit import person
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.repeats import Past
@@ -38,7 +39,12 @@ class Resumed:
 
 def decision_of(clock: Clock, reason: str) -> RepairDecision:
     """Make the decision of the person at the keyboard, as of now."""
-    return RepairDecision(person(), reason.strip(), clock.now())
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):
+        # A user of a container has an id at least.
+        who = f"user {os.getuid()}"
+    return RepairDecision(who, reason.strip(), clock.now())
 
 
 def present_item(connection: Connection, place: ParkedPlace) -> bytes:

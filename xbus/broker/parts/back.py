@@ -70,7 +70,6 @@ class BackPart:
         self._journal_look = JournalLook(
             shared.journal, shared.clock, file_of(shared.config.database.url), shared.config.journal.max_bytes
         )
-        self._audit = AuditKeeper(shared.journal)
         self._contents = ContentsKeeper(shared.journal, shared.clock)
         self._sessions = sessions(
             shared, "role", config.session_seconds, self._back.needs_session, lambda: self._server
@@ -195,7 +194,7 @@ class BackPart:
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
         self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
-        self._shared.tasks.create_task(self._audit.watch(), name="audit")
+        self._shared.tasks.create_task(AuditKeeper(self._shared.journal).watch(), name="audit")
         self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")

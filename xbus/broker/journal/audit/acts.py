@@ -17,7 +17,7 @@ MOST_LETTERS = 255
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What somebody did.
+    """An act of a person or a program.
 
     Args:
         at: when.

@@ -84,7 +84,7 @@ def _noted(
 ) -> Iterator[None]:
     until = "" if found.until is None or move != "paused" else f"until {found.until:%Y-%m-%d %H:%M:%SZ}"
     thing = f'{PAUSED_TABLES[found.kind].name} "{found.name}"'
-    act = act_here(decision.at, move, thing, who=decision.who, after=until, reason=decision.reason)
+    act = act_here(decision.at, move, thing, after=until, reason=decision.reason)
     with new_version(connection, move, f"{found.kind.told} {found.name}: {told}", decision.at, acts=[act]):
         yield
     remember(connection, decision.at, found.kind.value, found.name, move, told)

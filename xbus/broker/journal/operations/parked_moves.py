@@ -37,7 +37,7 @@ class RepairDecision:
 
     def act(self, action: str, thing: str, *, before: str = "", after: str = "") -> Act:
         """Make the act of this decision for the audit."""
-        return act_here(self.at, action, thing, who=self.who, before=before, after=after, reason=self.reason)
+        return act_here(self.at, action, thing, before=before, after=after, reason=self.reason)
 
 
 def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: RepairDecision) -> None:
