@@ -1,4 +1,7 @@
-"""The audit keeps who did what, in a chain of hashes; triggers refuse changes of it, and note edits by SQL."""
+"""The audit keeps who did what, in a chain of hashes, and sessions their begin.
+
+Triggers refuse changes of the audit, and note edits of the configuration by SQL.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -86,6 +89,9 @@ def upgrade() -> None:
         comment="One row: both ends of the audit's chain. Who makes the chain longer or shorter locks it.",
     )
     op.bulk_insert(head, [{"id": 1, "number": 0, "hash": bytes(32), "cut_number": 0, "cut_hash": bytes(32)}])
+    op.add_column(
+        "session", sa.Column("started_at", MOMENT, comment="When it began; null for one of before this was kept.")
+    )
     if op.get_bind().dialect.name == "postgresql":
         _upgrade_postgresql()
     else:
@@ -151,3 +157,4 @@ def downgrade() -> None:
         op.execute("DROP TRIGGER audit_edits")
         op.drop_table("audit")
     op.drop_table("audit_head")
+    op.drop_column("session", "started_at")

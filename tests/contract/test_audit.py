@@ -29,7 +29,8 @@ from xbus.errors import ConfigurationError, JournalError, Refused
 
 
 def act(number: int, **values: str) -> Act:
-    return replace(Act(NOW + timedelta(days=number), "ada", "10.0.0.1", "dropped", f"envelope {number}"), **values)
+    usual = {"who": "ada", "origin": "10.0.0.1", "action": "dropped", "object": f"envelope {number}"}
+    return Act(NOW + timedelta(days=number), **{**usual, **values})
 
 
 def fill(url: str, rows: int = 5) -> ChainHead:

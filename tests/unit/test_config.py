@@ -168,6 +168,8 @@ def test_socket_addresses(file: Path, written: str, meant: str) -> None:
         ("front", "max_item_bytes", "16 MiB", "is not a whole number"),
         ("front", "max_item_bytes", "0", "is not between 1 and"),
         ("front", "session_seconds", "nan", "above 0"),
+        ("front", "session_hours", "0", "is neither a number of hours above 0, up to 876000, nor the word never"),
+        ("front", "session_hours", "a day", "is neither a number of hours nor the word never"),
         ("health", "open_minutes", "-1", "is neither a number of minutes between 0 and 52560000 nor the word never"),
         ("health", "open_minutes", "nan", "is neither a number of minutes between 0 and 52560000 nor the word never"),
         ("health", "open_minutes", "inf", "is neither a number of minutes between 0 and 52560000 nor the word never"),

@@ -18,7 +18,8 @@ LARGEST_NUMBER = 2**53
 LARGEST_DAYS = 36_500
 """A hundred years."""
 
-LARGEST_MINUTES = LARGEST_DAYS * 24 * 60
+LARGEST_HOURS = LARGEST_DAYS * 24
+LARGEST_MINUTES = LARGEST_HOURS * 60
 
 
 def switch(value: str) -> bool:
@@ -93,6 +94,19 @@ def minutes(value: str) -> float:
         raise ValueError("is neither a number of minutes nor the word never") from None
     if not 0 <= number <= LARGEST_MINUTES:  # false for "nan" as well
         raise ValueError(f"is neither a number of minutes between 0 and {LARGEST_MINUTES} nor the word never")
+    return number
+
+
+def hours_or_never(value: str) -> float:
+    """Read a number of hours above 0, or ``never``, which is infinite."""
+    if value == "never":
+        return math.inf
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is neither a number of hours nor the word never") from None
+    if not 0 < number <= LARGEST_HOURS:  # false for "nan" as well
+        raise ValueError(f"is neither a number of hours above 0, up to {LARGEST_HOURS}, nor the word never")
     return number
 
 

@@ -22,6 +22,7 @@ from xbus.broker.metrics.of_back import delivery_families
 from xbus.broker.metrics.of_journal import JournalLook
 from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.broker.sessions import SessionLifetimes
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.dispatch import Dispatch
@@ -72,7 +73,7 @@ class BackPart:
         )
         self._contents = ContentsKeeper(shared.journal, shared.clock)
         self._sessions = sessions(
-            shared, "role", config.session_seconds, self._back.needs_session, lambda: self._server
+            shared, "role", SessionLifetimes(config.session_seconds), self._back.needs_session, lambda: self._server
         )
         supervision = shared.config.supervision
         self._pinger: Pinger[RecipientProxy] = Pinger(
@@ -217,6 +218,6 @@ class BackPart:
         await self._presence.stop(seconds)
         self._server.pause()
         await self._server.drain(seconds)
-        await self._sessions.save()
+        await self._sessions.save(is_last=True)
         self._server.close()
         self._bell.close()
