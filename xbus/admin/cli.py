@@ -13,6 +13,7 @@ COMMANDS = (
     "clearing",
     "completion",
     "config",
+    "database",
     "descriptor",
     "emit",
     "envelope",
