@@ -62,6 +62,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("number", name="uq_audit_number"),
         comment="What people and programs did to the bus. Triggers refuse changes; only xbus audit cut removes rows.",
     )
+    waiting = sa.text("number IS NULL")
+    op.create_index("ix_audit_new", "audit", ["id"], sqlite_where=waiting, postgresql_where=waiting)
     head = op.create_table(
         "audit_head",
         sa.Column("id", sa.Integer(), nullable=False, comment="Always 1."),

@@ -125,6 +125,8 @@ def verify(config_path: Path | None, head: ChainHead | None, as_json: bool) -> N
             click.echo(fault)
         if found.cut.number:
             click.echo(f"Rows up to {found.cut.number} were cut off.")
+        if head is not None and head.number < found.cut.number:
+            click.echo(f"The noted row {head.number} is among them: note the head below in its place.")
         told = "Nobody has changed them." if not found.faults else "The audit was tampered with."
         click.echo(f"Verified {counted(found.rows, 'row')}. {told}")
         click.echo(f"Head: {found.head}")

@@ -55,11 +55,18 @@ def list_acts(connection: sa.Connection, filters: AuditFilters, limit: int) -> l
         wanted.append(row.action == filters.action)
     if filters.object is not None:
         wanted.append(row.object.contains(filters.object, autoescape=True))
+    # One part after the other: an index then finds each in its order.
+    in_chain = sa.select(model.audit).order_by(row.number.desc())
     if filters.before_number is not None:
-        wanted.append(row.number < filters.before_number)
-    newest_first = (sa.case((row.number.is_(None), 0), else_=1), row.number.desc(), row.id.desc())
-    statement = sa.select(model.audit).where(*wanted).order_by(*newest_first).limit(limit)
-    return [as_row(found._mapping) for found in connection.execute(statement)]
+        parts = [in_chain.where(row.number < filters.before_number)]
+    else:
+        new = sa.select(model.audit).where(row.number.is_(None)).order_by(row.id.desc())
+        parts = [new, in_chain.where(row.number.is_not(None))]
+    found: list[AuditRow] = []
+    for part in parts:
+        rows = connection.execute(part.where(*wanted).limit(limit - len(found)))
+        found += [as_row(each._mapping) for each in rows]
+    return found
 
 
 def read_chain(connection: sa.Connection, after: int, until: int | None = None) -> Iterator[AuditRow]:
