@@ -1,6 +1,7 @@
 """The audit on every database: acts are kept with what they did, and the chain shows what was done to them since."""
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -217,6 +218,27 @@ def test_two_writers_do_not_fork_the_chain(shared_url: str) -> None:
     assert fill(shared_url, 0).number == began + 60
     assert [row.number for row in rows_of(shared_url)] == list(range(1, began + 61))
     assert faults(shared_url) == ()
+
+
+def test_a_chain_may_grow_while_it_is_verified(shared_url: str) -> None:
+    fill(shared_url, 3000)
+    is_over = threading.Event()
+
+    def grow() -> None:
+        engine = create_engine(shared_url)
+        while not is_over.is_set():
+            with engine.begin() as connection:
+                note_acts(connection, [act(1)])
+                hang_new(connection, wait=True)
+        engine.dispose()
+
+    with ThreadPoolExecutor(1) as threads:
+        growing = threads.submit(grow)
+        try:
+            assert [faults(shared_url) for _ in range(5)] == [()] * 5
+        finally:
+            is_over.set()
+        growing.result()
 
 
 def test_who_does_not_wait_leaves_the_chain_to_the_other(store_url: str) -> None:
