@@ -163,14 +163,14 @@ async def test_who_consumes(shared: Daemon, emitter: OldEmitter, sender: AsyncEm
 
     consumer = OldConsumer(shared.back, "c_1")
     consumer.behave["get_metadata"] = lambda: {**METADATA, "locale": "fr-CH"}
-    consumer.behave["has_clearing"] = lambda: (True, "postgresql://here/clearing")
-    consumer.behave["has_immediate_reply"] = lambda: (True, ["question"])
+    consumer.behave["has_clearing"] = lambda: (True, "postgresql://clerk:5ecret@here/clearing")
+    consumer.behave["has_immediate_reply"] = lambda: (True, ["test_event"])
     async with consumer:
         found = await emitter.call.get_consumers(emitter.token)
-        features = {"clearing": (True, "postgresql://here/clearing"), "immediate_reply": (True, ("question",))}
+        features = {"clearing": (True, "postgresql://clerk@here/clearing"), "immediate_reply": (True, ("test_event",))}
         assert found == (({**METADATA, "locale": "fr-CH"}, features),)
         ((metadata, said),) = await sender.consumers()
-        assert (metadata["locale"], said["clearing"]) == ("fr-CH", [True, "postgresql://here/clearing"])
+        assert (metadata["locale"], said["clearing"]) == ("fr-CH", [True, "postgresql://clerk@here/clearing"])
         assert await emitter.call.get_consumers(UNKNOWN) == ()
     async with asyncio.timeout(DEADLINE_SECONDS):
         while await names():

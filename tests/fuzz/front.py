@@ -35,7 +35,7 @@ from xbus.broker.journal.configuration import set_password
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.logins import Credentials, Verified
-from xbus.broker.sessions import Sessions
+from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.clock import SystemClock
 from xbus.errors import ProtocolError, Refused
 from xbus.ids import Ids
@@ -190,7 +190,7 @@ class _Bench:
         repeating = Replay(journal, checks, clock, ids, bell.ring, configuration.refresh, restoring)
         catalog = await journal.read(read_catalog)
         door = _Door({entry.login: entry.id for entry in catalog.emitters.values()})
-        sessions = Sessions(journal, cast(Credentials, door), clock=clock, ids=ids, lifetime_seconds=3600)
+        sessions = Sessions(journal, cast(Credentials, door), clock=clock, ids=ids, lifetimes=SessionLifetimes(3600))
         refusals = Refusals(clock)
         dispatch = Dispatch(
             FrontVerbs(front, sessions, ids),

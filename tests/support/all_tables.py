@@ -14,7 +14,7 @@ from xbus.model.base import Timestamp
 
 AT = datetime(2026, 2, 28, 23, 59, 59, 123456, tzinfo=UTC)
 
-ONE = {"configuration", "contents_end", "head"}
+ONE = {"audit_head", "configuration", "contents_end", "head"}
 """Tables that have one row from the beginning, and no other."""
 
 

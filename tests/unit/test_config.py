@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.config import OPTIONS, SECTIONS, UNUSED, Config, load, option_name, read, sample, without_secrets, written
+from xbus.config import (
+    OPTIONS,
+    SECTIONS,
+    UNUSED,
+    Config,
+    load,
+    option_name,
+    read,
+    sample,
+    without_password,
+    without_secrets,
+    written,
+)
 from xbus.errors import ConfigurationError
 
 SAMPLE = Path(__file__).parents[2] / "config.ini.sample"
@@ -168,6 +180,8 @@ def test_socket_addresses(file: Path, written: str, meant: str) -> None:
         ("front", "max_item_bytes", "16 MiB", "is not a whole number"),
         ("front", "max_item_bytes", "0", "is not between 1 and"),
         ("front", "session_seconds", "nan", "above 0"),
+        ("front", "session_hours", "0", "is neither a number of hours above 0, up to 876000, nor the word never"),
+        ("front", "session_hours", "a day", "is neither a number of hours nor the word never"),
         ("health", "open_minutes", "-1", "is neither a number of minutes between 0 and 52560000 nor the word never"),
         ("health", "open_minutes", "nan", "is neither a number of minutes between 0 and 52560000 nor the word never"),
         ("health", "open_minutes", "inf", "is neither a number of minutes between 0 and 52560000 nor the word never"),
@@ -417,3 +431,19 @@ def test_an_address_is_shown_without_its_secrets(address: str, shown: str) -> No
 @given(st.text(), st.text())
 def test_no_password_is_ever_shown(before: str, after: str) -> None:
     assert "5ecret" not in without_secrets(f"postgresql://{before}:5ecret@{after}".replace("5ecret5ecret", ""))
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://clerk:5ecret@here:5432/clearing", "postgresql://clerk@here:5432/clearing"),
+        ("postgresql://here/clearing?password=5ecret&sslmode=require", "postgresql://here/clearing?sslmode=require"),
+        ("postgresql://here/clearing", "postgresql://here/clearing"),
+        ("sqlite:////var/lib/clearing.db", "sqlite:////var/lib/clearing.db"),
+        ("/var/lib/clearing.db", "/var/lib/clearing.db"),
+        ("host=here password=5ecret", "***"),
+        ("postgresql://clerk:5e/cret@x@here/clearing", "***"),
+    ],
+)
+def test_an_address_without_its_password_still_leads_there(address: str, shown: str) -> None:
+    assert without_password(address) == shown

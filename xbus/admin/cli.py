@@ -6,12 +6,14 @@ from xbus import extras
 from xbus.admin.program import Program
 
 COMMANDS = (
+    "audit",
     "bus.apply",
     "bus.edit",
     "bus.export",
     "clearing",
     "completion",
     "config",
+    "database",
     "descriptor",
     "emit",
     "envelope",

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from xbus.admin.why.findings import Finding
 from xbus.broker.journal.archive.reading import Whereabouts
+from xbus.broker.journal.audit.reading import AuditRow
+from xbus.broker.journal.audit.verifying import Verification
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.log.overlays import OverlaidItem
 from xbus.broker.journal.log.role_progress import RoleProgress
@@ -36,6 +38,29 @@ def of_sessions(found: LoginSessions) -> JsonObject:
         "sessions": found.sessions,
         "expires_at": found.expires_at,
     }
+
+
+# -- the audit ---------------------------------------------------------------------------------------------------------
+
+
+def of_audit_row(row: AuditRow) -> JsonObject:
+    act = row.act
+    return {
+        "row": row.number,
+        "at": act.at,
+        "who": act.who,
+        "origin": act.origin,
+        "action": act.action,
+        "object": act.object,
+        "before": act.before,
+        "after": act.after,
+        "reason": act.reason,
+        "hash": row.hash,
+    }
+
+
+def of_verification(found: Verification) -> JsonObject:
+    return {"rows": found.rows, "cut": str(found.cut), "head": str(found.head), "faults": found.faults}
 
 
 # -- envelopes ---------------------------------------------------------------------------------------------------------

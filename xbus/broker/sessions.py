@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,10 +36,37 @@ SAVE_SECONDS = 10.0
 """Seconds between writes of renewed sessions. A crash shortens a session by this much at the most."""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionLifetimes:
+    """The ends of sessions.
+
+    Args:
+        unused_seconds: how long a session outlives its last use.
+        most_seconds: how long it lasts at the most, whatever is open; infinite for no such end.
+    """
+
+    unused_seconds: float
+    most_seconds: float = math.inf
+
+    def last_moment(self, started_at: datetime) -> datetime | None:
+        """Compute the end of a session whatever its use; None without any."""
+        return None if math.isinf(self.most_seconds) else started_at + timedelta(seconds=self.most_seconds)
+
+    def next_end(self, now: datetime, ends_at: datetime | None) -> datetime:
+        """Compute when a session expires that is used now.
+
+        Args:
+            ends_at: its end whatever its use.
+        """
+        unused = now + timedelta(seconds=self.unused_seconds)
+        return unused if ends_at is None else min(unused, ends_at)
+
+
 @dataclass(slots=True)
 class _Session:
     owner_id: int
     expires_at: datetime
+    ends_at: datetime | None
     renewed: bool = False
 
 
@@ -50,7 +78,7 @@ class Sessions:
         credentials: let owners in, and say whose sessions these are.
         clock: says when they end.
         ids: makes tokens.
-        lifetime_seconds: how long a session outlives its last use.
+        lifetimes: how long they last.
         in_use: says whether an owner has something open that its sessions must not expire under.
         catch_up: awaited at each login, so that every earlier change of the configuration is in force then.
     """
@@ -62,7 +90,7 @@ class Sessions:
         *,
         clock: Clock,
         ids: Ids,
-        lifetime_seconds: float,
+        lifetimes: SessionLifetimes,
         in_use: Callable[[int], bool] = lambda owner_id: False,
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -71,7 +99,7 @@ class Sessions:
         self._kind = credentials.kind
         self._clock = clock
         self._ids = ids
-        self._lifetime = timedelta(seconds=lifetime_seconds)
+        self._lifetimes = lifetimes
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
@@ -81,7 +109,9 @@ class Sessions:
     async def restore(self) -> None:
         """Take up the sessions that were there before a restart."""
         for stored in await self._journal.read(read_sessions, of_roles=self._kind == "role"):
-            self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at)
+            # One of before its begin was kept begins now.
+            ends_at = self._lifetimes.last_moment(stored.started_at or self._clock.now())
+            self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at, ends_at)
 
     def login(self, login: str, password: str, seconds: float = LOGIN_SECONDS) -> Coroutine[object, object, str]:
         """Begin a session, durably; to be called while its call is carried out, and awaited then or later.
@@ -103,21 +133,26 @@ class Sessions:
         return self._login(login, self._credentials.check(login, password, deadline), deadline)
 
     async def _login(self, login: str, check: Awaitable[Verified], deadline: float) -> str:
-        owner_id, password_hash = await check
+        verified = await check
+        owner_id = verified.owner_id
         if self._catch_up is not None:
             await self._catch_up()
         check_time(deadline)
         token = self._ids.token()
-        expires_at = self._clock.now() + self._lifetime
-        start = StartSession(token_hash(token), *self._credentials.ids(owner_id), expires_at, password_hash)
+        now = self._clock.now()
+        ends_at = self._lifetimes.last_moment(now)
+        expires_at = self._lifetimes.next_end(now, ends_at)
+        ids = self._credentials.ids(owner_id)
+        start = StartSession(token_hash(token), *ids, expires_at, verified.password_hash, started_at=now)
         if not await self._journal.write(start):
             raise Failed("the login was changed meanwhile", "log in again", code="login_too_late")
-        self._sessions[token_hash(token)] = _Session(owner_id, expires_at)
+        self._sessions[token_hash(token)] = _Session(owner_id, expires_at, ends_at)
         try:
             check_time(deadline)
         except Failed:
             self.take_back(token)
             raise
+        self._credentials.note_accepted(login, verified)
         log.info("logged in", extra={"action": "login", self._kind: login})
         return token
 
@@ -138,7 +173,7 @@ class Sessions:
         now = self._clock.now()
         if session is None or self._is_over(session, now):
             raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
-        session.expires_at = now + self._lifetime
+        session.expires_at = self._lifetimes.next_end(now, session.ends_at)
         session.renewed = True
         return session.owner_id
 
@@ -147,6 +182,8 @@ class Sessions:
         return token_hash(token) in self._sessions
 
     def _is_over(self, session: _Session, now: datetime) -> bool:
+        if session.ends_at is not None and session.ends_at <= now:
+            return True
         return session.expires_at <= now and not self._in_use(session.owner_id)
 
     async def logout(self, token: str) -> int:
@@ -216,10 +253,15 @@ class Sessions:
         """Write renewals down and forget expired sessions, for ever."""
         await after_every(SAVE_SECONDS, self.save)
 
-    async def save(self) -> None:
-        """Write down renewals since the last time, and end expired sessions, as far as the database can."""
+    async def save(self, *, is_last: bool = False) -> None:
+        """Write down renewals and log-ins since the last time, and end expired sessions, as far as the database can.
+
+        Args:
+            is_last: whether the broker stops.
+        """
         try:
             await self._save()
+            await self._credentials.write_audit(is_last=is_last)
         except JournalUnavailable as error:
             log.warning("sessions not saved: %s", error, extra={"action": "sessions_unsaved"})
 

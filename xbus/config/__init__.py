@@ -26,7 +26,7 @@ from xbus.config.sections import (
     ZmqSettings,
     option_name,
 )
-from xbus.config.values import host_and_port, without_secrets, written
+from xbus.config.values import host_and_port, without_password, without_secrets, written
 
 __all__ = [
     "FILE_VARIABLE",
@@ -56,6 +56,7 @@ __all__ = [
     "option_name",
     "read",
     "sample",
+    "without_password",
     "without_secrets",
     "written",
 ]

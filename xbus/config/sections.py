@@ -4,6 +4,7 @@ Each section is a frozen dataclass below, each option one of its fields, so that
 against them.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -67,6 +68,7 @@ class FrontSettings:
     """The limits of emitters."""
 
     session_seconds: float = option(3600.0, values.seconds)
+    session_hours: float = option(math.inf, values.hours_or_never)
     max_item_bytes: int = option(16 * 1024**2, values.count)
     max_batch_bytes: int = option(16 * 1024**2, values.count)
     max_envelope_items: int = option(100_000_000, values.count)

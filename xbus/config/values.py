@@ -18,7 +18,8 @@ LARGEST_NUMBER = 2**53
 LARGEST_DAYS = 36_500
 """A hundred years."""
 
-LARGEST_MINUTES = LARGEST_DAYS * 24 * 60
+LARGEST_HOURS = LARGEST_DAYS * 24
+LARGEST_MINUTES = LARGEST_HOURS * 60
 
 
 def switch(value: str) -> bool:
@@ -93,6 +94,19 @@ def minutes(value: str) -> float:
         raise ValueError("is neither a number of minutes nor the word never") from None
     if not 0 <= number <= LARGEST_MINUTES:  # false for "nan" as well
         raise ValueError(f"is neither a number of minutes between 0 and {LARGEST_MINUTES} nor the word never")
+    return number
+
+
+def hours_or_never(value: str) -> float:
+    """Read a number of hours above 0, or ``never``, which is infinite."""
+    if value == "never":
+        return math.inf
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is neither a number of hours nor the word never") from None
+    if not 0 < number <= LARGEST_HOURS:  # false for "nan" as well
+        raise ValueError(f"is neither a number of hours above 0, up to {LARGEST_HOURS}, nor the word never")
     return number
 
 
@@ -258,6 +272,21 @@ def without_secrets(address: str) -> str:
     return f"{scheme}://{login}{found['place']}{query}"
 
 
+def without_password(address: str) -> str:
+    """Write the address of a database so that it still leads there, without its password and other secrets."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        # A path leads there by itself. Of anything else nobody can say which part of it is the password.
+        return HIDDEN if "://" in address or "@" in address or _TELLING.search(address) else address
+    scheme = address.partition("://")[0]
+    login = "" if found["user"] is None else f"{found['user']}@"
+    kept = [pair for pair in (found["query"] or "").split("&") if pair and not _is_telling(pair)]
+    return f"{scheme}://{login}{found['place']}{'?' if kept else ''}{'&'.join(kept)}"
+
+
+def _is_telling(pair: str) -> bool:
+    return _TELLING.search(unquote(pair.partition("=")[0])) is not None
+
+
 def _parameter(pair: str) -> str:
-    name = pair.partition("=")[0]
-    return f"{name}={HIDDEN}" if _TELLING.search(unquote(name)) else pair
+    return f"{pair.partition('=')[0]}={HIDDEN}" if _is_telling(pair) else pair

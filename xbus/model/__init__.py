@@ -1,6 +1,7 @@
 """The tables of the bus, every column explained; no behaviour."""
 
 from xbus.model.archive import archive_file, archive_run, archived_envelope, archived_event
+from xbus.model.audit import audit, audit_head
 from xbus.model.base import metadata
 from xbus.model.bulk import bulk_attempt, bulk_segment
 from xbus.model.configuration import (
@@ -29,6 +30,8 @@ __all__ = [
     "archive_run",
     "archived_envelope",
     "archived_event",
+    "audit",
+    "audit_head",
     "bulk_attempt",
     "bulk_segment",
     "configuration",

@@ -13,6 +13,7 @@ session = Table(
     Column("emitter_id", ForeignKey("emitter.id"), comment="Whose session it is, at the front; else null."),
     Column("role_id", ForeignKey("role.id"), comment="Whose session it is, at the back; else null."),
     Column("expires_at", Timestamp, nullable=False, comment="Moves on with use."),
+    Column("started_at", Timestamp, comment="When it began; null for one of before this was kept."),
     CheckConstraint("(emitter_id IS NULL) <> (role_id IS NULL)", name="one_owner"),
     comment="A login that has not ended.",
 )

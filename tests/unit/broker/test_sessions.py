@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -13,12 +14,13 @@ from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, memory_engine
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
+from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_credentials
-from xbus.broker.journal.log.sessions import read_sessions
+from xbus.broker.journal.log.sessions import count_sessions, read_sessions
 from xbus.broker.logins import LOGINS_AT_ONCE, Credentials
-from xbus.broker.sessions import Sessions
+from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.passwords import Passwords
@@ -36,6 +38,7 @@ class Porter:
         self.clock = StandingClock()
         self.busy: set[int] = set()
         self.passwords = Passwords(CHEAP)
+        self.lifetimes = SessionLifetimes(60)
         self.sessions = self.anew()
 
     def anew(self, hasher: PasswordHasher = CHEAP, passwords: Passwords | None = None) -> Sessions:
@@ -45,7 +48,7 @@ class Porter:
             Credentials(self.journal, "emitter", passwords or Passwords(hasher), self.clock),
             clock=self.clock,
             ids=Ids(self.clock),
-            lifetime_seconds=60,
+            lifetimes=self.lifetimes,
             in_use=self.busy.__contains__,
         )
         return self.sessions
@@ -176,7 +179,7 @@ async def test_sessions_of_others_are_not_taken_up(porter: Porter) -> None:
         Credentials(porter.journal, "role", porter.passwords, porter.clock),
         clock=porter.clock,
         ids=Ids(porter.clock),
-        lifetime_seconds=60,
+        lifetimes=SessionLifetimes(60),
     )
     await roles.restore()
     assert is_unknown(roles, token)
@@ -299,3 +302,70 @@ async def test_sessions_that_an_administrator_ended_are_unknown(porter: Porter) 
     assert told == [{token_hash(ended)}]
     assert is_unknown(porter.sessions, ended)
     assert not is_unknown(porter.sessions, kept)
+
+
+async def read_audit(journal: Journal) -> list[tuple[str, str, str]]:
+    rows = await journal.read(list_acts, AuditFilters(), 100)
+    return [(row.act.action, row.act.who, row.act.object) for row in rows if row.act.action.startswith("login")]
+
+
+async def test_the_audit_keeps_who_logged_in_and_who_was_refused(porter: Porter) -> None:
+    await porter.sessions.login("north", "secret")
+    with pytest.raises(Refused):
+        await porter.sessions.login("north", "wrong")
+    assert await read_audit(porter.journal) == []
+
+    await porter.sessions.save()
+
+    assert await read_audit(porter.journal) == [
+        ("login_refused", "north", 'emitter "north"'),
+        ("login_accepted", "north", 'emitter "north"'),
+    ]
+
+
+async def test_log_ins_are_written_when_the_database_is_back(porter: Porter) -> None:
+    await porter.sessions.login("north", "secret")
+    with Faults(porter.journal._engine).before_commit():
+        await porter.sessions.save()
+    await porter.sessions.save()
+    assert [action for action, _, _ in await read_audit(porter.journal)] == ["login_accepted"]
+
+
+async def test_a_session_ends_at_the_latest_when_its_hours_are_over(porter: Porter) -> None:
+    porter.lifetimes = SessionLifetimes(60, 100)
+    sessions = porter.anew()
+    token = await sessions.login("north", "secret")
+    porter.busy.add(porter.north)
+    porter.clock.go_on(50)
+    assert sessions.owner(token) == porter.north
+    # Renewed, and taken up by another run: the begin counts.
+    await sessions.save()
+    sessions = porter.anew()
+    await sessions.restore()
+    porter.clock.go_on(49)
+    assert sessions.owner(token) == porter.north
+    (seen,) = await porter.journal.read(count_sessions, porter.clock.now())
+    assert seen.expires_at <= NOW + timedelta(seconds=100)
+    porter.clock.go_on(1)
+    assert is_unknown(sessions, token)
+    await sessions.save()
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+    assert sessions.owner(await sessions.login("north", "secret")) == porter.north
+
+
+async def test_a_session_of_before_its_begin_was_kept_begins_when_it_is_taken_up(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+
+    def forget(connection: sa.Connection) -> None:
+        connection.execute(sa.update(model.session).values(started_at=None, expires_at=NOW + timedelta(hours=9)))
+
+    await porter.journal.run(forget)
+    porter.lifetimes = SessionLifetimes(3600, 7200)
+    porter.clock.go_on(3000)
+    sessions = porter.anew()
+    await sessions.restore()
+    for _ in range(2):
+        porter.clock.go_on(3500)
+        assert sessions.owner(token) == porter.north
+    porter.clock.go_on(200)
+    assert is_unknown(sessions, token)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, TypeVar
 
+from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_credentials
 from xbus.broker.journal.writes import StorePassword
+from xbus.broker.logins.tally import LoginTally
 from xbus.broker.logins.turns import LOGINS_AT_ONCE, Caller, LoginTurns, too_late
 from xbus.broker.logins.wrong_guesses import WrongGuesses
 from xbus.clock import Clock
@@ -28,10 +30,11 @@ HASHING_NICENESS = 15
 
 
 class Verified(NamedTuple):
-    """The owner of a login whose password is right, and the hash against which it was checked."""
+    """The owner of a login whose password is right, the hash against which it was checked, and the caller's address."""
 
     owner_id: int
     password_hash: str
+    address: str
 
 
 NOBODY = Caller(b"", "")
@@ -70,6 +73,8 @@ class Credentials:
         self._passwords = passwords
         self._guesses = WrongGuesses(clock)
         self._turns = LoginTurns(self._guesses)
+        self._tally = LoginTally(kind, clock)
+        self._unwritten: list[Act] = []
         self._caller = caller
         self._let_in = let_in
         self._threads = ThreadPoolExecutor(LOGINS_AT_ONCE, f"passwords of {kind}s", initializer=_stand_back)
@@ -104,6 +109,7 @@ class Credentials:
             is_right = await self._hashing(self._passwords.verify, password, password_hash)
             if not is_right or password_hash is None:
                 self._guesses.note(login, caller.address)
+                self._tally.note("login_refused", login, caller.address)
                 log.info("login refused", extra={"action": "login_refused", self.kind: login})
                 raise Refused("the login or the password is wrong", _NEXT_STEPS[self.kind], code="login_refused")
             check_time(deadline)
@@ -112,7 +118,26 @@ class Credentials:
                 better = await self._hashing(self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
                 password_hash = better
-        return Verified(owner_id, password_hash)
+        return Verified(owner_id, password_hash, caller.address)
+
+    def note_accepted(self, login: str, verified: Verified) -> None:
+        """Note for the audit that a session has begun."""
+        self._tally.note("login_accepted", login, verified.address)
+
+    async def write_audit(self, *, is_last: bool = False) -> None:
+        """Write down who logged in, and who was refused; the writes of emitters never wait for that.
+
+        Args:
+            is_last: whether the broker stops.
+
+        Raises:
+            JournalUnavailable: the database can't do it now; the next time writes it.
+        """
+        self._unwritten += self._tally.take_due(is_last=is_last)
+        if self._unwritten:
+            written = [*self._unwritten]
+            await self._journal.run(note_acts, written)
+            del self._unwritten[: len(written)]
 
     def _hashing(self, function: Callable[..., T], *arguments: object) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

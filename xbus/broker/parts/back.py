@@ -9,6 +9,7 @@ from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, InsightVerbs, OutputVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
@@ -21,6 +22,7 @@ from xbus.broker.metrics.of_back import delivery_families
 from xbus.broker.metrics.of_journal import JournalLook
 from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.broker.sessions import SessionLifetimes
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.dispatch import Dispatch
@@ -71,7 +73,7 @@ class BackPart:
         )
         self._contents = ContentsKeeper(shared.journal, shared.clock)
         self._sessions = sessions(
-            shared, "role", config.session_seconds, self._back.needs_session, lambda: self._server
+            shared, "role", SessionLifetimes(config.session_seconds), self._back.needs_session, lambda: self._server
         )
         supervision = shared.config.supervision
         self._pinger: Pinger[RecipientProxy] = Pinger(
@@ -193,6 +195,7 @@ class BackPart:
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
         self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
+        self._shared.tasks.create_task(AuditKeeper(self._shared.journal).watch(), name="audit")
         self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
@@ -215,6 +218,6 @@ class BackPart:
         await self._presence.stop(seconds)
         self._server.pause()
         await self._server.drain(seconds)
-        await self._sessions.save()
+        await self._sessions.save(is_last=True)
         self._server.close()
         self._bell.close()

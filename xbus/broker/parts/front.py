@@ -22,6 +22,7 @@ from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_front import intake_families
 from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.broker.sessions import SessionLifetimes
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
 from xbus.rpc.dispatch import Dispatch
@@ -83,9 +84,8 @@ class FrontPart:
             shared.configuration.refresh,
             self._restoring,
         )
-        self._sessions = sessions(
-            shared, "emitter", config.session_seconds, self._front.has_open_envelope, lambda: self._server
-        )
+        lifetimes = SessionLifetimes(config.session_seconds, config.session_hours * 3600)
+        self._sessions = sessions(shared, "emitter", lifetimes, self._front.has_open_envelope, lambda: self._server)
         refusals = Refusals(shared.clock)
         self._server = Server(
             shared.context,
@@ -154,6 +154,6 @@ class FrontPart:
         self._replies.give_up()
         self._restoring.give_up()
         await self._server.drain(seconds)
-        await self._sessions.save()
+        await self._sessions.save(is_last=True)
         self._server.close()
         self._bell.close()

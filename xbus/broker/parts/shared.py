@@ -9,7 +9,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.logins import Caller, Credentials
 from xbus.broker.metrics.families import Family
-from xbus.broker.sessions import Sessions
+from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.clock import Clock
 from xbus.config import Config
 from xbus.ids import Ids
@@ -72,14 +72,14 @@ class BrokerPart(Protocol):
 def sessions(
     shared: Shared,
     kind: Literal["emitter", "role"],
-    lifetime_seconds: float,
+    lifetimes: SessionLifetimes,
     in_use: Callable[[int], bool],
     port: Callable[[], Server],
 ) -> Sessions:
     """Make the sessions of the emitters, or of the roles.
 
     Args:
-        lifetime_seconds: how long a token lasts without a call.
+        lifetimes: how long a token lasts.
         in_use: whether the sessions of somebody must not expire now.
         port: gives the server by which they log in.
     """
@@ -95,7 +95,7 @@ def sessions(
         Credentials(shared.journal, kind, shared.passwords, shared.clock, caller, let_in),
         clock=shared.clock,
         ids=shared.ids,
-        lifetime_seconds=lifetime_seconds,
+        lifetimes=lifetimes,
         in_use=in_use,
         catch_up=shared.configuration.refresh,
     )

@@ -81,6 +81,12 @@ class Checks:
         self._check_pause(event_type.pause)
         return event_type
 
+    def allows(self, emitter_id: int, type_name: str) -> bool:
+        """Check whether an emitter's profile has an event type, by its present name or a former one."""
+        catalog = self._configuration.catalog
+        event_type, emitter = catalog.event_type(type_name), catalog.emitters.get(emitter_id)
+        return event_type is not None and emitter is not None and event_type.name in emitter.event_types
+
     def wants_reply(self, type_name: str) -> bool:
         """Check whether emitters of an event type wait for an immediate reply."""
         event_type = self._configuration.catalog.event_type(type_name)

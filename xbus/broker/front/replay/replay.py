@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 from xbus.broker.front.envelopes import Checks, content_differs, envelope_unknown
 from xbus.broker.front.replay.archive_restore import ArchiveRestore
+from xbus.broker.front.replay.consumers import shown_to_emitter
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import repeats
 from xbus.broker.journal.log.catalog import EventType
@@ -54,13 +56,15 @@ class Replay:
         self._catch_up = catch_up
         self._restoring = restoring
 
-    async def consumers(self) -> list[StoredIntroduction]:
-        """Read the introductions of the registered consumers.
+    async def consumers(self, emitter_id: int) -> list[StoredIntroduction]:
+        """Read the introductions of the registered consumers, as an emitter may see them.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
-        return await self._journal.read(read_consumers)
+        found = await self._journal.read(read_consumers)
+        may_send = partial(self._checks.allows, emitter_id)
+        return [shown_to_emitter(consumer, may_send) for consumer in found]
 
     async def replay(self, emitter_id: int, envelope_id: UUID, new_id: UUID | None = None) -> UUID:
         """Have a received envelope delivered to everybody again, by the present graphs of its event types.

@@ -29,8 +29,8 @@ class _Calls:
 
     async def _consumers(self, token: str) -> list[Introduction]:
         """List the introductions of the consumers, in the form of the wire."""
-        self._sessions.owner(token)
-        return [(consumer.metadata, consumer.features) for consumer in await self._repeating.consumers()]
+        emitter_id = self._sessions.owner(token)
+        return [(consumer.metadata, consumer.features) for consumer in await self._repeating.consumers(emitter_id)]
 
     async def _retry(self, token: str, event_id: str) -> str:
         emitter_id = self._sessions.owner(token)

@@ -6,6 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.configuration.entries import EventTypeSpec, RoleSpec, Section
 from xbus.broker.journal.configuration.owed import Owed, edits, read_role, removed_roles
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
@@ -157,3 +158,4 @@ def _store(
     position = min((start for start in starts if start is not None), default=0)
     values = {"move": move, "at": at, "reason": reason, "position": position, "until_position": until, **subject}
     connection.execute(sa.insert(model.decision).values(**values))
+    note_acts(connection, [act_here(at, move, "what is owed", after=reason)])

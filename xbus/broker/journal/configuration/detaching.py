@@ -6,6 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -78,7 +79,8 @@ def detach(connection: sa.Connection, login: str, reason: str, at: datetime) -> 
         Refused: see ``outlook``.
     """
     role = _attached(connection, login)
-    with new_version(connection, "detached", f"role {login}: {reason}", at):
+    act = act_here(at, "detached", f'role "{login}"', before=f"position {role.cursor.position}", reason=reason)
+    with new_version(connection, "detached", f"role {login}: {reason}", at, acts=[act]):
         connection.execute(sa.update(model.role).where(model.role.c.id == role.id).values(detached_at=at))
     position = role.cursor.position
     connection.execute(_cursor_of(role).values(until_position=position + 1, handed_to=position, done=b""))
@@ -99,7 +101,8 @@ def attach(connection: sa.Connection, login: str, at: datetime) -> int:
     if not role.detached:
         raise Refused(f'the role "{login}" is not detached', "see xbus recipient list", code="role_attached")
     head = read_head(connection)
-    with new_version(connection, "attached", f"role {login}", at):
+    act = act_here(at, "attached", f'role "{login}"', after=f"owed from position {head + 1} on")
+    with new_version(connection, "attached", f"role {login}", at, acts=[act]):
         connection.execute(sa.update(model.role).where(model.role.c.id == role.id).values(detached_at=None))
     values = {"from_position": head + 1, "until_position": None, "position": head, "handed_to": head, "done": b""}
     connection.execute(_cursor_of(role).values(values))

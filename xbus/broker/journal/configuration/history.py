@@ -1,11 +1,12 @@
-"""Every change of the configuration is a new version, with a row in the history that describes it."""
+"""Every change of the configuration is a new version; the history describes it, and the audit has who made it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 from sqlalchemy import Connection, select, update
 
+from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.errors import ConfigurationError
 from xbus.model import configuration
@@ -13,7 +14,7 @@ from xbus.model import configuration
 
 @contextmanager
 def new_version(
-    connection: Connection, move: str, reason: str, at: datetime, *, expected: int | None = None
+    connection: Connection, move: str, reason: str, at: datetime, *, acts: Sequence[Act], expected: int | None = None
 ) -> Iterator[None]:
     """Count the version up once for all that is changed within, so that a running broker notices; note the change.
 
@@ -22,6 +23,7 @@ def new_version(
         move: the change, in a word.
         reason: what exactly, in a sentence.
         at: the moment of the change.
+        acts: the same for the audit, one for each thing that is changed.
         expected: the version that the change was worked out for; None where it fits any.
 
     Raises:
@@ -41,3 +43,4 @@ def new_version(
     connection.execute(update(configuration).values(changing=False))
     version = connection.execute(select(configuration.c.version)).scalar_one()
     remember(connection, at, "configuration", str(version), move, reason)
+    note_acts(connection, acts)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
+from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration.history import new_version
 from xbus.errors import ConfigurationError
 from xbus.model import emitter, registration, role, session
@@ -33,7 +34,10 @@ def set_password(
         ConfigurationError: no such emitter or role is in use.
     """
     table = _table(kind)
-    with new_version(connection, "password set", f'password of {kind} "{login}"', at):
+    act = act_here(
+        at, "password_set", f'{kind} "{login}"', after="sessions kept" if keep_sessions else "sessions ended"
+    )
+    with new_version(connection, "password set", f'password of {kind} "{login}"', at, acts=[act]):
         found = connection.execute(update(table).where(_in_use(table, login)).values(password_hash=password_hash))
         if found.rowcount == 0:
             raise _unknown(kind, login)
@@ -56,7 +60,8 @@ def end_login(connection: Connection, kind: Literal["emitter", "role"], login: s
         ConfigurationError: no such emitter or role is in use.
     """
     table = _table(kind)
-    with new_version(connection, "sessions ended", f'sessions of {kind} "{login}"', at):
+    act = act_here(at, "sessions_ended", f'{kind} "{login}"')
+    with new_version(connection, "sessions ended", f'sessions of {kind} "{login}"', at, acts=[act]):
         if connection.execute(select(table.c.id).where(_in_use(table, login))).first() is None:
             raise _unknown(kind, login)
         return end_sessions(connection, table, login)

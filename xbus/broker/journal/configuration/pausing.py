@@ -10,6 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.log.catalog import PAUSED_TABLES, name_column, read_pauses
@@ -40,7 +41,7 @@ def pause(
     row = {"reason": decision.reason, "paused_by": decision.who, "since": decision.at, "until": until}
     found = PauseEntry(kind, subject_id, name, decision.reason, decision.who, decision.at, until)
     told = decision.told if until is None else f"{decision.told} (until {until:%Y-%m-%d %H:%M:%SZ})"
-    with _noted(connection, found, "paused", told, decision.at):
+    with _noted(connection, found, "paused", told, decision):
         connection.execute(sa.delete(model.pause).where(_is(kind, subject_id)))
         connection.execute(sa.insert(model.pause).values(kind=kind.value, subject_id=subject_id, **row))
     return found
@@ -58,7 +59,7 @@ def resume(connection: sa.Connection, kind: PauseKind, name: str, decision: Repa
         raise Refused(
             f'the {kind.told} "{name}" is not paused', "xbus health shows all that is paused", code="not_paused"
         )
-    with _noted(connection, found, "resumed", decision.told, decision.at):
+    with _noted(connection, found, "resumed", decision.told, decision):
         connection.execute(sa.delete(model.pause).where(_is(kind, subject_id)))
 
 
@@ -78,10 +79,15 @@ def find_subject(connection: sa.Connection, kind: PauseKind, name: str) -> int:
 
 
 @contextmanager
-def _noted(connection: sa.Connection, found: PauseEntry, move: str, told: str, at: datetime) -> Iterator[None]:
-    with new_version(connection, move, f"{found.kind.told} {found.name}: {told}", at):
+def _noted(
+    connection: sa.Connection, found: PauseEntry, move: str, told: str, decision: RepairDecision
+) -> Iterator[None]:
+    until = "" if found.until is None or move != "paused" else f"until {found.until:%Y-%m-%d %H:%M:%SZ}"
+    thing = f'{PAUSED_TABLES[found.kind].name} "{found.name}"'
+    act = act_here(decision.at, move, thing, after=until, reason=decision.reason)
+    with new_version(connection, move, f"{found.kind.told} {found.name}: {told}", decision.at, acts=[act]):
         yield
-    remember(connection, at, found.kind.value, found.name, move, told)
+    remember(connection, decision.at, found.kind.value, found.name, move, told)
 
 
 def _is(kind: PauseKind, subject_id: int) -> sa.ColumnElement[bool]:

@@ -1,7 +1,7 @@
 """Works out and checks a change of the configuration before anything is touched; pure."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -36,6 +36,7 @@ class Change:
         entry: how it will be; for a removal, how it was.
         fields: the names of what differs, for a change.
         former: its name until now, for a renaming.
+        before: how it was, for a change.
     """
 
     move: Move
@@ -44,6 +45,7 @@ class Change:
     entry: Entry
     fields: tuple[str, ...] = ()
     former: str = ""
+    before: Entry | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         if self.move is Move.RENAME:
@@ -120,7 +122,7 @@ def _wished(stored: Stored, bus: BusSpec) -> Iterator[Change]:
             move = Move.RESTORE if name in stored.removed.section(section) else Move.ADD
             yield Change(move, section, name, entry)
         elif present != entry:
-            yield Change(Move.CHANGE, section, name, entry, _differences(present, entry))
+            yield Change(Move.CHANGE, section, name, entry, _differences(present, entry), before=present)
 
 
 def _removals(stored: Stored, bus: BusSpec) -> Iterator[Change]:
@@ -130,5 +132,5 @@ def _removals(stored: Stored, bus: BusSpec) -> Iterator[Change]:
 
 
 def _differences(present: Entry, wished: Entry) -> tuple[str, ...]:
-    names = (field.name for field in fields(wished) if field.compare)
+    names = (each.name for each in fields(wished) if each.compare)
     return tuple(name for name in names if getattr(present, name) != getattr(wished, name))

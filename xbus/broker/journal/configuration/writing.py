@@ -1,16 +1,19 @@
 """Carries out a plan: the statements that change the configuration."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from itertools import count
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
+from xbus.broker.journal.audit import Act, act_here
 from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
 from xbus.broker.journal.configuration.decisions import take_first_graph
 from xbus.broker.journal.configuration.entries import (
     EmitterSpec,
+    Entry,
     EventTypeSpec,
     NodeSpec,
     ProfileSpec,
@@ -55,8 +58,42 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
             "; ".join(problem.sentence for problem in plan.problems), "correct them all, then apply"
         )
     if plan.changes:
-        with new_version(connection, "applied", "; ".join(map(str, plan.changes)), at, expected=plan.version):
+        acts = list(_acts(plan, at))
+        reason = "; ".join(map(str, plan.changes))
+        with new_version(connection, "applied", reason, at, acts=acts, expected=plan.version):
             _carry_out(connection, plan, at)
+
+
+def _acts(plan: Plan, at: datetime) -> Iterator[Act]:
+    """Describe each change for the audit."""
+    for change in plan.changes:
+        thing = f'{change.section} "{change.name}"'
+        match change.move:
+            case Move.RENAME:
+                yield act_here(at, "renamed", thing, before=change.former, after=change.name)
+            case Move.REMOVE:
+                yield act_here(at, "removed", thing, before=_told(change.entry))
+            case Move.CHANGE:
+                before = "" if change.before is None else _told(change.before, change.fields)
+                yield act_here(at, "changed", thing, before=before, after=_told(change.entry, change.fields))
+            case Move.ADD | Move.RESTORE:
+                action = "added" if change.move is Move.ADD else "restored"
+                yield act_here(at, action, thing, after=_told(change.entry))
+
+
+def _told(entry: Entry, names: Sequence[str] = ()) -> str:
+    """Write an entry, or the values of some of its fields, as JSON."""
+    wanted = names or [field.name for field in fields(entry) if field.compare and field.name not in ("name", "login")]
+    return json.dumps({name: getattr(entry, name) for name in wanted}, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    match value:
+        case NodeSpec(name=_, service=service, to=to):
+            return {"service": service, "to": to}
+        case frozenset():
+            return sorted(value)
+    return str(value)
 
 
 def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:

@@ -1,9 +1,9 @@
 """Connections to SQLite and PostgreSQL: engines, schema, binary COPY, raw reads, and errors of drivers made ours.
 
 It knows how to speak to a database, and nothing of envelopes. No transaction outlives the block that opens it. Every
-other package of the journal may import it; programs beside the broker import ``connection``, ``schema`` and
-``place``.
+other package of the journal may import it; programs beside the broker import ``connection``, ``grants``,
+``schema`` and ``place``.
 
-Face: ``binary_copy``, ``connection``, ``engine``, ``exclusive``, ``foreign``, ``paging``, ``place``, ``raw_reader``,
-``rows``, ``schema``, ``table_rows``.
+Face: ``binary_copy``, ``connection``, ``engine``, ``exclusive``, ``foreign``, ``grants``, ``paging``, ``place``,
+``raw_reader``, ``rows``, ``schema``, ``table_rows``.
 """

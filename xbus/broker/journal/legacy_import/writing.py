@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Table, insert, select, update
 
 from xbus.broker.journal import configuration
+from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, Owner, Person
 from xbus.broker.journal.legacy_import.plan import ImportPlan, PasswordChange
@@ -27,7 +28,8 @@ def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
     rest = [*plan.belongings, *plan.passwords]
     if rest:
         expected = None if plan.bus.changes else plan.bus.version
-        with new_version(connection, "imported", "; ".join(map(str, rest)), at, expected=expected):
+        acts = [act_here(at, "imported", str(change)) for change in rest]
+        with new_version(connection, "imported", "; ".join(map(str, rest)), at, acts=acts, expected=expected):
             for change in plan.belongings:
                 _write(connection, change.entry)
             for password in plan.passwords:

@@ -17,6 +17,7 @@ class StoredSession:
     token_hash: bytes
     owner_id: int
     expires_at: datetime
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class LoginSessions:
 def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSession]:
     """Read all sessions of emitters, or of roles, expired ones included."""
     owner = model.session.c.role_id if of_roles else model.session.c.emitter_id
-    statement = sa.select(model.session.c.token_hash, owner, model.session.c.expires_at).where(owner.is_not(None))
+    row = model.session.c
+    statement = sa.select(row.token_hash, owner, row.expires_at, row.started_at).where(owner.is_not(None))
     return [StoredSession(*row) for row in connection.execute(statement)]
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.writes import SERVED
@@ -15,6 +16,9 @@ SUBJECT = "journal"
 
 SUBJECT_ID = "registrations"
 """The moved part of the journal. A place would be too long for this column, so the reason has it."""
+
+SUBJECTS = f"{SUBJECT_ID} of the {SUBJECT}"
+"""The same for the audit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ def adopt(connection: sa.Connection, reason: str, at: datetime) -> list[ForeignR
     place = read_place(connection)
     connection.execute(sa.update(model.registration).where(_is_foreign(connection)).values(place=place))
     remember(connection, at, SUBJECT, SUBJECT_ID, "adopted", _told(found, reason, place))
+    note_acts(connection, [act_here(at, "adopted", SUBJECTS, before=_roles(found), after=place, reason=reason)])
     return found
 
 
@@ -60,7 +65,9 @@ def forget(connection: sa.Connection, reason: str, at: datetime) -> list[Foreign
     tokens = sa.select(model.registration.c.token_hash).where(is_foreign)
     connection.execute(sa.delete(model.session).where(model.session.c.token_hash.in_(tokens)))
     connection.execute(sa.delete(model.registration).where(is_foreign))
-    remember(connection, at, SUBJECT, SUBJECT_ID, "forgotten", _told(found, reason, read_place(connection)))
+    place = read_place(connection)
+    remember(connection, at, SUBJECT, SUBJECT_ID, "forgotten", _told(found, reason, place))
+    note_acts(connection, [act_here(at, "forgotten", SUBJECTS, before=_roles(found), after=place, reason=reason)])
     return found
 
 
@@ -73,4 +80,8 @@ def _is_foreign(connection: sa.Connection) -> sa.ColumnElement[bool]:
 
 def _told(found: list[ForeignRegistration], reason: str, place: str) -> str:
     """Word a decision for the history: the role, the reason, and the journal's place."""
-    return f"{', '.join(registration.role for registration in found)}: {reason}; the journal is at {place}"
+    return f"{_roles(found)}: {reason}; the journal is at {place}"
+
+
+def _roles(found: list[ForeignRegistration]) -> str:
+    return ", ".join(registration.role for registration in found)

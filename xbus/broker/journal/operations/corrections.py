@@ -4,6 +4,7 @@ A correction for one role belongs to an event of the envelope that is parked for
 item itself, that is, to the event whose segments hold it: all envelopes over these segments carry it, repeats included.
 """
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -11,8 +12,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.log.overlays import CONCERNS_EVENT, CORRECTED
+from xbus.broker.journal.operations.failures import role_name
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 
 ONE_AT_A_TIME = 0x58626372
@@ -173,3 +176,11 @@ def add_correction(
     connection.execute(sa.insert(model.correction).values(row))
     for_whom = "all" if role_id is None else role_id
     remember(connection, decision.at, "item", f"{for_whom} {event_id} {index}", CORRECTED, decision.told)
+    role = "all" if role_id is None else f'role "{role_name(connection, role_id)}"'
+    thing = f"item {index} of event {event_id} for {role}"
+    note_acts(connection, [decision.act(CORRECTED, thing, before=_digest(before), after=_digest(after))])
+
+
+def _digest(item: bytes) -> str:
+    """Name an item by its hash: the audit outlives the data, and must not hold it."""
+    return f"SHA-256 {hashlib.sha256(item).hexdigest()}"

@@ -8,6 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.errors import Refused
@@ -115,6 +116,7 @@ def track_failure(connection: sa.Connection, failure_id: int, state: TrackingSta
     if connection.execute(sa.update(model.failure).where(may_move).values(tracking=state.value)).rowcount != 1:
         raise _refusal(connection, failure_id, state)
     remember(connection, at, SUBJECT, str(failure_id), state.value, comment)
+    note_acts(connection, [act_here(at, "tracked", f"failure {failure_id}", after=state.value, reason=comment)])
 
 
 def unknown_failure(failure_id: int) -> Refused:
@@ -165,6 +167,12 @@ def known_role_id(connection: sa.Connection, login: str) -> int:
         raise Refused(f'there is no role "{login}"', "xbus export shows the roles", code="unknown_login")
     role_id: int = found
     return role_id
+
+
+def role_name(connection: sa.Connection, role_id: int) -> str:
+    """Read the login of a role, also of a removed one."""
+    login: str = connection.execute(sa.select(model.role.c.login).where(model.role.c.id == role_id)).scalar_one()
+    return login
 
 
 def _moves(connection: sa.Connection, failure_id: int) -> Iterator[TrackingMove]:

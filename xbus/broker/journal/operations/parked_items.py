@@ -9,6 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions, receive
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.emission import insert_segments
@@ -137,6 +138,10 @@ def _move(
         _set(connection, parked, item, {"state": state.value, "changed_at": decision.at, "resumed_as": resumed_as})
         subject_id = f"{parked.role_id} {item.event_id} {item.index}"
         remember(connection, decision.at, "item", subject_id, state, reason)
+    after = "" if resumed_as is None else f"envelope {resumed_as}"
+    of_role = f'of envelope {parked.envelope_id} for role "{parked.role}"'
+    things = [f"item {item.index} of event {item.number} {of_role}" for item in items]
+    note_acts(connection, [decision.act(state.value, thing, before="parked alone", after=after) for thing in things])
 
 
 def _set(connection: sa.Connection, parked: Parked, item: ParkedItem, values: dict[str, Any]) -> None:

@@ -9,9 +9,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import Act, act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.log.deliveries import RESUMED
 from xbus.broker.journal.log.event_states import DROPPED
+from xbus.broker.journal.operations.failures import role_name
 from xbus.broker.journal.operations.parked import not_parked
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
@@ -32,6 +34,10 @@ class RepairDecision:
     def told(self) -> str:
         """As it is kept: ``ada: the name was missing``."""
         return f"{self.who}: {self.reason}" if self.reason else self.who
+
+    def act(self, action: str, thing: str, *, before: str = "", after: str = "") -> Act:
+        """Make the act of this decision for the audit."""
+        return act_here(self.at, action, thing, before=before, after=after, reason=self.reason)
 
 
 def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: RepairDecision) -> None:
@@ -68,8 +74,7 @@ def resume_deliveries(
         .returning(delivery.envelope_id)
     )
     moved = connection.execute(resumed).scalars().all()
-    for envelope_id in moved:
-        _remember(connection, role_id, envelope_id, RESUMED, decision)
+    _remember(connection, role_id, moved, RESUMED, decision)
     return len(moved)
 
 
@@ -81,7 +86,7 @@ def drop_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, de
     """
     check_move(DELIVERY_MOVES, DeliveryState.PARKED, DeliveryState.SETTLED)
     _move(connection, sa.delete(model.delivery), role_id, envelope_id)
-    _remember(connection, role_id, envelope_id, DROPPED, decision)
+    _remember(connection, role_id, [envelope_id], DROPPED, decision)
 
 
 def hold_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID) -> None:
@@ -105,5 +110,13 @@ def _move(connection: sa.Connection, statement: Any, role_id: int, envelope_id: 
         raise not_parked(connection, envelope_id)
 
 
-def _remember(connection: sa.Connection, role_id: int, envelope_id: UUID, move: str, decision: RepairDecision) -> None:
-    remember(connection, decision.at, "delivery", f"{role_id} {envelope_id}", move, decision.told)
+def _remember(
+    connection: sa.Connection, role_id: int, envelope_ids: Sequence[UUID], move: str, decision: RepairDecision
+) -> None:
+    role = role_name(connection, role_id)
+    for envelope_id in envelope_ids:
+        remember(connection, decision.at, "delivery", f"{role_id} {envelope_id}", move, decision.told)
+    acts = [
+        decision.act(move, f'envelope {envelope_id} for role "{role}"', before="parked") for envelope_id in envelope_ids
+    ]
+    note_acts(connection, acts)

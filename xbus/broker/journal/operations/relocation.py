@@ -7,6 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import is_missing_file, writing
@@ -24,7 +25,7 @@ from xbus.broker.journal.database.table_rows import (
 from xbus.broker.journal.operations.copies import SUBJECT
 from xbus.errors import JournalError
 
-SEEDED = (model.configuration, model.contents_end, model.head)
+SEEDED = (model.audit_head, model.configuration, model.contents_end, model.head)
 """The tables that have a row from the beginning."""
 
 Told = Callable[[str, int], None]
@@ -87,6 +88,7 @@ def _settle_down(source: sa.Connection, target: sa.Connection, at: datetime) -> 
     row = model.registration.c
     target.execute(sa.update(model.registration).where(row.place == before).values(place=now))
     remember(target, at, SUBJECT, "all", "moved", f"from {before} to {now}")
+    note_acts(target, [act_here(at, "moved", SUBJECT, before=before, after=now)])
 
 
 def _check_empty(target: sa.Connection) -> None:

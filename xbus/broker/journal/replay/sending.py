@@ -8,6 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.audit import note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.detaching import SUBJECT
@@ -88,6 +89,8 @@ def note_replay(connection: sa.Connection, target: ReplayTarget, what: str, deci
     """
     reason = f'{what} of type "{target.type_name}", by {decision.told}'
     remember(connection, decision.at, SUBJECT, target.role, REPLAYED, reason)
+    thing = f'{what} of event_type "{target.type_name}" to role "{target.role}"'
+    note_acts(connection, [decision.act(REPLAYED, thing)])
 
 
 _LOCK_HEAD = sa.select(model.head.c.position).with_for_update()

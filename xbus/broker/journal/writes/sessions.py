@@ -17,6 +17,7 @@ class StartSession(Write[bool]):
 
     Args:
         verified_hash: what the password was checked against.
+        started_at: the moment of the login; None where it does not matter.
     """
 
     token_hash: bytes
@@ -24,6 +25,7 @@ class StartSession(Write[bool]):
     role_id: int | None
     expires_at: datetime
     verified_hash: str
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

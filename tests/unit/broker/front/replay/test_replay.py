@@ -43,7 +43,7 @@ from xbus.states import DeliveryState
 from xbus.supervision.health import Health
 
 METADATA = {"name": "store", "version": 1.5}
-FEATURES = {"clearing": [True, "postgresql://here/store"], "immediate_reply": [False, None]}
+FEATURES = {"clearing": [True, "postgresql://store:5ecret@here/store"], "immediate_reply": [True, ["wishes"]]}
 
 
 @pytest.fixture
@@ -434,7 +434,8 @@ async def test_what_is_no_id_is_refused_with_a_code(coded: RepeatBatchVerbs, tex
 async def test_who_consumes(old: RepeatVerbs, coded: RepeatBatchVerbs, journal: Journal, scribe: Scribe) -> None:
     assert (await old.get_consumers("token"), await coded.get_consumers("token")) == ([], [])
     await journal.write(Register(scribe.role_id(), b"h" * 32, "tcp://here:1", "here", NOW, METADATA, FEATURES))
-    assert await old.get_consumers("token") == await coded.get_consumers("token") == [(METADATA, FEATURES)]
+    shown = {"clearing": [True, "postgresql://store@here/store"], "immediate_reply": [True, ["wishes"]]}
+    assert await old.get_consumers("token") == await coded.get_consumers("token") == [(METADATA, shown)]
     assert await old.get_consumers("another") == []
     assert await code_of(coded.get_consumers("another")) == "session_unknown"
 
@@ -527,3 +528,18 @@ async def test_of_what_is_archived_nothing_is_to_retry(repeating: Replay, bench:
     await shelf.put_away(bench.receipt.envelope_id)
 
     assert await code_of(repeating.retry(bench.emitter_id, first)) == "nothing_to_retry"
+
+
+@pytest.mark.parametrize("replies", [[False, None], [True, ["secrets", "unknown"]], [True, []]])
+async def test_who_may_send_no_request_sees_no_clearing_database(
+    coded: RepeatBatchVerbs, journal: Journal, scribe: Scribe, replies: list[object]
+) -> None:
+    features = {**FEATURES, "immediate_reply": replies}
+    await journal.write(Register(scribe.role_id(), b"h" * 32, "tcp://here:1", "here", NOW, METADATA, features))
+    assert await coded.get_consumers("token") == [(METADATA, {"clearing": [False, None], "immediate_reply": replies})]
+
+
+async def test_another_profile_sees_no_clearing_database(repeating: Replay, journal: Journal, scribe: Scribe) -> None:
+    await journal.write(Register(scribe.role_id(), b"h" * 32, "tcp://here:1", "here", NOW, METADATA, FEATURES))
+    (consumer,) = await repeating.consumers(scribe.emitter_id("south"))
+    assert consumer.features["clearing"] == [False, None]

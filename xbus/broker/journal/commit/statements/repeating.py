@@ -7,6 +7,7 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
+from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions, receive
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
 from xbus.broker.journal.log.event_states import RETRIED
@@ -24,6 +25,7 @@ _ORIGIN = (
     .with_for_update(read=True)
 )
 _INSERT_ENVELOPE = sa.insert(model.envelope)
+_LOGIN = sa.select(model.emitter.c.login).where(model.emitter.c.id == bindparam("of_emitter"))
 _INSERT_EVENT = sa.insert(model.event)
 _INSERT_ROLE = sa.insert(model.envelope_role)
 _DELETE_PARKED = sa.delete(model.delivery).where(
@@ -66,6 +68,11 @@ def _repeat_open(connection: sa.Connection, write: writes.Repeat) -> sa.RowMappi
     for role_id in write.parked_for or ():
         connection.execute(_INSERT_ROLE, {"envelope_id": write.envelope_id, "role_id": role_id})
         _settle_parked(connection, write, role_id)
+    login = connection.execute(_LOGIN, {"of_emitter": origin["emitter_id"]}).scalar_one()
+    action = "replayed" if write.parked_for is None else RETRIED
+    after = f"envelope {write.envelope_id}"
+    # An emitter repeats its own envelopes alone. This locks nothing, so the seal waits for nobody.
+    note_acts(connection, [Act(write.at, login, "", action, f"envelope {write.origin_id}", after=after)])
     return origin
 
 

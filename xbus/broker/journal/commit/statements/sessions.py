@@ -18,10 +18,11 @@ def _insert_session(owners: sa.Table, column: str) -> sa.Insert:
     owner = (
         sa.select(bindparam("new_hash", type_=model.session.c.token_hash.type), owners.c.id)
         .add_columns(bindparam("new_expiry", type_=model.session.c.expires_at.type))
+        .add_columns(bindparam("new_start", type_=model.session.c.started_at.type))
         .where(is_verified, owners.c.removed_at.is_(None))
         .with_for_update(read=True, skip_locked=True)
     )
-    return sa.insert(model.session).from_select(["token_hash", column, "expires_at"], owner)
+    return sa.insert(model.session).from_select(["token_hash", column, "expires_at", "started_at"], owner)
 
 
 _INSERT_SESSION_OF_EMITTER = _insert_session(model.emitter, "emitter_id")
@@ -59,6 +60,7 @@ def _has_started(connection: sa.Connection, write: writes.StartSession) -> bool:
         "new_hash": write.token_hash,
         "owner_id": write.role_id if write.emitter_id is None else write.emitter_id,
         "new_expiry": write.expires_at,
+        "new_start": write.started_at,
         "verified_hash": write.verified_hash,
     }
     return connection.execute(statement, values).rowcount > 0

@@ -1,0 +1,78 @@
+"""An act of a person or a program, as the audit keeps it, and its hash; no SQL."""
+
+import hashlib
+import json
+import os
+import pwd
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+NO_HASH = bytes(32)
+"""The hash before the first row."""
+
+MOST_LETTERS = 255
+"""Letters of a name that are kept: strangers may send longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An act of a person or a program.
+
+    Args:
+        at: when.
+        who: a login, or the operating-system user of a command.
+        origin: the address of the peer, or the host of the command.
+        action: what was done, in a word.
+        object: to what, by its kind and its name or id.
+        before: how it was, as far as that changed; never a secret.
+        after: how it is since then; never a secret.
+        reason: why, as the person said.
+    """
+
+    at: datetime
+    who: str
+    origin: str
+    action: str
+    object: str
+    before: str = ""
+    after: str = ""
+    reason: str = ""
+
+    def hashed(self, number: int, before: bytes) -> bytes:
+        """Compute the hash that it has in the chain: SHA-256 over the hash before it, and over a list in JSON.
+
+        The list has its number, its moment in UTC to the microsecond, and its texts in the order of the arguments. JSON
+        is written without spaces and in ASCII.
+
+        Args:
+            number: its place in the chain.
+            before: the hash of the row before it.
+        """
+        moment = self.at.astimezone(UTC).isoformat(timespec="microseconds")
+        texts = (self.who, self.origin, self.action, self.object, self.before, self.after, self.reason)
+        content = json.dumps([number, moment, *texts], separators=(",", ":"))
+        return hashlib.sha256(before + content.encode("ascii")).digest()
+
+
+def act_here(
+    at: datetime, action: str, object: str, *, who: str = "", before: str = "", after: str = "", reason: str = ""
+) -> Act:
+    """Make an act of the person who runs this process, on this host.
+
+    Args:
+        who: the person, where the caller knows; else the operating-system user.
+    """
+    return Act(at, who or person(), socket.gethostname(), action, object, before, after, reason)
+
+
+def person() -> str:
+    """Name the person at the keyboard: the operating-system user, and who became this user by sudo."""
+    user_id = os.getuid()
+    try:
+        user = pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        # A user of a container has an id at least.
+        user = f"user {user_id}"
+    by_sudo = os.environ.get("SUDO_USER", user)
+    return user if by_sudo == user else f"{by_sudo} as {user}"
