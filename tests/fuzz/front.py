@@ -324,7 +324,7 @@ class _Door:
         """Check a password."""
         if login not in self._ids or password != PASSWORD:
             raise Refused("login and password don't match", code="login_refused")
-        return Verified(self._ids[login], HASH)
+        return Verified(self._ids[login], HASH, "")
 
     def ids(self, owner_id: int) -> tuple[int | None, int | None]:
         """Give emitter id and role id."""
