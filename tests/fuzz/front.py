@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import cast
 
+from argon2 import PasswordHasher
+
 from tests.fuzz.tape import Tape
 from tests.fuzz.values import anything, event, identity, number, options, packed_items, text
 from tests.support.clock import StandingClock
@@ -36,9 +38,10 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.logins import Credentials, Verified
 from xbus.broker.sessions import SessionLifetimes, Sessions
-from xbus.clock import SystemClock
+from xbus.clock import Clock, SystemClock
 from xbus.errors import ProtocolError, Refused
 from xbus.ids import Ids
+from xbus.passwords import Passwords
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import Value, pack
 from xbus.rpc.dispatch import Dispatch
@@ -189,8 +192,8 @@ class _Bench:
         restoring = ArchiveRestore(journal, space, ())
         repeating = Replay(journal, checks, clock, ids, bell.ring, configuration.refresh, restoring)
         catalog = await journal.read(read_catalog)
-        door = _Door({entry.login: entry.id for entry in catalog.emitters.values()})
-        sessions = Sessions(journal, cast(Credentials, door), clock=clock, ids=ids, lifetimes=SessionLifetimes(3600))
+        door = _Door(journal, clock, {entry.login: entry.id for entry in catalog.emitters.values()})
+        sessions = Sessions(journal, door, clock=clock, ids=ids, lifetimes=SessionLifetimes(3600))
         refusals = Refusals(clock)
         dispatch = Dispatch(
             FrontVerbs(front, sessions, ids),
@@ -312,23 +315,19 @@ class _Bench:
         self._tokens[login] = await self._sessions.login(login, PASSWORD)
 
 
-class _Door:
+class _Door(Credentials):
     """Lets those in who know the password, at once: tests of their own look at hashes, turns and pauses."""
 
-    kind = "emitter"
-
-    def __init__(self, ids_of_logins: Mapping[str, int]) -> None:
-        self._ids = ids_of_logins
+    def __init__(self, journal: Journal, clock: Clock, ids_of_logins: Mapping[str, int]) -> None:
+        cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+        super().__init__(journal, "emitter", Passwords(cheap), clock)
+        self._ids_of_logins = ids_of_logins
 
     async def check(self, login: str, password: str, deadline: float) -> Verified:
         """Check a password."""
-        if login not in self._ids or password != PASSWORD:
+        if login not in self._ids_of_logins or password != PASSWORD:
             raise Refused("login and password don't match", code="login_refused")
-        return Verified(self._ids[login], HASH, "")
-
-    def ids(self, owner_id: int) -> tuple[int | None, int | None]:
-        """Give emitter id and role id."""
-        return owner_id, None
+        return Verified(self._ids_of_logins[login], HASH, "")
 
 
 class _NoBell:
