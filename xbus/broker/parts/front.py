@@ -23,6 +23,7 @@ from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
+from xbus.rpc.exchange import SHARE_BYTES
 from xbus.rpc.server import Server, ServerLimits
 
 LARGEST_UNREAD = 4
@@ -102,6 +103,7 @@ class FrontPart:
                 max_message_bytes=largest,
                 max_unanswered_bytes=shared.config.journal.max_pending_bytes,
                 max_unsent_bytes=LARGEST_UNREAD * largest,
+                share_bytes=SHARE_BYTES,
             ),
             may_read=self._may_read,
             clock=shared.clock,
