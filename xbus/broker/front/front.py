@@ -120,14 +120,18 @@ class Front:
 
         return self._envelopes.with_key(emitter_id, options, start)
 
-    def _check_new(self, emitter_id: int) -> None:
+    def _check_new(self, emitter_id: int, data_bytes: int = 0) -> None:
         """Let an emitter begin an envelope, while it is not paused and the journal has space.
+
+        Args:
+            data_bytes: of the items that come with it.
 
         Raises:
             Failed: paused, journal_full.
         """
         self._checks.new_envelope(emitter_id)
         self._space.check_new()
+        self._space.take(emitter_id, data_bytes)
 
     def check_holder(self, envelope_id: UUID, token: str) -> None:
         """Let a call of a session pass, for an envelope that no other session has taken over.
@@ -172,6 +176,7 @@ class Front:
         """
         self._checks.batch(items, data)
         self._space.check_more()
+        self._space.take(emitter_id, len(data))
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
 
     def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Answer[int]:
@@ -182,6 +187,7 @@ class Front:
         """
         self._checks.item_size(len(item))
         self._space.check_more()
+        self._space.take(emitter_id, len(item))
         packed = pack_items([item])
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
@@ -244,7 +250,7 @@ class Front:
             _check_owner(known, emitter_id, envelope_id)
             return Deferred.of(self._envelopes.later(self._put_again(known, events, options)))
         puts = self._checks.whole(emitter_id, envelope_id, events, len(options.headers or b""))
-        self._check_new(emitter_id)
+        self._check_new(emitter_id, sum(len(event.data) for event in events))
         about = (options.ordering_key, options.key, options.headers)
         write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), *about)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
