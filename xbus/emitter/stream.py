@@ -4,7 +4,7 @@ import asyncio
 import logging
 from functools import partial
 
-from xbus.emitter.patience import PAUSED, EmitterPatience
+from xbus.emitter.patience import PAUSED, EmitterPatience, told_seconds
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport
 from xbus.emitter.window import SendWindow
@@ -34,7 +34,8 @@ class Stream:
 
     Without a success for ``retry_seconds`` the stream breaks. A consumer may take longer for its reply: while the
     stream waits for one, it asks the front for a sign of life, and that counts as success. While an operator has paused
-    the emitter or an event type, the stream waits for ``pause_seconds``.
+    the emitter or an event type, the stream waits for ``pause_seconds``. If the front asks it to slow down, the stream
+    waits for as long as the front says.
 
     Args:
         session: makes the calls.
@@ -211,7 +212,7 @@ class Stream:
                 error = failure
 
     async def _wait_after(self, error: CallError) -> None:
-        delay = self._patience.failed()
+        delay = self._patience.failed(told_seconds(error))
         if delay is None:
             raise self._patience.given_up(error)
         logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})

@@ -58,9 +58,7 @@ class Front:
         self._space = space
         self._checks = checks
         self._clock = clock
-        self._envelopes = EnvelopeDirectory(
-            journal, clock, checks.limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
-        )
+        self._envelopes = EnvelopeDirectory(journal, clock, checks, replies, tasks)
 
     @property
     def intake(self) -> Intake:
@@ -88,7 +86,7 @@ class Front:
 
         def start(known: "Known | None") -> "Answer[UUID]":
             if known is None:
-                self._check_new(emitter_id)
+                self._check_open(emitter_id)
                 self._envelopes.open(emitter_id, envelope_id, options)
             else:
                 _check_owner(known, emitter_id, envelope_id)
@@ -112,13 +110,22 @@ class Front:
 
         def start(envelope_id: UUID, known: Known | None) -> Answer[UUID]:
             if known is None:
-                self._check_new(emitter_id)
+                self._check_open(emitter_id)
                 known = self._envelopes.open(emitter_id, envelope_id, options)
             known.hold(session)
             known.check_headers(options.headers)
             return envelope_id
 
         return self._envelopes.with_key(emitter_id, options, start)
+
+    def _check_open(self, emitter_id: int) -> None:
+        """Let an emitter open an envelope.
+
+        Raises:
+            Failed: slow_down, and those of ``_check_new``.
+        """
+        self._check_new(emitter_id)
+        self._checks.throttle.check_open(emitter_id, self._envelopes.count_open)
 
     def _check_new(self, emitter_id: int, data_bytes: int = 0) -> None:
         """Let an emitter begin an envelope, while it is not paused and the journal has space.
@@ -250,7 +257,9 @@ class Front:
             _check_owner(known, emitter_id, envelope_id)
             return Deferred.of(self._envelopes.later(self._put_again(known, events, options)))
         puts = self._checks.whole(emitter_id, envelope_id, events, len(options.headers or b""))
-        self._check_new(emitter_id, sum(len(event.data) for event in events))
+        data_bytes = sum(len(event.data) for event in events)
+        self._check_new(emitter_id, data_bytes)
+        self._checks.throttle.charge(emitter_id, sum(event.items for event in events), data_bytes)
         about = (options.ordering_key, options.key, options.headers)
         write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), *about)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))

@@ -8,10 +8,10 @@ from xbus.broker.front.replay import ArchiveRestore, Replay, restore_command
 from xbus.broker.front.verbs import (
     FrontBatchVerbs,
     FrontVerbs,
-    NotingDispatch,
     Refusals,
     RepeatBatchVerbs,
     RepeatVerbs,
+    ThrottlingDispatch,
 )
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.looks import look_regularly
@@ -87,7 +87,7 @@ class FrontPart:
         )
         self._server = Server(
             shared.context,
-            NotingDispatch(
+            ThrottlingDispatch(
                 FrontVerbs(self._front, self._sessions, shared.ids),
                 FrontBatchVerbs(
                     self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
@@ -97,6 +97,7 @@ class FrontPart:
                 HealthVerbs(shared.health),
                 sessions=self._sessions,
                 refusals=Refusals(shared.clock),
+                throttle=checks.throttle,
             ),
             name="front",
             limits=ServerLimits(

@@ -5,15 +5,16 @@ A verb checks who calls and hands the call on; it decides nothing. Only ``parts`
 
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
-from xbus.broker.front.verbs.refusals import NotingDispatch, Refusals, RefusalVerbs
+from xbus.broker.front.verbs.refusals import Refusals, RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
+from xbus.broker.front.verbs.throttling import ThrottlingDispatch
 
 __all__ = [
     "FrontBatchVerbs",
     "FrontVerbs",
-    "NotingDispatch",
     "RefusalVerbs",
     "Refusals",
     "RepeatBatchVerbs",
     "RepeatVerbs",
+    "ThrottlingDispatch",
 ]
