@@ -19,6 +19,7 @@ Each error says three things to the person who reads it: a ``code`` to look up o
 sentence, and the ``next_step`` to take.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -94,9 +95,19 @@ class ProtocolError(XbusError):
 
 
 class CallError(XbusError):
-    """An answer to a call that is not the wished one; it travels on the wire by its code."""
+    """An answer to a call that is not the wished one; it travels on the wire by its code.
+
+    Args:
+        details: what a program may read, by name; ``docs/wire.md`` lists it by code.
+    """
 
     default_code = "call_error"
+
+    def __init__(
+        self, cause: str, next_step: str = "", *, code: str = "", details: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(cause, next_step, code=code)
+        self.details = details or {}
 
 
 class Refused(CallError):

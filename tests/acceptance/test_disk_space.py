@@ -91,3 +91,34 @@ async def test_a_full_journal_takes_nothing_new_and_opens_again_when_recipients_
             await put(last)
             await consumer.wait_for([last[0]])
         assert len(consumer.committed) == len(set(consumer.committed)) == len(sent) + 2
+
+
+async def test_an_emitter_that_fills_the_journal_is_refused_before_another_one(daemon: Daemon, client: Client) -> None:
+    tokens: list[str] = []
+    for login in ("emitter_1", "emitter_2"):
+        told: Any = await client.call("xbus.login", login, PASSWORD, timeout=DEADLINE_SECONDS)
+        tokens.append(told["token"])
+
+    async def refusal_of(token: str, size: int = 1_000) -> str:
+        events = [[str(uuid.uuid4()), "test_event", 1, pack_items([bytes(size)])]]
+        try:
+            await client.call("xbus.put_envelope", token, str(uuid.uuid4()), events, timeout=DEADLINE_SECONDS)
+        except Failed as refusal:
+            assert refusal.code == "journal_full"
+            return refusal.cause
+        return ""
+
+    async def takes(token: str, size: int = 1_000) -> bool:
+        return not await refusal_of(token, size)
+
+    async def is_too_much() -> bool:
+        return "has sent so much" in await refusal_of(floods)
+
+    floods, sends_little = tokens
+    for _ in range(9):
+        await answered(partial(takes, floods, len(ITEM)), "there is room for it")
+    await answered(is_too_much, "it is refused")
+    for _ in range(3):
+        await answered(partial(takes, sends_little), "there is room for another one")
+        assert await is_too_much()
+    assert await problems(client) == ["journal_full"]

@@ -115,6 +115,12 @@ async def test_an_edited_graph_is_the_way_of_what_comes(database_url: str, start
             ["UPDATE service SET jitter = 0.5 WHERE name = 'c'"],
         ),
         (
+            ["INSERT INTO sending_limit (kind, subject_id, items_per_second) VALUES ('emitter', 1, 0)"],
+            "sending_limit emitter, 1",
+            "items_per_second is 0, and has to be 1 or more",
+            ["UPDATE sending_limit SET items_per_second = 5000"],
+        ),
+        (
             ["UPDATE service SET removed_at = '2026-01-01 00:00:00' WHERE name = 'c'"],
             "event_type",
             'there is no service "c"',

@@ -20,6 +20,7 @@ from tests.support.journal import NOW
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.log.catalog import read_version
 from xbus.errors import JournalUnavailable, SchemaError
 from xbus.model import configuration, correction, envelope, event, head, metadata, role, writer
 
@@ -171,6 +172,27 @@ def test_pauses_and_triggers_can_be_taken_back(database_url: str) -> None:
         connection.execute(sa.delete(metadata.tables["profile_event_type"]))
         alembic.command.upgrade(configured, "head")
     schema.check(database_url)
+
+
+def test_limits_of_emitters_can_be_taken_back(database_url: str) -> None:
+    """For whoever has to go back to the version before; an edit by SQL counts the version up again afterwards."""
+    with writing(database_url) as connection:
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        before = ScriptDirectory.from_config(configured).get_revision("0018").down_revision
+        alembic.command.downgrade(configured, str(before))
+        assert "sending_limit" not in sa.inspect(connection).get_table_names()
+        alembic.command.upgrade(configured, "head")
+    schema.check(database_url)
+    with writing(database_url) as connection:
+        limits = metadata.tables["sending_limit"]
+        version = read_version(connection)
+        connection.execute(sa.insert(limits).values(kind="emitter", subject_id=1, items_per_second=5))
+        connection.execute(sa.update(limits).values(items_per_second=6))
+        connection.execute(sa.delete(limits))
+        assert read_version(connection) == version + 3
 
 
 def row_of_each_table(connection: sa.Connection, tables: sa.MetaData) -> None:

@@ -23,7 +23,8 @@ class Options:
             never less than the front itself waits and ``answer_seconds`` more.
         retry_seconds: how long to insist while nothing succeeds, before an error is raised. It is counted from the call
             that waits, or from the last success after it. Only a consumer's immediate reply may take longer, while the
-            front gives signs of life. 0 for no repeat: then ``answer_seconds`` counts.
+            front gives signs of life. 0 for no repeat: then ``answer_seconds`` counts. If the bus asks the emitter to
+            slow down for longer than what is left, the error is raised at once.
         pause_seconds: how long to wait, beside ``retry_seconds``, while an operator has paused the emitter or an event
             type at the bus; without limit unless set. An outbox waits for ever.
         outbox_bytes: the most bytes of the outbox, if the emitter has one.

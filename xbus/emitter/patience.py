@@ -13,6 +13,9 @@ T = TypeVar("T")
 PAUSED = "paused"
 """The code of refusals that end when an operator resumes the emitter or the event type."""
 
+SLOW_DOWN = "slow_down"
+"""The code of refusals that say how long to wait: the emitter has reached one of its limits."""
+
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 2.0
 
@@ -51,12 +54,16 @@ class EmitterPatience(Patience):
         super().succeeded()
         self._paused_since = None
 
-    def failed(self) -> float | None:
-        """As ``Patience.failed``; each delay leaves time for the try behind it."""
+    def failed(self, told: float = 0.0) -> float | None:
+        """As ``Patience.failed``; each delay leaves time for the try behind it.
+
+        Args:
+            told: the seconds that the bus asks to wait; 0 where it leaves that to the emitter.
+        """
         delay = super().failed()
-        if delay is None or self.left < SHORTEST_TRY_SECONDS:
+        if delay is None or self.left < max(SHORTEST_TRY_SECONDS, told):
             return None
-        return min(delay, self.left / 2)
+        return told or min(delay, self.left / 2)
 
     def limit(self, seconds: float) -> float:
         """Shorten a time-out to what is left of the row; without repeats it is as it was."""
@@ -68,7 +75,12 @@ class EmitterPatience(Patience):
         if self.seconds and error.code == PAUSED:
             insisted = f", and was not resumed within {self._pause_seconds:g} s"
         next_step = error.next_step or "see whether the bus runs at this address"
-        return type(error)(f"{error.cause}{insisted}", next_step, code=error.code)
+        return type(error)(f"{error.cause}{insisted}", next_step, code=error.code, details=error.details)
+
+
+def told_seconds(error: CallError) -> float:
+    """Read how long the bus asks to wait before the call is made again; 0 where it does not say."""
+    return error.details.get("seconds", 0.0) if error.code == SLOW_DOWN else 0.0
 
 
 async def within(timeout: float | None, work: Awaitable[T]) -> T:

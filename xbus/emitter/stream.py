@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+from collections import deque
 from functools import partial
 
-from xbus.emitter.patience import PAUSED, EmitterPatience
+from xbus.emitter.patience import PAUSED, SLOW_DOWN, EmitterPatience, told_seconds
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport
 from xbus.emitter.window import SendWindow
@@ -21,6 +22,9 @@ LOOKS = 4
 
 SHORTEST_LOOK_SECONDS = 0.01
 
+SENT_BY_SUCCESS = 2
+"""The calls that go on by each success, after the bus asked to slow down. With one the stream would never be faster."""
+
 NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
 """Codes of failures that are an answer: the consumer was asked, and the caller decides about asking again."""
 
@@ -34,7 +38,8 @@ class Stream:
 
     Without a success for ``retry_seconds`` the stream breaks. A consumer may take longer for its reply: while the
     stream waits for one, it asks the front for a sign of life, and that counts as success. While an operator has paused
-    the emitter or an event type, the stream waits for ``pause_seconds``.
+    the emitter or an event type, the stream waits for ``pause_seconds``. If the front asks it to slow down, the stream
+    waits for as long as the front says, and goes on with few calls in flight at first.
 
     Args:
         session: makes the calls.
@@ -54,6 +59,7 @@ class Stream:
         self._results: set[asyncio.Future[Value]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._attempt = 1
+        self._unsent: deque[RepeatableCall] = deque()
         self._claim: RepeatableCall | None = None
         self._claimed_at_login = 0
         self._watch: asyncio.TimerHandle | None = None
@@ -77,7 +83,9 @@ class Stream:
         if call.may_wait and self._watch is None and self._patience.seconds:
             self._watch_on()
         if self._recovery is None:
-            if self._is_claimed:
+            if self._unsent:
+                self._unsent.append(call)
+            elif self._is_claimed:
                 # An answer may get lost alone: the call is made twice at least.
                 self._transmit(call, self._patience.seconds / 2)
             else:
@@ -108,6 +116,7 @@ class Stream:
             return
         self.error = error
         self._window.give(self._ledger.clear())
+        self._unsent.clear()
         for task in (self._recovery, self._probe, self._watch):
             if task is not None:
                 task.cancel()
@@ -151,6 +160,8 @@ class Stream:
         except CallError as uncovered:
             self.abandon(uncovered)
             return
+        if self._recovery is None:
+            self._send_on(SENT_BY_SUCCESS)
         if call.durable:
             self._is_failing = False
         if call.durable or not self._ledger:
@@ -193,8 +204,17 @@ class Stream:
             return
         self._recovery = None
         self._attempt += 1
-        for call in self._ledger.repeat():
-            self._transmit(call, self._patience.left)
+        self._unsent = deque(self._ledger.repeat())
+        if error is None or error.code != SLOW_DOWN:
+            self._send_on(len(self._unsent))
+        else:
+            # What is behind a call that is told to slow down again would be sent in vain.
+            self._send_on(next((n for n, call in enumerate(self._unsent, 1) if call.durable), len(self._unsent)))
+
+    def _send_on(self, count: int) -> None:
+        """Send so many of the calls that have been kept back."""
+        for _ in range(min(count, len(self._unsent))):
+            self._transmit(self._unsent.popleft(), self._patience.left)
 
     async def _restore_session(self, error: CallError | None) -> None:
         while True:
@@ -211,7 +231,7 @@ class Stream:
                 error = failure
 
     async def _wait_after(self, error: CallError) -> None:
-        delay = self._patience.failed()
+        delay = self._patience.failed(told_seconds(error))
         if delay is None:
             raise self._patience.given_up(error)
         logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})

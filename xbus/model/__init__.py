@@ -18,6 +18,7 @@ from xbus.model.configuration import (
     person,
     profile_event_type,
     role,
+    sending_limit,
     service,
 )
 from xbus.model.contents import contents, contents_end
@@ -65,6 +66,7 @@ __all__ = [
     "reply",
     "role",
     "segment",
+    "sending_limit",
     "service",
     "session",
     "writer",

@@ -263,6 +263,26 @@ pause = Table(
     comment="A role, service, event type or emitter for which nothing new begins. The row goes when it is resumed.",
 )
 
+sending_limit = Table(
+    "sending_limit",
+    metadata,
+    Column(
+        "kind",
+        String(16),
+        CheckConstraint("kind IN ('emitter', 'emitter_profile')", name="kind"),
+        primary_key=True,
+        comment="The table that subject_id is of: emitter or emitter_profile.",
+    ),
+    Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the limited row."),
+    Column("items_per_second", Integer, comment="Items that the front takes; null for no limit, as below."),
+    Column("bytes_per_second", Integer, comment="Bytes of items that the front takes."),
+    Column("open_envelopes", Integer, comment="Envelopes that are begun and not ended."),
+    Column("envelope_events", Integer, comment="Events of an envelope."),
+    Column("calls_in_flight", Integer, comment="Calls that wait for their answers."),
+    Column("bytes_in_flight", Integer, comment="Bytes of these calls."),
+    comment="Limits of an emitter, or of all emitters of a profile. Those of an emitter come first.",
+)
+
 person = Table(
     "person",
     metadata,

@@ -153,13 +153,16 @@ def encode_error(sender: bytes, request: Request, sent_at: float, error: CallErr
     """Encode an error reply as frames, the route back in front.
 
     What aiozmq has a type of its own for goes under that name, so that old clients raise it; all else goes as
-    ``xbus.errors.<class>`` with cause, next step and code.
+    ``xbus.errors.<class>`` with cause, next step, code and, if it has any, details.
     """
     aiozmq_type = _AIOZMQ_TYPES.get(error.code)
     if aiozmq_type:
-        answer = [aiozmq_type, [str(error)], repr(error)]
+        answer: list[object] = [aiozmq_type, [str(error)], repr(error)]
     else:
-        answer = [_class_name(error), [error.cause, error.next_step, error.code], repr(error)]
+        arguments: list[object] = [error.cause, error.next_step, error.code]
+        if error.details:
+            arguments.append(dict(error.details))
+        answer = [_class_name(error), arguments, repr(error)]
     return [*request.route, sender + _REPLY.pack(request.id, sent_at, True), pack(answer)]
 
 
@@ -188,11 +191,23 @@ def decode_reply(frames: list[bytes]) -> Reply:
     return Reply(request_id, answer, None)
 
 
+def _details(rest: list[Value]) -> dict[str, float]:
+    """Read the details of an error; a newer peer may send others, which are left out."""
+    match rest:
+        case [dict(details), *_]:
+            return {
+                str(name): value
+                for name, value in details.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+    return {}
+
+
 def _error_of(answer: Value) -> CallError:
     match answer:
-        case [str(type_name), [str(cause), str(next_step), str(code)], _] if type_name.startswith(_ERROR_PREFIX):
+        case [str(type_name), [str(cause), str(next_step), str(code), *rest], _] if type_name.startswith(_ERROR_PREFIX):
             kind = Refused if type_name == _ERROR_PREFIX + Refused.__name__ else Failed
-            return kind(cause, next_step, code=code)
+            return kind(cause, next_step, code=code, details=_details(rest))
         case [str(type_name), list(args), _] if type_name in _CODES_OF_AIOZMQ:
             cause = ", ".join(map(str, args)) or "the call was refused"
             return Refused(cause, code=_CODES_OF_AIOZMQ[type_name])

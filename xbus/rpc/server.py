@@ -1,10 +1,12 @@
 """The answering side: a ROUTER socket, whose calls are carried out in order of arrival."""
 
+import asyncio
 import errno
 import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import zmq
 
@@ -13,9 +15,9 @@ from xbus.errors import ConfigurationError, ConnectionLost, ProtocolError
 from xbus.rpc.context import Context, router
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import Drain, always, bound_endpoint
-from xbus.rpc.exchange import Answering, PeerClient, PeerClients, PeerWire
+from xbus.rpc.exchange import Answering, CallQueue, PeerClient, PeerClients, PeerWire, Turns
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
-from xbus.rpc.guard import ConnectionGuard, TrafficLimits
+from xbus.rpc.guard import Connection, ConnectionGuard, TrafficLimits
 from xbus.rpc.life_signs import LifeSigns, ask_for_life
 from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import MOST_FRAMES, send
@@ -60,6 +62,7 @@ class ServerLimits:
         replies_unread: replies that one peer may leave unread; further ones to it are dropped.
         max_unsent_bytes: a peer that leaves more than this unread is disconnected.
         max_strangers_bytes: the unfinished messages of all peers together that have not proven who calls.
+        share_bytes: the calls of a peer that are carried out at a time while others call, see ``Turns``.
     """
 
     max_message_bytes: int
@@ -68,6 +71,7 @@ class ServerLimits:
     replies_unread: int = 100_000
     max_unsent_bytes: float = math.inf
     max_strangers_bytes: float = STRANGERS_BYTES
+    share_bytes: float = math.inf
 
     @property
     def traffic(self) -> TrafficLimits:
@@ -76,6 +80,14 @@ class ServerLimits:
         return TrafficLimits(
             message, min(self.max_strangers_bytes, message), ahead=LARGEST_AHEAD * message, unsent=self.max_unsent_bytes
         )
+
+
+class _Call(NamedTuple):
+    """A call as it was read, with the connection by which it came."""
+
+    connection: Connection
+    frames: list[bytes]
+    size: int
 
 
 class Server:
@@ -113,6 +125,7 @@ class Server:
         self._may_read_on = may_read
         self._max_unanswered_bytes = limits.max_unanswered_bytes
         self._held_back = False
+        self._caller_address = ""
         self._socket = router(context)
         self._socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
         self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
@@ -121,6 +134,8 @@ class Server:
         self._socket.set(zmq.LINGER, LINGER_MS)
         ask_for_life(self._socket, life_signs)
         self._drain = Drain(self._socket, self._serve, self._may_read)
+        turns: Turns[_Call] = Turns(asyncio.get_running_loop().time, limits.share_bytes)
+        self._queue = CallQueue(turns, self._carry_out, self._may_carry_out, self._drain.resume)
         self._answering = Answering(
             dispatch,
             name=name,
@@ -162,7 +177,7 @@ class Server:
     @property
     def caller_address(self) -> str:
         """The address of the machine from which that call came; over ipc the user and the process."""
-        return self._drain.reader.sender_address
+        return self._caller_address
 
     def let_in(self, connection: bytes) -> None:
         """Take note that a connection has proven who it is, so that it may begin large calls."""
@@ -202,9 +217,11 @@ class Server:
     def resume(self) -> None:
         """Read again, after a ``pause`` or when ``may_read`` may have turned true."""
         self._drain.resume()
+        self._queue.go_on()
 
     async def drain(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for all calls that were read to be answered; whether they are."""
+        self._queue.release()
         return await self._answering.drain(timeout)
 
     def give_up(self, seconds: float, error: Exception) -> None:
@@ -216,12 +233,16 @@ class Server:
         if self._socket.closed:
             return
         self._drain.pause()
+        self._queue.close()
         self._answering.cancel()
         self._peers.close()
         self._guard.close()
         self._socket.close()
 
     def _may_read(self) -> bool:
+        return self._may_carry_out() and not self._queue.is_full
+
+    def _may_carry_out(self) -> bool:
         return not self._held_back and self._may_read_on()
 
     def _serve(self, frames: list[bytes]) -> None:
@@ -232,19 +253,31 @@ class Server:
             return
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
+        if len(frames) != CHANNEL_ANSWER_FRAMES:
+            call = _Call(connection, frames, sum(map(len, frames)))
+            self._queue.add(connection.peer, call, call.size)
+            return
         try:
-            if len(frames) == CHANNEL_ANSWER_FRAMES:
-                self._peers.answered(frames)
-            else:
-                self._answering.take(frames)
-                self._held_back = self._held_back or self._answering.unanswered_bytes > self._max_unanswered_bytes
+            self._peers.answered(frames)
         except ProtocolError as error:
             self._note_unreadable(frames[0], error)
 
-    def _answered_later(self) -> None:
+    def _carry_out(self, call: _Call) -> None:
+        self._caller_address = call.connection.address
+        try:
+            since = self._answering.take(call.frames)
+        except ProtocolError as error:
+            self._note_unreadable(call.frames[0], error)
+            return
+        if since is not None:
+            self._queue.began(call.connection.peer, call.size, since)
+            self._held_back = self._held_back or self._answering.unanswered_bytes > self._max_unanswered_bytes
+
+    def _answered_later(self, peer: bytes, size: int, since: float) -> None:
+        self._queue.ended(peer, size, since)
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
-            self._drain.resume()
+            self.resume()
         self._drain.check()
 
     def _send(self, frames: list[bytes]) -> bool:

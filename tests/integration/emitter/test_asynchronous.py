@@ -20,6 +20,9 @@ def emitter(front: FrontDouble, **options: Any) -> AsyncEmitter:
     return AsyncEmitter(front.address, "test_emitter", "password", **options)
 
 
+SLOW_DOWN = Failed("too fast", code="slow_down", details={"seconds": 0.01})
+
+
 class HurriedClock(SystemClock):
     """Has the time pass fast in which calls are made again, and not that in which they are answered."""
 
@@ -324,7 +327,7 @@ async def test_nothing_listens(front: FrontDouble) -> None:
 @pytest.mark.parametrize(
     "verb", ["start_envelope", "start_event", "send_items", "end_event", "end_envelope", "put_envelope"]
 )
-@pytest.mark.parametrize("fault", [SILENCE, Failed("the journal is away", code="journal_unavailable")])
+@pytest.mark.parametrize("fault", [SILENCE, Failed("the journal is away", code="journal_unavailable"), SLOW_DOWN])
 async def test_a_call_without_answer_is_made_again(front: FrontDouble, verb: str, fault: Any) -> None:
     front.fail_next(verb, fault)
     async with emitter(front, answer_seconds=0.1, reply_seconds=0.1, batch_items=2) as sender:
@@ -355,6 +358,25 @@ async def test_an_opening_that_was_answered_but_forgotten_is_made_again(front: F
             front.restart()
             await event.send(b"0")
         assert envelope.receipt.items == 1
+
+
+async def test_who_is_told_to_slow_down_sends_nothing_in_vain(front: FrontDouble) -> None:
+    batches = 40
+    # The first time all of them are refused, then twice what is sent again.
+    front.fail_next("send_items", *[SLOW_DOWN] * (batches + 2))
+    receipt = await send(front, *[b"%d" % number for number in range(batches)], batch_items=1)
+    assert receipt.items == batches
+    assert items_of(front) == [b"%d" % number for number in range(batches)]
+    assert front.calls.count("send_items") < 2.5 * batches
+
+
+async def test_who_is_told_to_wait_for_longer_than_it_insists_fails_at_once(front: FrontDouble) -> None:
+    front.fail_next("send_items", Failed("too fast", code="slow_down", details={"seconds": 1000}))
+    async with emitter(front, retry_seconds=900) as sender:
+        with pytest.raises(Failed, match="too fast") as failed:
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                await event.send(b"0")
+        assert (failed.value.code, failed.value.details) == ("slow_down", {"seconds": 1000})
 
 
 async def test_a_session_that_expired_is_made_anew(front: FrontDouble) -> None:

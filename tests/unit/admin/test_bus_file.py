@@ -25,6 +25,7 @@ from xbus.broker.journal.configuration import (
 )
 from xbus.broker.journal.configuration.entries import Start
 from xbus.broker.journal.configuration.names import LONGEST_NAME
+from xbus.broker.journal.writes import LIMIT_NAMES, SendingLimits
 
 FLIGHTS = """\
 [[event_type]]
@@ -357,6 +358,9 @@ def roles(name: str) -> st.SearchStrategy[RoleSpec]:
     )
 
 
+LIMITS = st.builds(SendingLimits, **{name: st.none() | st.integers(1, MOST) for name in LIMIT_NAMES})
+
+
 @st.composite
 def buses(draw: st.DrawFn) -> BusSpec:
     """Entries of any names; a file needs no more sense than that to be written and read."""
@@ -375,8 +379,8 @@ def buses(draw: st.DrawFn) -> BusSpec:
         event_types,
         {name: draw(services(name)) for name in draw(names)},
         {name: draw(roles(name)) for name in draw(names)},
-        {name: ProfileSpec(name, frozenset(draw(names))) for name in draw(names)},
-        {name: EmitterSpec(name, draw(NAMES)) for name in draw(names)},
+        {name: ProfileSpec(name, frozenset(draw(names)), limits=draw(LIMITS)) for name in draw(names)},
+        {name: EmitterSpec(name, draw(NAMES), limits=draw(LIMITS)) for name in draw(names)},
     )
 
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from xbus.emitter.patience import FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, EmitterPatience
-from xbus.errors import ConnectionLost, TimedOut
+from xbus.emitter.patience import FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, EmitterPatience, told_seconds
+from xbus.errors import ConnectionLost, Failed, TimedOut
 
 
 class HandClock:
@@ -56,6 +56,16 @@ def test_a_row_that_was_begun_counts_from_its_beginning() -> None:
     assert (patience.left, patience.limit(5), patience.failed()) == (1, 1, FIRST_DELAY_SECONDS)
     clock.seconds = 31
     assert (patience.left, patience.failed()) == (0, None)
+
+
+def test_it_waits_as_long_as_the_bus_asks_within_its_time() -> None:
+    clock = HandClock()
+    patience = EmitterPatience(30, clock)
+    asked = Failed("too fast", code="slow_down", details={"seconds": 12.5})
+    assert patience.failed(told_seconds(asked)) == 12.5
+    clock.seconds = 20
+    assert patience.failed(told_seconds(asked)) is None
+    assert patience.failed(told_seconds(Failed("away", code="journal_unavailable"))) is not None
 
 
 def test_without_repeats_no_time_out_is_shortened() -> None:

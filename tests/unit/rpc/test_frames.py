@@ -154,3 +154,21 @@ def test_an_answer_that_cannot_be_read_fails_its_call(data: bytes) -> None:
     assert reply.id == 3
     assert isinstance(reply.error, Refused)
     assert reply.error.code == "bad_answer"
+
+
+def test_the_details_of_an_error_come_along() -> None:
+    error = Failed("too fast", "repeat the call in 1.5 s", code="slow_down", details={"seconds": 1.5})
+    _, *frames = encode_error(SENDER, request(), 1.5, error)
+    assert msgpack.unpackb(frames[1])[1] == ["too fast", "repeat the call in 1.5 s", "slow_down", {"seconds": 1.5}]
+    came = decode_reply(frames).error
+    assert isinstance(came, Failed)
+    assert (came.code, came.details) == ("slow_down", {"seconds": 1.5})
+
+
+@pytest.mark.parametrize("details", [["seconds"], None, {"seconds": "soon", "also": True, 7: 2}, {"a": {"b": 1}}])
+def test_details_of_another_form_are_left_out(details: object) -> None:
+    answer = ["xbus.errors.Failed", ["too fast", "wait", "slow_down", details, "more"], "repr"]
+    came = decode_reply([struct.pack("=HHLd?", 1, 2, 3, 4.0, True), msgpack.packb(answer)]).error
+    assert isinstance(came, Failed)
+    assert came.code == "slow_down"
+    assert set(came.details) <= {"7"}

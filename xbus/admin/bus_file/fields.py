@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.configuration.entries import MAX_ISOLATED
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
+from xbus.broker.journal.writes import LIMIT_NAMES
 
 MOST = 1_000_000_000
 """The largest count: the database's columns take it, and it is more than anybody means."""
@@ -127,12 +128,14 @@ INSTANCES: Fields = {
 
 WATCH: Fields = {"absent_minutes": MINUTES, "parked_minutes": MINUTES}
 
+LIMITS: Fields = dict.fromkeys(LIMIT_NAMES, COUNT)
+
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
     Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **INSTANCES, **WATCH, "start": START, **FORMER},
-    Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES, **FORMER},
-    Section.EMITTER: {"login": NAME, "profile": NAME, **FORMER},
+    Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES, **LIMITS, **FORMER},
+    Section.EMITTER: {"login": NAME, "profile": NAME, **LIMITS, **FORMER},
 }

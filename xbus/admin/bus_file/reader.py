@@ -19,6 +19,7 @@ from xbus.broker.journal.configuration import (
     Section,
     ServiceSpec,
 )
+from xbus.broker.journal.writes import SendingLimits
 
 T = TypeVar("T")
 
@@ -93,8 +94,12 @@ def _node(name: str, service: str, to: Sequence[str]) -> NodeSpec:
     return NodeSpec(name, service, tuple(sorted(to)))
 
 
-def _profile(name: str, event_types: Sequence[str], renamed_from: str | None) -> ProfileSpec:
-    return ProfileSpec(name, frozenset(event_types), renamed_from)
+def _profile(name: str, event_types: Sequence[str], renamed_from: str | None, **limits: int | None) -> ProfileSpec:
+    return ProfileSpec(name, frozenset(event_types), renamed_from, SendingLimits(**limits))
+
+
+def _emitter(login: str, profile: str, renamed_from: str | None, **limits: int | None) -> EmitterSpec:
+    return EmitterSpec(login, profile, renamed_from, SendingLimits(**limits))
 
 
 class _BusFileReader:
@@ -114,7 +119,7 @@ class _BusFileReader:
             services={entry.name: entry for _, entry in self._section(tables, Section.SERVICE, ServiceSpec)},
             roles={entry.login: entry for _, entry in self._section(tables, Section.ROLE, RoleSpec)},
             profiles={entry.name: entry for _, entry in self._section(tables, Section.EMITTER_PROFILE, _profile)},
-            emitters={entry.login: entry for _, entry in self._section(tables, Section.EMITTER, EmitterSpec)},
+            emitters={entry.login: entry for _, entry in self._section(tables, Section.EMITTER, _emitter)},
         )
         unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
         return BusFile(bus, tuple(sorted(self._problems)), unreadable, self._places)

@@ -4,9 +4,10 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 
-from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, ORDER, WATCH, Fields
+from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, LIMITS, ORDER, WATCH, Fields
 from xbus.broker.journal.configuration import BusSpec
 from xbus.broker.journal.configuration.entries import Entry
+from xbus.broker.journal.writes import SendingLimits
 
 
 def write(bus: BusSpec) -> str:
@@ -26,12 +27,13 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
     for role in bus.roles.values():
         yield "role", {"login": role.login, "service": role.service} | _said(role, {**ORDER, **INSTANCES, **WATCH})
     for profile in bus.profiles.values():
-        yield "emitter_profile", {"name": profile.name, "event_types": sorted(profile.event_types)}
+        allowed = {"name": profile.name, "event_types": sorted(profile.event_types)}
+        yield "emitter_profile", allowed | _said(profile.limits, LIMITS)
     for emitter in bus.emitters.values():
-        yield "emitter", {"login": emitter.login, "profile": emitter.profile}
+        yield "emitter", {"login": emitter.login, "profile": emitter.profile} | _said(emitter.limits, LIMITS)
 
 
-def _said(entry: Entry, fields: Fields) -> dict[str, object]:
+def _said(entry: Entry | SendingLimits, fields: Fields) -> dict[str, object]:
     """Select those of some fields that differ from their defaults."""
     values = {key: getattr(entry, key) for key in fields}
     return {key: value for key, value in values.items() if value != fields[key].default}

@@ -58,9 +58,7 @@ class Front:
         self._space = space
         self._checks = checks
         self._clock = clock
-        self._envelopes = EnvelopeDirectory(
-            journal, clock, checks.limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
-        )
+        self._envelopes = EnvelopeDirectory(journal, clock, checks, replies, tasks)
 
     @property
     def intake(self) -> Intake:
@@ -88,7 +86,7 @@ class Front:
 
         def start(known: "Known | None") -> "Answer[UUID]":
             if known is None:
-                self._check_new(emitter_id)
+                self._check_open(emitter_id)
                 self._envelopes.open(emitter_id, envelope_id, options)
             else:
                 _check_owner(known, emitter_id, envelope_id)
@@ -112,7 +110,7 @@ class Front:
 
         def start(envelope_id: UUID, known: Known | None) -> Answer[UUID]:
             if known is None:
-                self._check_new(emitter_id)
+                self._check_open(emitter_id)
                 known = self._envelopes.open(emitter_id, envelope_id, options)
             known.hold(session)
             known.check_headers(options.headers)
@@ -120,14 +118,27 @@ class Front:
 
         return self._envelopes.with_key(emitter_id, options, start)
 
-    def _check_new(self, emitter_id: int) -> None:
+    def _check_open(self, emitter_id: int) -> None:
+        """Let an emitter open an envelope.
+
+        Raises:
+            Failed: slow_down, and those of ``_check_new``.
+        """
+        self._check_new(emitter_id)
+        self._checks.throttle.check_open(emitter_id, self._envelopes.count_open)
+
+    def _check_new(self, emitter_id: int, data_bytes: int = 0) -> None:
         """Let an emitter begin an envelope, while it is not paused and the journal has space.
+
+        Args:
+            data_bytes: of the items that come with it.
 
         Raises:
             Failed: paused, journal_full.
         """
         self._checks.new_envelope(emitter_id)
         self._space.check_new()
+        self._space.take(emitter_id, data_bytes)
 
     def check_holder(self, envelope_id: UUID, token: str) -> None:
         """Let a call of a session pass, for an envelope that no other session has taken over.
@@ -172,6 +183,7 @@ class Front:
         """
         self._checks.batch(items, data)
         self._space.check_more()
+        self._space.take(emitter_id, len(data))
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
 
     def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Answer[int]:
@@ -182,6 +194,7 @@ class Front:
         """
         self._checks.item_size(len(item))
         self._space.check_more()
+        self._space.take(emitter_id, len(item))
         packed = pack_items([item])
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
@@ -244,7 +257,9 @@ class Front:
             _check_owner(known, emitter_id, envelope_id)
             return Deferred.of(self._envelopes.later(self._put_again(known, events, options)))
         puts = self._checks.whole(emitter_id, envelope_id, events, len(options.headers or b""))
-        self._check_new(emitter_id)
+        data_bytes = sum(len(event.data) for event in events)
+        self._check_new(emitter_id, data_bytes)
+        self._checks.throttle.charge(emitter_id, sum(event.items for event in events), data_bytes)
         about = (options.ordering_key, options.key, options.headers)
         write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), *about)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))

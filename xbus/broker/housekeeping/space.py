@@ -1,6 +1,7 @@
 """The limit of the journal's size: above it nothing new begins, open envelopes may end, and delivery goes on."""
 
 import logging
+from collections import defaultdict
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.pruning import read_stored_bytes
@@ -26,6 +27,10 @@ BACK_SHARE = 0.9
 FINISH_SHARE = 1.1
 """Envelopes that are open may grow up to this part of the limit."""
 
+OF_ONE = 0.2
+"""The part of the space left up to there that one emitter may take, once less than a twentieth of the limit is left.
+So it is refused before others are. More refuse it later, and leave them less."""
+
 
 class Space:
     """Lets emitters' calls pass while the journal has space for their items.
@@ -42,6 +47,8 @@ class Space:
         self._health = health
         self._elsewhere = 0
         self._full = False
+        self._taken: defaultdict[int, int] = defaultdict(int)
+        """By emitter, the bytes that it has sent since the space became scarce."""
 
     @property
     def live_bytes(self) -> int:
@@ -79,11 +86,31 @@ class Space:
         if self._max_bytes and self.live_bytes > self._max_bytes * FINISH_SHARE:
             raise self._refusal("more items", int(self._max_bytes * FINISH_SHARE))
 
+    def take(self, emitter_id: int, data_bytes: int) -> None:
+        """Let an emitter's items pass; once space is scarce, up to its part of what is left.
+
+        Raises:
+            Failed: journal_full.
+        """
+        if not self._max_bytes:
+            return
+        live = self.live_bytes
+        if live <= self._max_bytes * REOPEN_SHARE:
+            return
+        if self._taken[emitter_id] > (self._max_bytes * FINISH_SHARE - live) * OF_ONE:
+            cause = f"the journal has {live} bytes of items, max_bytes is {self._max_bytes}, and one emitter fills it"
+            self._health.trouble(CODE, cause, NEXT_STEP)
+            raise self._refusal("less from an emitter that has sent so much lately; others", self._max_bytes)
+        self._taken[emitter_id] += data_bytes
+
     def _look(self) -> bool:
         """Check whether the journal is full now."""
         if not self._max_bytes:
             return False
         live = self.live_bytes
+        if self._taken and live <= self._max_bytes * REOPEN_SHARE:
+            self._taken.clear()
+            self._health.over(CODE)
         if self._full != (live > self._max_bytes * (REOPEN_SHARE if self._full else 1)):
             self._full = not self._full
             if self._full:

@@ -13,6 +13,7 @@ from xbus.broker.front.verbs import (
     RefusalVerbs,
     RepeatBatchVerbs,
     RepeatVerbs,
+    ThrottlingDispatch,
 )
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.looks import look_regularly
@@ -25,7 +26,7 @@ from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.broker.sessions import SessionLifetimes
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
-from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.exchange import SHARE_BYTES
 from xbus.rpc.server import Server, ServerLimits
 
 LARGEST_UNREAD = 4
@@ -89,7 +90,7 @@ class FrontPart:
         refusals = Refusals(shared.clock)
         self._server = Server(
             shared.context,
-            Dispatch(
+            ThrottlingDispatch(
                 FrontVerbs(self._front, self._sessions, shared.ids),
                 FrontBatchVerbs(
                     self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
@@ -98,7 +99,8 @@ class FrontPart:
                 RepeatBatchVerbs(repeating, self._sessions),
                 HealthVerbs(shared.health),
                 RefusalVerbs(refusals),
-                knows=self._sessions.knows,
+                sessions=self._sessions,
+                throttle=checks.throttle,
                 note_error=RefusalNotes(self._sessions, refusals).note,
             ),
             name="front",
@@ -106,6 +108,7 @@ class FrontPart:
                 max_message_bytes=largest,
                 max_unanswered_bytes=shared.config.journal.max_pending_bytes,
                 max_unsent_bytes=LARGEST_UNREAD * largest,
+                share_bytes=SHARE_BYTES,
             ),
             may_read=self._may_read,
             clock=shared.clock,

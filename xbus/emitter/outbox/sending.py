@@ -12,6 +12,7 @@ from xbus.emitter.envelope import AsyncEnvelope
 from xbus.emitter.event import EventStart
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
+from xbus.emitter.patience import told_seconds
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.headers import EventTags, Headers, unpack_headers
 from xbus.rpc.codec import unpack_items
@@ -98,7 +99,7 @@ class OutboxSender:
                         await self._wait_for_something()
             except CallError as error:
                 await self._note(error)
-                await asyncio.sleep(self._backoff.next())
+                await asyncio.sleep(max(self._backoff.next(), told_seconds(error)))
 
     async def flush(self, emitter: EnvelopeOpener) -> None:
         """Send all that waits.

@@ -5,9 +5,22 @@ connection that a recipient makes to the back, the recipient calls the back and 
 """
 
 from xbus.rpc.exchange.answering import Answering
+from xbus.rpc.exchange.call_queue import CallQueue
 from xbus.rpc.exchange.callee import Callee
 from xbus.rpc.exchange.channels import Channels
 from xbus.rpc.exchange.owed_calls import OwedCalls
 from xbus.rpc.exchange.peer_client import PeerClient, PeerClients, PeerWire
+from xbus.rpc.exchange.turns import SHARE_BYTES, Turns
 
-__all__ = ["Answering", "Callee", "Channels", "OwedCalls", "PeerClient", "PeerClients", "PeerWire"]
+__all__ = [
+    "SHARE_BYTES",
+    "Answering",
+    "CallQueue",
+    "Callee",
+    "Channels",
+    "OwedCalls",
+    "PeerClient",
+    "PeerClients",
+    "PeerWire",
+    "Turns",
+]

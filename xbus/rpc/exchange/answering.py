@@ -34,7 +34,7 @@ STRANGER_BYTES = 4096
 """The most bytes of arguments that are looked at before it is known who calls."""
 
 
-def _nothing() -> None:
+def _nothing(caller: bytes, size: int, since: float) -> None:
     """Do nothing."""
 
 
@@ -48,7 +48,8 @@ class Answering:
         name: for the log.
         clock: stamps the replies.
         send: sends the frames of an answer; false if it reached nobody.
-        on_later: called after an answer that was not given at once.
+        on_later: called after an answer that was not given at once, with what opened the frames of its call, the bytes
+            of these, and since when it was under way.
         max_call_bytes: larger calls are refused.
     """
 
@@ -59,7 +60,7 @@ class Answering:
         name: str,
         clock: Clock,
         send: Callable[[list[bytes]], bool],
-        on_later: Callable[[], None] = _nothing,
+        on_later: Callable[[bytes, int, float], None] = _nothing,
         max_call_bytes: float = math.inf,
     ) -> None:
         self._name = name
@@ -87,11 +88,14 @@ class Answering:
         """The number of calls that wait for their handler's future."""
         return len(self._waiting)
 
-    def take(self, frames: list[bytes]) -> None:
+    def take(self, frames: list[bytes]) -> float | None:
         """Carry out a call.
 
         Args:
             frames: those of a request, behind those that its answer begins with.
+
+        Returns:
+            Since when it is under way, on the loop's clock; None if it is answered.
 
         Raises:
             ProtocolError: they are no request, and nobody can reply to them.
@@ -102,7 +106,7 @@ class Answering:
         request = decode_request(frames, stranger or self._too_large(size))
         if request.refusal is not None and stranger is None:
             self._answer_error(request, request.refusal)
-            return
+            return None
         self._call_bytes = size
         try:
             if stranger is not None:
@@ -113,9 +117,9 @@ class Answering:
             self._answer_error(request, error)
         else:
             if isinstance(answer, (asyncio.Future, Deferred, CoroutineType)):
-                self._answer_later(request, answer)
-            else:
-                self._answer(request, answer)
+                return self._answer_later(request, answer)
+            self._answer(request, answer)
+        return None
 
     def knows_caller(self, frames: list[bytes]) -> bool:
         """Check whether it is known who makes a call, by token or connection; true also where nobody asks."""
@@ -177,16 +181,18 @@ class Answering:
 
     def _answer_later(
         self, request: Request, answer: "asyncio.Future[Any] | Deferred[Any] | CoroutineType[Any, Any, Any]"
-    ) -> None:
+    ) -> float:
         if isinstance(answer, CoroutineType):
             answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {request.method}")
-        self._waiting[answer] = (request, self._now(), self._call_bytes)
+        since = self._now()
+        self._waiting[answer] = (request, since, self._call_bytes)
         self.unanswered_bytes += self._call_bytes
         self._all_answered.clear()
         answer.add_done_callback(self._answered)
+        return since
 
     def _answered(self, answer: "asyncio.Future[Any] | Deferred[Any]") -> None:
-        request, _, size = self._waiting.pop(answer, (None, 0.0, 0))
+        request, since, size = self._waiting.pop(answer, (None, 0.0, 0))
         if request is None:  # it was abandoned before
             return
         self.unanswered_bytes -= size
@@ -200,7 +206,7 @@ class Answering:
             self._answer_error(request, error)
         else:
             self._answer(request, answer.result())
-        self._on_later()
+        self._on_later(request.route[0], size, since)
 
     def _answer(self, request: Request, answer: object) -> None:
         try:

@@ -5,7 +5,8 @@ has carried with what the server has read and sent, and cuts connections off tha
 elsewhere it does nothing.
 """
 
+from xbus.rpc.guard.connections import Connection
 from xbus.rpc.guard.limits import TrafficLimits
 from xbus.rpc.guard.watch import ConnectionGuard
 
-__all__ = ["ConnectionGuard", "TrafficLimits"]
+__all__ = ["Connection", "ConnectionGuard", "TrafficLimits"]

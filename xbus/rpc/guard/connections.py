@@ -17,6 +17,7 @@ class Connection:
         given: bytes that the server has sent to it.
         is_known: whether a call by it has proven who calls.
         peer: its id; empty before its first message.
+        address: of the peer's machine, without the port, as the first message tells it.
         turns: the messages that the server has read of it.
         turns_at_look: the same when the guard looked last.
         ahead_at_look: the bytes that libzmq held then, read ahead.
@@ -28,6 +29,7 @@ class Connection:
     given: int = 0
     is_known: bool = False
     peer: bytes = b""
+    address: str = ""
     turns: int = 0
     turns_at_look: int = 0
     ahead_at_look: int = 0

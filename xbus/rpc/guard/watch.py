@@ -81,8 +81,9 @@ class ConnectionGuard:
         if connection is None:
             # libzmq tells of a connection before it hands its messages out.
             self._monitor_drain.read_all()
-            descriptor = self._drain.reader.sender_descriptor
-            connection = self._connections.bind(frames[0], descriptor, self._loop.time())
+            reader = self._drain.reader
+            connection = self._connections.bind(frames[0], reader.sender_descriptor, self._loop.time())
+            connection.address = reader.sender_address
         connection.taken += bytes_on_wire(frames)
         connection.turns += 1
         return connection

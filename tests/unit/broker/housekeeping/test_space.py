@@ -80,6 +80,42 @@ async def test_it_opens_again_a_little_below_the_limit(space: Space, holding: Ho
         assert [problem.code for problem in health.problems] == ["journal_full"] * new_refused
 
 
+FLOODS, SENDS_LITTLE = 1, 2
+
+
+async def test_an_emitter_that_fills_the_journal_is_refused_before_others(
+    space: Space, holding: Holding, health: Health
+) -> None:
+    def taken(emitter_id: int, count: int) -> int:
+        for number in range(count):
+            if refused(space.check_new) or refused(lambda: space.take(emitter_id, 1)):
+                return number
+            holding.stored_bytes += 1
+        return count
+
+    holding.elsewhere = 951
+    await space.refresh()
+    assert 0 < taken(FLOODS, 100) < 50
+    assert [problem.code for problem in health.problems] == ["journal_full"]
+    assert taken(SENDS_LITTLE, 10) == 10
+    assert taken(FLOODS, 1) == 0
+
+
+async def test_when_space_returns_the_emitter_that_filled_it_goes_on(
+    space: Space, holding: Holding, health: Health
+) -> None:
+    holding.elsewhere = 960
+    await space.refresh()
+    space.take(FLOODS, 100)
+    assert refused(lambda: space.take(FLOODS, 1))
+    holding.elsewhere = 900
+    await space.refresh()
+    assert health.healthy
+    holding.elsewhere = 960
+    await space.refresh()
+    assert not refused(lambda: space.take(FLOODS, 1))
+
+
 async def test_without_a_limit_all_may_come(holding: Holding, health: Health) -> None:
     space = Space(cast(Journal, holding), 0, health)
     holding.elsewhere = 2**60
@@ -87,4 +123,5 @@ async def test_without_a_limit_all_may_come(holding: Holding, health: Health) ->
     assert health.healthy
     space.check_new()
     space.check_more()
+    space.take(FLOODS, 2**60)
     await space.watch()

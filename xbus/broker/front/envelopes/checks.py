@@ -1,11 +1,13 @@
 """Checks each call of an emitter: its rights, and the form and size of what it sends."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.state import EnvelopeLimits, check_events, check_room
+from xbus.broker.front.envelopes.throttle import Throttle
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.writes import PAUSED, PauseEntry, PutEvent
 from xbus.clock import Clock
@@ -28,15 +30,30 @@ class Checks:
     """Lets calls pass, or refuses them.
 
     Args:
-        configuration: says which emitter may send which event types.
+        configuration: says which emitter may send which event types, and how much.
         limits: how large things may be.
-        clock: says whether a pause is over.
+        clock: says whether a pause is over, and measures how fast emitters send.
+
+    Attributes:
+        throttle: holds emitters to limits of their own.
     """
 
     def __init__(self, configuration: Configuration, limits: EnvelopeLimits, clock: Clock) -> None:
         self._configuration = configuration
         self._clock = clock
-        self.limits = limits
+        self._limits = limits
+        self.throttle = Throttle(configuration, clock.monotonic)
+
+    def of(self, emitter_id: int) -> "EmitterChecks":
+        """Give the checks of an emitter's items and events."""
+        return EmitterChecks(self, emitter_id)
+
+    def limits(self, emitter_id: int) -> EnvelopeLimits:
+        """Give the limits of an emitter's envelopes."""
+        own = self.throttle.limits(emitter_id)
+        if own is None or own.envelope_events is None or own.envelope_events >= self._limits.envelope_events:
+            return self._limits
+        return replace(self._limits, envelope_events=own.envelope_events)
 
     def new_envelope(self, emitter_id: int) -> None:
         """Let an emitter begin an envelope.
@@ -98,9 +115,9 @@ class Checks:
         Raises:
             Refused: item_too_large.
         """
-        if size > self.limits.item_bytes:
+        if size > self._limits.item_bytes:
             raise Refused(
-                f"an item of {size} bytes is over the limit of {self.limits.item_bytes}",
+                f"an item of {size} bytes is over the limit of {self._limits.item_bytes}",
                 "send smaller items, or raise max_item_bytes in the broker's configuration",
                 code="item_too_large",
             )
@@ -111,9 +128,9 @@ class Checks:
         Raises:
             Refused: batch_too_large, bad_items, item_too_large.
         """
-        if len(data) > self.limits.batch_bytes:
+        if len(data) > self._limits.batch_bytes:
             raise Refused(
-                f"a batch of {len(data)} bytes is over the limit of {self.limits.batch_bytes}",
+                f"a batch of {len(data)} bytes is over the limit of {self._limits.batch_bytes}",
                 "send smaller batches, or raise max_batch_bytes in the broker's configuration",
                 code="batch_too_large",
             )
@@ -138,13 +155,14 @@ class Checks:
         Raises:
             Refused: as the single calls would.
         """
-        check_events(envelope_id, len(events), self.limits)
+        limits = self.limits(emitter_id)
+        check_events(envelope_id, len(events), limits)
         puts = tuple([self._whole_event(emitter_id, event) for event in events])
         if len(events) > 1 and len({event.event_id for event in events}) < len(events):
             raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
         items = sum([event.items for event in events])
         data_bytes = sum([len(event.data) + event.tags.size for event in events])
-        check_room(envelope_id, items, data_bytes + header_bytes, self.limits)
+        check_room(envelope_id, items, data_bytes + header_bytes, limits)
         return puts
 
     def _whole_event(self, emitter_id: int, event: NewEvent) -> PutEvent:
@@ -159,3 +177,24 @@ class Checks:
             self.batch(event.items, event.data)
         ids = (event.event_id, event_type.id, event.type_name, event_type.graph_id)
         return PutEvent(*ids, event.items, event.data, event_type.first_name, event.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class EmitterChecks:
+    """The checks of what one emitter sends."""
+
+    checks: Checks
+    emitter_id: int
+
+    @property
+    def limits(self) -> EnvelopeLimits:
+        """The limits of its envelopes."""
+        return self.checks.limits(self.emitter_id)
+
+    def event_type(self, type_name: str) -> EventType:
+        """Give an event type that it may send; see ``Checks.event_type``."""
+        return self.checks.event_type(self.emitter_id, type_name)
+
+    def charge(self, items: int, data_bytes: int) -> None:
+        """Let items pass that come in now; see ``Throttle.charge``."""
+        self.checks.throttle.charge(self.emitter_id, items, data_bytes)

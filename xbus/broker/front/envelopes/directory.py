@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
+from xbus.broker.front.envelopes.checks import Checks
 from xbus.broker.front.envelopes.closed import ClosedEnvelope
 from xbus.broker.front.envelopes.futures import pass_on
 from xbus.broker.front.envelopes.intake import Intake
@@ -17,9 +18,8 @@ from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes.pruned import PrunedEnvelope
 from xbus.broker.front.envelopes.receiving import trace_received
 from xbus.broker.front.envelopes.replies import ReplyRequests
-from xbus.broker.front.envelopes.state import EnvelopeLimits, OpenEnvelopeState
+from xbus.broker.front.envelopes.state import OpenEnvelopeState
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import PutEnvelope, SealReceipt, StartEnvelope
 from xbus.clock import Clock
@@ -99,9 +99,7 @@ class EnvelopeDirectory:
     Args:
         journal: where envelopes are kept.
         clock: dates what is written.
-        limits: how large an envelope may grow.
-        find_type: gives an event type that an emitter may send, or raises Refused.
-        wants_reply: whether the event type of a name wants immediate replies.
+        checks: lets pass what emitters send.
         replies: gets them.
         tasks: where the journal is asked.
     """
@@ -110,23 +108,20 @@ class EnvelopeDirectory:
         self,
         journal: Journal,
         clock: Clock,
-        limits: EnvelopeLimits,
-        find_type: Callable[[int, str], EventType],
-        wants_reply: Callable[[str], bool],
+        checks: Checks,
         replies: ReplyRequests,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._journal = journal
         self._clock = clock
-        self._limits = limits
-        self._find_type = find_type
+        self._checks = checks
         self._open: dict[UUID, OpenEnvelope] = {}
         self._unsettled: dict[UUID, OpenEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
         self._pruned: dict[UUID, PrunedKeyedEnvelope] = {}
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._answers = SlowAnswers(self.later, replies, wants_reply)
+        self._answers = SlowAnswers(self.later, replies, checks.wants_reply)
         self.intake = Intake()
         """The count of what was sealed."""
         self.called: set[UUID] = set()
@@ -139,6 +134,10 @@ class EnvelopeDirectory:
     def holds_open(self, emitter_id: int) -> bool:
         """Check whether an emitter is in the midst of sending."""
         return any(envelope.emitter_id == emitter_id for envelope in self._open.values())
+
+    def count_open(self, emitter_id: int) -> int:
+        """Count the open envelopes of an emitter."""
+        return sum(envelope.emitter_id == emitter_id for envelope in self._open.values())
 
     def holder(self, envelope_id: UUID) -> bytes | None:
         """The hash of the session that alone may send an envelope; None where any may, or that is not known."""
@@ -307,13 +306,13 @@ class EnvelopeDirectory:
         if pruned is None:
             if len(self._pruned) >= COMPARED:
                 del self._pruned[next(iter(self._pruned))]
-            find_type = functools.partial(self._find_type, stored.emitter_id)
-            pruned = self._pruned[stored.envelope_id] = PrunedKeyedEnvelope(stored, self._limits, find_type)
+            checks = self._checks.of(stored.emitter_id)
+            pruned = self._pruned[stored.envelope_id] = PrunedKeyedEnvelope(stored, checks)
         return pruned
 
     def _keep(self, state: OpenEnvelopeState) -> OpenEnvelope:
-        find_type = functools.partial(self._find_type, state.emitter_id)
-        envelope = OpenEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget, self._answers)
+        checks = self._checks.of(state.emitter_id)
+        envelope = OpenEnvelope(state, self._journal, self._clock, checks, self._forget, self._answers)
         self._open[state.envelope_id] = envelope
         return envelope
 

@@ -2,14 +2,13 @@
 told that the key is taken; and the digests that tell the one from the other."""
 
 import hashlib
-from collections.abc import Callable
 from uuid import UUID
 
+from xbus.broker.front.envelopes.checks import EmitterChecks
 from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope
 from xbus.broker.front.envelopes.futures import done
-from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, OpenEnvelopeState, envelope_closed
+from xbus.broker.front.envelopes.state import EndedEvent, OpenEnvelopeState, envelope_closed
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.reading import digest_segments
 from xbus.broker.journal.writes import SealReceipt
@@ -37,14 +36,12 @@ class PrunedKeyedEnvelope:
 
     Args:
         stored: what the journal still has of it.
-        limits: how large it may grow.
-        find_type: an event type that the emitter may send, by its name.
+        checks: lets pass what its emitter sends.
     """
 
-    def __init__(self, stored: StoredEnvelope, limits: EnvelopeLimits, find_type: Callable[[str], EventType]) -> None:
+    def __init__(self, stored: StoredEnvelope, checks: EmitterChecks) -> None:
         self._stored = stored
-        self._find_type = find_type
-        self._limits = limits
+        self._checks = checks
         self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.key)
         self._compared = False
         self.emitter_id = stored.emitter_id
@@ -75,7 +72,7 @@ class PrunedKeyedEnvelope:
 
     def _first_name(self, type_name: str) -> str:
         try:
-            return self._find_type(type_name).hashed_name
+            return self._checks.event_type(type_name).hashed_name
         except Refused:  # the type may have been removed since; nothing of this is kept
             return type_name
 
@@ -87,7 +84,7 @@ class PrunedKeyedEnvelope:
             raise self._differs()
         if held < items:
             rest = pack_items(unpack_items(data, items)[held:]) if held else data
-            self._content.take(event, items - held, rest, self._limits)
+            self._content.take(event, items - held, rest, self._checks.limits)
         return Deferred.of(done(first_index + items))
 
     def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:

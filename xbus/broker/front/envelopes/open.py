@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from xbus.broker.front.envelopes.checks import EmitterChecks
 from xbus.broker.front.envelopes.closed import check_same_items, content_differs, other_headers, started_otherwise
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.resend_checks import ResendChecks, both
 from xbus.broker.front.envelopes.state import (
     EndedEvent,
-    EnvelopeLimits,
     OpenEnvelopeState,
     OpenEventState,
     Writing,
@@ -20,7 +20,6 @@ from xbus.broker.front.envelopes.state import (
     check_room,
 )
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
 from xbus.clock import Clock
 from xbus.errors import Refused
@@ -65,7 +64,7 @@ class OpenEnvelope:
 
     Args:
         state: what is known of it.
-        find_type: gives an event type that the emitter may send, or raises Refused.
+        checks: lets pass what its emitter sends.
         forget: called with this object when a write failed or it is closed: then what the journal has counts.
         answers: for what takes longer than a write.
     """
@@ -75,16 +74,14 @@ class OpenEnvelope:
         state: OpenEnvelopeState,
         journal: Journal,
         clock: Clock,
-        limits: EnvelopeLimits,
-        find_type: Callable[[str], EventType],
+        checks: EmitterChecks,
         forget: Callable[["OpenEnvelope"], None],
         answers: SlowAnswers,
     ) -> None:
         self.state = state
         self._journal = journal
         self._clock = clock
-        self._limits = limits
-        self._find_type = find_type
+        self._checks = checks
         self._forget = forget
         self._answers = answers
         self._unanswered: set[Writing] = set()
@@ -165,10 +162,10 @@ class OpenEnvelope:
             self._comparisons.agreed(("type", event_id))
             return event_id
         self.state.check_open()
-        check_events(self.state.envelope_id, len(self.state.events) + 1, self._limits)
-        event_type = self._find_type(type_name)
+        check_events(self.state.envelope_id, len(self.state.events) + 1, self._checks.limits)
+        event_type = self._checks.event_type(type_name)
         if tags.size:
-            check_room(self.state.envelope_id, self.state.items, self.state.data_bytes + tags.size, self._limits)
+            check_room(self.state.envelope_id, self.state.items, self.state.data_bytes + tags.size, self._checks.limits)
         event = self.state.start_event(event_id, type_name, event_type.hashed_name, tags)
         self.write(
             StartEvent(
@@ -195,6 +192,7 @@ class OpenEnvelope:
 
         Raises:
             Refused: envelope_closed, event_unknown, event_closed, envelope_too_large, or index_gap.
+            Failed: slow_down.
         """
         event = self.state.event(event_id)
         if first_index is not None and first_index < event.items:
@@ -206,7 +204,8 @@ class OpenEnvelope:
                 f"send the items from index {event.items} on",
                 code="index_gap",
             )
-        first_index = self.state.take(event, items, data, self._limits)
+        self._checks.charge(items, len(data))
+        first_index = self.state.take(event, items, data, self._checks.limits)
         return Deferred.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).map(
             lambda _: first_index + items
         )

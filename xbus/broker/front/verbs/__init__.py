@@ -7,6 +7,7 @@ from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.front.verbs.refusals import RefusalNotes, Refusals, RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
+from xbus.broker.front.verbs.throttling import ThrottlingDispatch
 
 __all__ = [
     "FrontBatchVerbs",
@@ -16,4 +17,5 @@ __all__ = [
     "Refusals",
     "RepeatBatchVerbs",
     "RepeatVerbs",
+    "ThrottlingDispatch",
 ]

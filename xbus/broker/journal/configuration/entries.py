@@ -9,6 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
+from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
+
 MAX_ISOLATED = 100
 """The most items of an event that are parked alone, unless its type sets a number."""
 
@@ -115,20 +117,22 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class ProfileSpec:
-    """A set of event types that its emitters may send."""
+    """A set of event types that its emitters may send, and the limits of each of them."""
 
     name: str
     event_types: frozenset[str]
     renamed_from: str | None = field(default=None, compare=False)
+    limits: SendingLimits = NO_LIMITS
 
 
 @dataclass(frozen=True)
 class EmitterSpec:
-    """A program that sends envelopes."""
+    """A program that sends envelopes; its limits come before those of its profile."""
 
     login: str
     profile: str
     renamed_from: str | None = field(default=None, compare=False)
+    limits: SendingLimits = NO_LIMITS
 
 
 Entry: TypeAlias = EventTypeSpec | ServiceSpec | RoleSpec | ProfileSpec | EmitterSpec

@@ -15,7 +15,8 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.log.catalog import read_graph, read_service_names, read_version
+from xbus.broker.journal.log.catalog import read_graph, read_limits, read_service_names, read_version
+from xbus.broker.journal.writes import NO_LIMITS
 from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
 
 
@@ -117,23 +118,30 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
 
 def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
     rows = connection.execute(
-        select(emitter_profile.c.name, event_type.c.name)
+        select(emitter_profile.c.id, emitter_profile.c.name, event_type.c.name)
         .outerjoin(profile_event_type, profile_event_type.c.profile_id == emitter_profile.c.id)
         .outerjoin(event_type, event_type.c.id == profile_event_type.c.event_type_id)
         .where(_chosen(emitter_profile, removed))
         .order_by(emitter_profile.c.name)
     )
-    allowed: dict[str, set[str]] = {}
-    for profile_name, type_name in rows:
-        allowed.setdefault(profile_name, set()).update([type_name] if type_name is not None else [])
-    return (ProfileSpec(name, frozenset(names)) for name, names in allowed.items())
+    allowed: dict[tuple[int, str], set[str]] = {}
+    for profile_id, profile_name, type_name in rows:
+        allowed.setdefault((profile_id, profile_name), set()).update([type_name] if type_name is not None else [])
+    limits = read_limits(connection)
+    return (
+        ProfileSpec(name, frozenset(names), limits=limits.get((emitter_profile.name, profile_id), NO_LIMITS))
+        for (profile_id, name), names in allowed.items()
+    )
 
 
 def _emitters(connection: Connection, removed: bool) -> Iterator[EmitterSpec]:
     rows = connection.execute(
-        select(emitter.c.login, emitter_profile.c.name)
+        select(emitter.c.login, emitter_profile.c.name, emitter.c.id)
         .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
         .where(_chosen(emitter, removed))
         .order_by(emitter.c.login)
     )
-    return (EmitterSpec(row.login, row.name) for row in rows.all())
+    limits = read_limits(connection)
+    return (
+        EmitterSpec(row.login, row.name, limits=limits.get((emitter.name, row.id), NO_LIMITS)) for row in rows.all()
+    )

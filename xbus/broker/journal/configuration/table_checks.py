@@ -18,6 +18,7 @@ from xbus.broker.journal.configuration.plan import make_plan
 from xbus.broker.journal.configuration.reading import read_stored
 from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.catalog import Catalog, name_column, read_catalog, read_graph, read_version
+from xbus.broker.journal.writes import LIMIT_NAMES
 
 TABLES = (
     model.emitter_profile,
@@ -30,6 +31,7 @@ TABLES = (
     model.node,
     model.edge,
     model.pause,
+    model.sending_limit,
 )
 
 _OF_SECTION: Mapping[str, sa.Table] = {
@@ -150,6 +152,11 @@ def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
         for row in connection.execute(rows.where(column.is_not(None), in_use)).all():
             if not is_good(row.value):
                 yield _problem(table, row, f"{name} is {row.value!r}, and has to be {wanted}")
+    limits = model.sending_limit
+    for name in LIMIT_NAMES:
+        wrong = sa.select(limits.c.kind, limits.c.subject_id, limits.c[name].label("value")).where(limits.c[name] < 1)
+        for kind, subject_id, value in connection.execute(wrong).all():
+            yield TableProblem(limits.name, f"{kind}, {subject_id}", f"{name} is {value!r}, and has to be 1 or more")
     types = model.event_type
     without = ~sa.exists().where(model.graph.c.event_type_id == types.c.id)
     for row in connection.execute(sa.select(types.c.id, types.c.name).where(types.c.removed_at.is_(None), without)):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from itertools import count
 
@@ -25,8 +25,20 @@ from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.logins import end_sessions
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
+from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 from xbus.errors import ConfigurationError
-from xbus.model import edge, emitter, emitter_profile, event_type, graph, node, profile_event_type, role, service
+from xbus.model import (
+    edge,
+    emitter,
+    emitter_profile,
+    event_type,
+    graph,
+    node,
+    profile_event_type,
+    role,
+    sending_limit,
+    service,
+)
 
 TABLES: Mapping[Section, Table] = {
     Section.EVENT_TYPE: event_type,
@@ -117,8 +129,9 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
             _write_role(connection, entry)
         case ProfileSpec() as entry:
             _write_profile(connection, entry)
-        case EmitterSpec(login, profile):
-            _put(connection, emitter, login, profile_id=_id(connection, emitter_profile, profile))
+        case EmitterSpec(login, profile) as entry:
+            emitter_id = _put(connection, emitter, login, profile_id=_id(connection, emitter_profile, profile))
+            _write_limits(connection, emitter, emitter_id, entry.limits)
 
 
 def _rename(connection: Connection, change: Change) -> None:
@@ -193,6 +206,15 @@ def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
     for name in sorted(entry.event_types):
         event_type_id = _id(connection, event_type, name)
         connection.execute(insert(profile_event_type).values(profile_id=profile_id, event_type_id=event_type_id))
+    _write_limits(connection, emitter_profile, profile_id, entry.limits)
+
+
+def _write_limits(connection: Connection, table: Table, subject_id: int, limits: SendingLimits) -> None:
+    of_subject = (sending_limit.c.kind == table.name, sending_limit.c.subject_id == subject_id)
+    connection.execute(delete(sending_limit).where(*of_subject))
+    if limits != NO_LIMITS:
+        row = {"kind": table.name, "subject_id": subject_id, **asdict(limits)}
+        connection.execute(insert(sending_limit).values(row))
 
 
 def _columns(entry: EventTypeSpec | ServiceSpec, *without: str) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
-from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, longest, pause_of_role
+from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, SendingLimits, longest, pause_of_role
 from xbus.graph import Graph, Node
 from xbus.model import (
     configuration,
@@ -19,6 +19,7 @@ from xbus.model import (
     pause,
     profile_event_type,
     role,
+    sending_limit,
     service,
 )
 
@@ -55,12 +56,14 @@ class EmitterEntry:
 
     Args:
         pause: why it may begin no envelope; None while it may.
+        limits: its own, and those of its profile; None where it has none.
     """
 
     id: int
     login: str
     event_types: frozenset[str]
     pause: PauseEntry | None = None
+    limits: SendingLimits | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,12 @@ def read_pauses(connection: Connection) -> Pauses:
     return found
 
 
+def read_limits(connection: Connection) -> dict[tuple[str, int], SendingLimits]:
+    """Read the limits of emitters and profiles, by the name of their table and their id."""
+    rows = connection.execute(select(sending_limit))
+    return {(kind, subject_id): SendingLimits(*limits) for kind, subject_id, *limits in rows}
+
+
 def name_column(table: Table) -> ColumnElement[str]:
     """Give the column by which people call a row."""
     column: ColumnElement[str] = table.c.login if "login" in table.c else table.c.name
@@ -326,6 +335,7 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
         .where(event_type.c.removed_at.is_(None), emitter_profile.c.removed_at.is_(None))
     ):
         allowed.setdefault(profile_id, set()).add(name)
+    limits = read_limits(connection)
     rows = connection.execute(
         select(emitter.c.id, emitter.c.login, emitter.c.profile_id)
         .where(emitter.c.removed_at.is_(None))
@@ -337,6 +347,7 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
             row.login,
             frozenset(allowed.get(row.profile_id, ())),
             pauses.get((PauseKind.EMITTER, row.id)),
+            SendingLimits.first_of(limits.get(("emitter", row.id)), limits.get(("emitter_profile", row.profile_id))),
         )
         for row in rows
     ]

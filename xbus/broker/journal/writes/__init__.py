@@ -23,6 +23,7 @@ from xbus.broker.journal.writes.emission import (
     StartEnvelope,
     StartEvent,
 )
+from xbus.broker.journal.writes.limits import LIMIT_NAMES, NO_LIMITS, SendingLimits
 from xbus.broker.journal.writes.pauses import (
     PAUSED,
     EndPauses,
@@ -77,6 +78,8 @@ def write_size(write: Write[object]) -> int:
 
 
 __all__ = [
+    "LIMIT_NAMES",
+    "NO_LIMITS",
     "PAUSED",
     "SERVED",
     "Append",
@@ -117,6 +120,7 @@ __all__ = [
     "Seal",
     "SealReceipt",
     "SealedEnvelope",
+    "SendingLimits",
     "StartEnvelope",
     "StartEvent",
     "StartSession",

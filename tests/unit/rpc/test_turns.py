@@ -1,0 +1,141 @@
+"""Connections that call at the same time share the server; one that calls alone has it for itself."""
+
+from collections.abc import Iterator
+
+from xbus.rpc.exchange.turns import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, Turns
+
+DEEP, HONEST, OTHER = b"deep", b"honest", b"other"
+
+SHARE = SHARE_BYTES // CALL_BYTES
+"""The small calls of a connection that may be under way while others call."""
+
+
+class Calls:
+    """Calls of some connections, and the time; what may be carried out is under way until it is answered."""
+
+    def __init__(self, **options: int) -> None:
+        self.now = 10.4 * PERIOD_SECONDS
+        self.turns: Turns[tuple[bytes, int]] = Turns(lambda: self.now, **{"share_bytes": SHARE_BYTES, **options})
+        self.under_way: list[tuple[bytes, int, float, int]] = []
+        self._numbers = iter(range(1_000_000))
+
+    def call(self, peer: bytes, count: int = 1, size: int = 0) -> None:
+        for _ in range(count):
+            number = next(self._numbers)
+            if self.turns.add(peer, (peer, number), size):
+                self._begin(peer, number, size)
+
+    def answer(self, peer: bytes, count: int = 1) -> None:
+        mine = [call for call in self.under_way if call[0] == peer][:count]
+        for call in mine:
+            self.under_way.remove(call)
+            self.turns.ended(peer, call[3], call[2])
+
+    def go_on(self) -> list[bytes]:
+        return [peer for peer, _ in self._go_on()]
+
+    def numbers(self, peer: bytes) -> list[int]:
+        return [number for of, number, _, _ in self.under_way if of == peer]
+
+    def wait(self, periods: float) -> None:
+        self.now += periods * PERIOD_SECONDS
+
+    def _go_on(self) -> Iterator[tuple[bytes, int]]:
+        while (call := self.turns.next()) is not None:
+            self._begin(*call, 0)
+            yield call
+
+    def _begin(self, peer: bytes, number: int, size: int) -> None:
+        self.turns.began(peer, size, self.now)
+        self.under_way.append((peer, number, self.now, size))
+
+
+def test_who_calls_alone_has_many_calls_under_way() -> None:
+    calls = Calls()
+    calls.call(DEEP, 100)
+    assert len(calls.numbers(DEEP)) == 100
+    assert not calls.turns.has_waiting
+
+
+def test_beside_another_connection_the_calls_beyond_the_share_wait_in_their_order() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, 100)
+    assert calls.numbers(DEEP) == list(range(1, 1 + SHARE))
+    assert calls.go_on() == []
+    calls.answer(DEEP)
+    assert calls.go_on() == [DEEP]
+    assert calls.numbers(DEEP) == list(range(2, 2 + SHARE))
+
+
+def test_a_newcomer_is_carried_out_at_once() -> None:
+    calls = Calls()
+    calls.call(DEEP, 1000)
+    calls.call(HONEST)
+    assert calls.numbers(HONEST)
+    calls.call(DEEP)
+    calls.answer(DEEP, 10)
+    assert calls.go_on() == []
+
+
+def test_one_call_is_always_carried_out_however_large() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, 2, size=2 * SHARE_BYTES)
+    assert len(calls.numbers(DEEP)) == 1
+    calls.answer(DEEP)
+    assert calls.go_on() == [DEEP]
+
+
+def test_when_the_other_calls_no_more_all_that_waits_goes_on() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, 50)
+    calls.wait(2)
+    assert calls.go_on() == [DEEP] * (50 - SHARE)
+
+
+def test_where_all_have_calls_waiting_nobody_is_held_back() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, 20)
+    calls.call(HONEST, 20)
+    went = calls.go_on()
+    assert went[:4] == [DEEP, HONEST, DEEP, HONEST]
+    assert len(went) > 10 * SHARE
+
+
+def test_calls_under_way_for_long_wait_for_something_else_and_hold_nothing_back() -> None:
+    calls = Calls()
+    calls.call(DEEP, SHARE + 2)
+    calls.call(OTHER)
+    calls.call(DEEP, 5)
+    assert calls.turns.has_waiting
+    calls.wait(1)
+    calls.call(OTHER)
+    assert calls.go_on() == []
+    calls.wait(1)
+    calls.call(OTHER)
+    assert calls.go_on() == [DEEP] * SHARE
+
+
+def test_an_answer_that_comes_late_is_not_counted_twice() -> None:
+    calls = Calls()
+    calls.call(DEEP, SHARE)
+    calls.wait(5)
+    calls.call(OTHER)
+    calls.answer(DEEP, SHARE)
+    calls.call(DEEP, SHARE + 1)
+    assert len(calls.numbers(DEEP)) == SHARE
+
+
+def test_what_waits_is_bounded() -> None:
+    calls = Calls(waiting_bytes=10_000)
+    calls.call(HONEST)
+    calls.call(DEEP, SHARE)
+    calls.call(DEEP, 10)
+    before = calls.turns.is_full
+    calls.call(DEEP, 10)
+    assert (before, calls.turns.is_full) == (False, True)
+    assert [peer for peer, _ in calls.turns.rest()] == [DEEP] * 20
+    assert not calls.turns.has_waiting

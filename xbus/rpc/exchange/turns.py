@@ -1,0 +1,181 @@
+"""Shares a server among its connections: while several call, each has a bounded part of the calls under way.
+
+A group commit answers all calls together that came before it. A peer that keeps a thousand calls under way makes each
+group as long as a thousand calls, so that another one with a single call waits a hundred times as long for its answer.
+So the calls of a connection that go beyond its share wait here until earlier ones are answered.
+
+The share is small only for the sake of those that keep few calls under way. A connection that calls alone, or beside
+others that have calls waiting, has one so large that it loses nothing.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Call = TypeVar("Call")
+
+PERIOD_SECONDS = 0.05
+"""A connection counts as calling from its call to the end of the period behind. Longer protects peers that call seldom,
+and slows others down for them. A call that is under way for longer waits for something else, and counts no more."""
+
+CALL_BYTES = 32 * 1024
+"""The bytes that take as much time as a call without any: so large and small calls are measured by one scale."""
+
+SHARE_BYTES = 2 * CALL_BYTES + CALL_BYTES // 2
+"""The calls of a connection under way while others call. More let a peer delay others for longer, fewer make it slower
+itself, as fewer calls share a commit."""
+
+_ALONE = 64
+"""So many times its share has a connection that calls alone. More delay a newcomer for longer, fewer make it slower."""
+
+WAITING_BYTES = 8 * 1024 * 1024
+"""The calls of all connections that wait for their turn; with more nothing is read. More takes memory."""
+
+_KEPT_BYTES = 512
+"""The memory of a call that waits, beside its bytes."""
+
+
+@dataclass(eq=False, slots=True)
+class _Share(Generic[Call]):
+    """The calls of a connection.
+
+    Args:
+        called_in: the period of its last call.
+        recent: the weight of unanswered calls that began in this period.
+        earlier: of those that began in the period before.
+        waiting: calls with their bytes, in their order.
+    """
+
+    called_in: int = 0
+    recent: int = 0
+    earlier: int = 0
+    waiting: deque[tuple[Call, int]] = field(default_factory=deque)
+
+
+class Turns(Generic[Call]):
+    """Says which calls may be carried out now.
+
+    Args:
+        now: the time in seconds.
+        share_bytes: the calls of a connection under way while others call; one call may always be.
+        waiting_bytes: with more than this in calls that wait, it is full.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], share_bytes: float = SHARE_BYTES, waiting_bytes: int = WAITING_BYTES
+    ) -> None:
+        self._now = now
+        self._share_bytes = share_bytes
+        self._most_waiting_bytes = waiting_bytes
+        self._period = 0
+        self._shares: dict[bytes, _Share[Call]] = {}
+        self._line: deque[_Share[Call]] = deque()
+        self._waiting_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Check whether so much waits that no further calls should be added."""
+        return self._waiting_bytes > self._most_waiting_bytes
+
+    @property
+    def has_waiting(self) -> bool:
+        """Check whether calls wait for their turn."""
+        return bool(self._line)
+
+    def add(self, peer: bytes, call: Call, size: int) -> bool:
+        """Take note of a call.
+
+        Args:
+            peer: the id of the connection by which it came.
+            call: is handed back by ``next``, unless it may be carried out at once.
+            size: its bytes.
+
+        Returns:
+            Whether it may be carried out at once.
+        """
+        if self._share_bytes == math.inf:
+            return True
+        self._look_at_time()
+        share = self._shares.get(peer)
+        if share is None:
+            share = self._shares[peer] = _Share()
+        share.called_in = self._period
+        if not share.waiting:
+            if self._has_room(share, size, self._present_share):
+                return True
+            self._line.append(share)
+        share.waiting.append((call, size))
+        self._waiting_bytes += size + _KEPT_BYTES
+        return False
+
+    def began(self, peer: bytes, size: int, at: float) -> None:
+        """Note that a call is under way since then, whose answer comes later."""
+        self._count(peer, size + CALL_BYTES, at)
+
+    def ended(self, peer: bytes, size: int, at: float) -> None:
+        """Note that the call is answered that was under way since then."""
+        self._count(peer, -size - CALL_BYTES, at)
+
+    def next(self) -> Call | None:
+        """Give a call that may be carried out now; connections take turns."""
+        self._look_at_time()
+        present_share = self._present_share
+        for _ in range(len(self._line)):
+            share = self._line.popleft()
+            call, size = share.waiting[0]
+            has_room = self._has_room(share, size, present_share)
+            if has_room:
+                share.waiting.popleft()
+                self._waiting_bytes -= size + _KEPT_BYTES
+            if share.waiting:
+                self._line.append(share)
+            if has_room:
+                return call
+        return None
+
+    def rest(self) -> list[Call]:
+        """Give all calls that wait, each connection's in their order; they wait no more."""
+        calls = [call for share in self._line for call, _ in share.waiting]
+        for share in self._line:
+            share.waiting.clear()
+        self._line.clear()
+        self._waiting_bytes = 0
+        return calls
+
+    @property
+    def _present_share(self) -> float:
+        others_wait_too = len(self._line) == len(self._shares)
+        return self._share_bytes * (_ALONE if len(self._shares) == 1 or others_wait_too else 1)
+
+    def _has_room(self, share: _Share[Call], size: int, most: float) -> bool:
+        under_way = share.recent + share.earlier
+        return under_way <= 0 or under_way + size + CALL_BYTES <= most
+
+    def _count(self, peer: bytes, weight: int, at: float) -> None:
+        share = self._shares.get(peer)
+        if share is None:
+            return
+        match self._period - _period(at):
+            case 0:
+                share.recent += weight
+            case 1:
+                share.earlier += weight
+
+    def _look_at_time(self) -> None:
+        period = _period(self._now())
+        if period == self._period:
+            return
+        is_next = period == self._period + 1
+        self._period = period
+        for share in self._shares.values():
+            share.earlier, share.recent = share.recent if is_next else 0, 0
+        oldest = period - 1
+        self._shares = {
+            peer: share for peer, share in self._shares.items() if share.called_in >= oldest or share.waiting
+        }
+
+
+def _period(at: float) -> int:
+    return int(at / PERIOD_SECONDS)
