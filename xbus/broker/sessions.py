@@ -95,7 +95,7 @@ class Sessions:
             Its token, which is kept nowhere.
 
         Raises:
-            Refused: login_refused, for an unknown login and a wrong password alike.
+            Refused: login_refused, for an unknown login and a wrong password alike; key_not_allowed.
             Failed: login_too_late, when the time is over or too many wait.
             JournalUnavailable: the database can't be asked now.
         """
@@ -103,9 +103,11 @@ class Sessions:
         return self._login(login, self._credentials.check(login, password, deadline), deadline)
 
     async def _login(self, login: str, check: Awaitable[Verified], deadline: float) -> str:
-        owner_id, password_hash = await check
+        verified = await check
+        owner_id, password_hash, _ = verified
         if self._catch_up is not None:
             await self._catch_up()
+        self._credentials.check_key(verified)
         check_time(deadline)
         token = self._ids.token()
         expires_at = self._clock.now() + self._lifetime

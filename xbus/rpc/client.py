@@ -1,6 +1,7 @@
 """The calling side: a DEALER socket, whose calls are sent in the order in which they are made."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -8,9 +9,10 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from xbus.clock import Clock, SystemClock
-from xbus.errors import ConfigurationError, ConnectionLost, ProtocolError
+from xbus.errors import ConfigurationError, ConnectionLost, Failed, ProtocolError
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
+from xbus.rpc.curve import call_encrypted, parse_address, shown
 from xbus.rpc.drain import Drain, can_write
 from xbus.rpc.exchange import Channels, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
@@ -29,7 +31,15 @@ ROOM_SECONDS = 0.01
 LINGER_MS = 1000
 """Milliseconds for which libzmq goes on sending calls after ``close``."""
 
-_CONNECTION_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_REFUSALS = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+"""Behind these libzmq does not connect again."""
+
+_CONNECTION_EVENTS = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+)
 
 
 class Client:
@@ -58,18 +68,20 @@ class Client:
         on_lost: Callable[[], None] | None = None,
         life_signs: LifeSigns = NO_SIGNS,
     ) -> None:
-        self.name = name
+        self.name = shown(name)
         clock = clock or SystemClock()
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._connected = False
-        self._calls = OwedCalls(name, clock, self._sent)
+        self._endpoint = ""
+        self._again: asyncio.TimerHandle | None = None
+        self._calls = OwedCalls(self.name, clock, self._sent)
         self._socket = _dealer(context, max_message_bytes)
         ask_for_life(self._socket, life_signs)
         self._drain = Drain(self._socket, self._take)
         self._monitor = self._socket.get_monitor_socket(_CONNECTION_EVENTS)
         self._monitor_drain = Drain(self._monitor, self._connection_event)
-        self.channels = Channels(name, clock, self._sent)
+        self.channels = Channels(self.name, clock, self._sent)
         """By them the other side may call us. All of them end with the connection."""
 
     @property
@@ -85,13 +97,20 @@ class Client:
     def connect(self, address: str) -> None:
         """Begin to connect; calls made meanwhile are sent when the connection is there.
 
+        Args:
+            address: see :mod:`xbus.rpc.curve.address`.
+
         Raises:
-            ConfigurationError: ``bad_address``.
+            ConfigurationError: ``bad_address``, or the key file that it names can't be used.
         """
+        broker = parse_address(address)
+        if broker.own is not None:
+            call_encrypted(self._socket, broker.server_key, broker.own)
+        self._endpoint = broker.endpoint
         try:
-            self._socket.connect(address)
+            self._socket.connect(broker.endpoint)
         except zmq.ZMQError as error:
-            cause = f"{self.name}: can't connect to {address} ({error})"
+            cause = f"{self.name}: can't connect to {broker.endpoint} ({error})"
             raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
         self._drain.resume()
         self._monitor_drain.resume()
@@ -121,6 +140,8 @@ class Client:
         """Close the connection; unanswered calls fail with ``ConnectionLost``."""
         if self._socket.closed:
             return
+        if self._again is not None:
+            self._again.cancel()
         self._drain.pause()
         self._monitor_drain.pause()
         self._socket.disable_monitor()
@@ -148,10 +169,27 @@ class Client:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._connected = True
             self._send_unsent()
+        elif event in _REFUSALS:
+            self._refused(is_by_key=event == zmq.EVENT_HANDSHAKE_FAILED_AUTH)
         elif self._connected:
             # An attempt to connect that fails is no loss: unsent calls wait for the next.
             self._connected = False
             self._lost()
+
+    def _refused(self, *, is_by_key: bool) -> None:
+        if is_by_key:
+            self._calls.fail_all(
+                Failed(f"{self.name}: our key is not allowed there", "allow it: xbus keys allow", code="key_refused")
+            )
+        log.info("%s: no connection was made", self.name, extra={"action": "connection_refused", "by_key": is_by_key})
+        if self._again is None:
+            self._again = self._loop.call_later(RECONNECT_MOST_MS / 1000, self._connect_again)
+
+    def _connect_again(self) -> None:
+        self._again = None
+        with contextlib.suppress(zmq.ZMQError):  # libzmq may have forgotten the address by itself
+            self._socket.disconnect(self._endpoint)
+        self._socket.connect(self._endpoint)
 
     def _send_unsent(self) -> None:
         # Asking makes libzmq take note of the new connection, a send alone may look too early. Like a send it may

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from tests.integration.admin.conftest import GOOD, Log, Xbus, version
 from xbus import model
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.log.catalog import read_catalog, read_credentials
+from xbus.broker.journal.log.catalog import read_catalog
+from xbus.broker.journal.log.sessions import read_credentials
 
 RENAMED = """\
 [[event_type]]

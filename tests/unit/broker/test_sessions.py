@@ -15,8 +15,7 @@ from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import read_credentials
-from xbus.broker.journal.log.sessions import read_sessions
+from xbus.broker.journal.log.sessions import read_credentials, read_sessions
 from xbus.broker.logins import LOGINS_AT_ONCE, Credentials
 from xbus.broker.sessions import Sessions
 from xbus.errors import Failed, JournalUnavailable, Refused

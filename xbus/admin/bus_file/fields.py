@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.configuration.entries import MAX_ISOLATED
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
+from xbus.rpc.curve import KEY_LENGTH, is_public_key
 
 MOST = 1_000_000_000
 """The largest count: the database's columns take it, and it is more than anybody means."""
@@ -46,6 +47,10 @@ Fields: TypeAlias = Mapping[str, TableKey]
 
 def _is_list_of_names(value: Any) -> bool:
     return isinstance(value, list) and all(map(is_name, value))
+
+
+def _is_list_of_keys(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_public_key, value))
 
 
 def _is_list_of_tables(value: Any) -> bool:
@@ -125,6 +130,15 @@ INSTANCES: Fields = {
     "standby": SWITCH,
 }
 
+KEYS: Fields = {
+    "keys": TableKey(
+        _is_list_of_keys,
+        f"a list of public keys, each of {KEY_LENGTH} characters; xbus keys show prints one",
+        default=(),
+        read=lambda keys: tuple(sorted(set(keys))),
+    )
+}
+
 WATCH: Fields = {"absent_minutes": MINUTES, "parked_minutes": MINUTES}
 
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
@@ -132,7 +146,7 @@ FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
-    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **INSTANCES, **WATCH, "start": START, **FORMER},
+    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **INSTANCES, **WATCH, **KEYS, "start": START, **FORMER},
     Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES, **FORMER},
-    Section.EMITTER: {"login": NAME, "profile": NAME, **FORMER},
+    Section.EMITTER: {"login": NAME, "profile": NAME, **KEYS, **FORMER},
 }

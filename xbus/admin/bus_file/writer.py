@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 
-from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, ORDER, WATCH, Fields
+from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, KEYS, ORDER, WATCH, Fields
 from xbus.broker.journal.configuration import BusSpec
 from xbus.broker.journal.configuration.entries import Entry
 
@@ -24,11 +24,14 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
     for service in bus.services.values():
         yield "service", {"name": service.name, "kind": service.kind} | _said(service, FAILING)
     for role in bus.roles.values():
-        yield "role", {"login": role.login, "service": role.service} | _said(role, {**ORDER, **INSTANCES, **WATCH})
+        yield (
+            "role",
+            {"login": role.login, "service": role.service} | _said(role, {**ORDER, **INSTANCES, **WATCH, **KEYS}),
+        )
     for profile in bus.profiles.values():
         yield "emitter_profile", {"name": profile.name, "event_types": sorted(profile.event_types)}
     for emitter in bus.emitters.values():
-        yield "emitter", {"login": emitter.login, "profile": emitter.profile}
+        yield "emitter", {"login": emitter.login, "profile": emitter.profile} | _said(emitter, KEYS)
 
 
 def _said(entry: Entry, fields: Fields) -> dict[str, object]:

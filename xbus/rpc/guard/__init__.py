@@ -6,6 +6,6 @@ elsewhere it does nothing.
 """
 
 from xbus.rpc.guard.limits import TrafficLimits
-from xbus.rpc.guard.watch import ConnectionGuard
+from xbus.rpc.guard.watch import KEY_REVOKED, ConnectionGuard
 
-__all__ = ["ConnectionGuard", "TrafficLimits"]
+__all__ = ["KEY_REVOKED", "ConnectionGuard", "TrafficLimits"]

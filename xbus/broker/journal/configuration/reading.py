@@ -16,6 +16,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.log.catalog import read_graph, read_service_names, read_version
+from xbus.broker.journal.log.sessions import read_keys
 from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
 
 
@@ -96,6 +97,7 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             role.c.parked_minutes,
             role.c.instances,
             role.c.standby,
+            role.c.public_keys,
         )
         .join(service, service.c.id == role.c.service_id)
         .where(_chosen(role, removed))
@@ -110,6 +112,7 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             parked_minutes=row.parked_minutes,
             instances=row.instances,
             standby=row.standby,
+            keys=read_keys(row.public_keys),
         )
         for row in rows.all()
     )
@@ -131,9 +134,9 @@ def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
 
 def _emitters(connection: Connection, removed: bool) -> Iterator[EmitterSpec]:
     rows = connection.execute(
-        select(emitter.c.login, emitter_profile.c.name)
+        select(emitter.c.login, emitter_profile.c.name, emitter.c.public_keys)
         .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
         .where(_chosen(emitter, removed))
         .order_by(emitter.c.login)
     )
-    return (EmitterSpec(row.login, row.name) for row in rows.all())
+    return (EmitterSpec(row.login, row.name, read_keys(row.public_keys)) for row in rows.all())

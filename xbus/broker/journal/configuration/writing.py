@@ -19,7 +19,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.configuration.logins import end_sessions
+from xbus.broker.journal.configuration.logins import end_sessions, replace_keys
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.errors import ConfigurationError
@@ -80,8 +80,10 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
             _write_role(connection, entry)
         case ProfileSpec() as entry:
             _write_profile(connection, entry)
-        case EmitterSpec(login, profile):
-            _put(connection, emitter, login, profile_id=_id(connection, emitter_profile, profile))
+        case EmitterSpec() as entry:
+            profile_id = _id(connection, emitter_profile, entry.profile)
+            public_keys = replace_keys(connection, emitter, entry.login, entry.keys)
+            _put(connection, emitter, entry.login, profile_id=profile_id, public_keys=public_keys)
 
 
 def _rename(connection: Connection, change: Change) -> None:
@@ -145,6 +147,7 @@ def _write_role(connection: Connection, entry: RoleSpec) -> None:
         parked_minutes=entry.parked_minutes,
         instances=entry.instances,
         standby=entry.standby,
+        public_keys=replace_keys(connection, role, entry.login, entry.keys),
     )
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, longest, pause_of_role
 from xbus.graph import Graph, Node
 from xbus.model import (
@@ -55,12 +56,14 @@ class EmitterEntry:
 
     Args:
         pause: why it may begin no envelope; None while it may.
+        keys: the public keys by which it may log in over encrypted connections.
     """
 
     id: int
     login: str
     event_types: frozenset[str]
     pause: PauseEntry | None = None
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class RoleEntry:
         instances: so many programs may serve it side by side.
         standby: whether further programs wait until one of those is lost.
         pause: why nothing new begins with it: it is paused, or its service is; None while neither is.
+        keys: the public keys by which it may log in over encrypted connections.
     """
 
     id: int
@@ -113,6 +117,7 @@ class RoleEntry:
     instances: int = 1
     standby: bool = False
     pause: PauseEntry | None = None
+    keys: frozenset[str] = frozenset()
 
     @property
     def is_shared(self) -> bool:
@@ -272,17 +277,6 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
     )
 
 
-def read_credentials(connection: Connection, kind: Literal["emitter", "role"], login: str) -> tuple[int, str] | None:
-    """Read id and password hash of ``login``; None if it does not exist, is removed, or has no password."""
-    table = emitter if kind == "emitter" else role
-    row = connection.execute(
-        select(table.c.id, table.c.password_hash).where(
-            table.c.login == login, table.c.removed_at.is_(None), table.c.password_hash.is_not(None)
-        )
-    ).one_or_none()
-    return None if row is None else (row.id, row.password_hash)
-
-
 def _event_types(connection: Connection, pauses: Pauses) -> list[EventType]:
     newest = (
         select(graph.c.event_type_id, func.max(graph.c.number).label("number"))
@@ -327,7 +321,7 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
     ):
         allowed.setdefault(profile_id, set()).add(name)
     rows = connection.execute(
-        select(emitter.c.id, emitter.c.login, emitter.c.profile_id)
+        select(emitter.c.id, emitter.c.login, emitter.c.profile_id, emitter.c.public_keys)
         .where(emitter.c.removed_at.is_(None))
         .order_by(emitter.c.login)
     )
@@ -337,6 +331,7 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
             row.login,
             frozenset(allowed.get(row.profile_id, ())),
             pauses.get((PauseKind.EMITTER, row.id)),
+            frozenset(read_keys(row.public_keys)),
         )
         for row in rows
     ]
@@ -354,6 +349,7 @@ def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
             role.c.parked_minutes,
             role.c.instances,
             role.c.standby,
+            role.c.public_keys,
             service.c.key,
             service.c.name,
             service.c.kind,
@@ -382,6 +378,7 @@ def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
             service_name=row.name,
             instances=row.instances,
             standby=row.standby,
+            keys=frozenset(read_keys(row.public_keys)),
             pause=pause_of_role(pauses, row.id, row.service_id),
         )
         for row in rows
