@@ -20,6 +20,7 @@ COMMANDS = (
     "health",
     "import_legacy",
     "journal",
+    "keys",
     "outbox",
     "parked",
     "password",

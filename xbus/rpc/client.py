@@ -31,14 +31,15 @@ ROOM_SECONDS = 0.01
 LINGER_MS = 1000
 """Milliseconds for which libzmq goes on sending calls after ``close``."""
 
-_REFUSALS = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
-"""Behind these libzmq does not connect again."""
+_KEY_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_OTHER_PROTOCOL = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+"""Behind these two libzmq does not connect again."""
+
+_CUT_SHORT = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+"""The other side has ended the handshake: with encryption mostly because it has another key."""
 
 _CONNECTION_EVENTS = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_DISCONNECTED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | _KEY_REFUSED | _OTHER_PROTOCOL | _CUT_SHORT
 )
 
 
@@ -74,7 +75,9 @@ class Client:
         self._loop = asyncio.get_running_loop()
         self._connected = False
         self._endpoint = ""
+        self._is_encrypted = False
         self._again: asyncio.TimerHandle | None = None
+        self._refusal: Failed | None = None
         self._calls = OwedCalls(self.name, clock, self._sent)
         self._socket = _dealer(context, max_message_bytes)
         ask_for_life(self._socket, life_signs)
@@ -106,6 +109,7 @@ class Client:
         broker = parse_address(address)
         if broker.own is not None:
             call_encrypted(self._socket, broker.server_key, broker.own)
+            self._is_encrypted = True
         self._endpoint = broker.endpoint
         try:
             self._socket.connect(broker.endpoint)
@@ -122,9 +126,11 @@ class Client:
         timeout: float | None = None,
         renewed: Callable[[], float | None] | None = None,
     ) -> "asyncio.Future[Value]":
-        """Call a verb; see ``OwedCalls.call``. Without a connection the call waits for one."""
+        """Call a verb; see ``OwedCalls.call``. Without a connection the call waits for one, or for a refusal of one."""
         if self._socket.closed:
             return self._calls.refuse(method, self._closed_here())
+        if self._refusal is not None:
+            return self._calls.refuse(method, self._refusal)
         return self._calls.call(method, args, timeout, renewed)
 
     @property
@@ -168,25 +174,34 @@ class Client:
         event = parse_monitor_message(frames)["event"]
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._connected = True
+            self._refusal = None
             self._send_unsent()
-        elif event in _REFUSALS:
-            self._refused(is_by_key=event == zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+        elif event in (_KEY_REFUSED, _OTHER_PROTOCOL) or (event == _CUT_SHORT and self._is_encrypted):
+            self._refused(is_by_key=event == _KEY_REFUSED)
         elif self._connected:
             # An attempt to connect that fails is no loss: unsent calls wait for the next.
             self._connected = False
             self._lost()
 
     def _refused(self, *, is_by_key: bool) -> None:
-        if is_by_key:
-            self._calls.fail_all(
-                Failed(f"{self.name}: our key is not allowed there", "allow it: xbus keys allow", code="key_refused")
-            )
-        log.info("%s: no connection was made", self.name, extra={"action": "connection_refused", "by_key": is_by_key})
+        self._refusal = self._why_refused(is_by_key=is_by_key)
+        extra = {"action": "connection_refused", "code": self._refusal.code}
+        log.info("%s: no connection was made", self.name, extra=extra)
+        self._calls.fail_all(self._refusal)
         if self._again is None:
             self._again = self._loop.call_later(RECONNECT_MOST_MS / 1000, self._connect_again)
 
+    def _why_refused(self, *, is_by_key: bool) -> Failed:
+        if is_by_key:
+            return Failed(f"{self.name}: our key is not allowed there", "allow it: xbus keys allow", code="key_refused")
+        if self._is_encrypted:
+            cause, next_step = "has another key than the address says", "see that port and key are those of the broker"
+        else:
+            cause, next_step = "speaks another protocol, or only with encryption", "see that the address is right"
+        return Failed(f"{self.name}: the other side {cause}", next_step, code="handshake_failed")
+
     def _connect_again(self) -> None:
-        self._again = None
+        self._again = self._refusal = None
         with contextlib.suppress(zmq.ZMQError):  # libzmq may have forgotten the address by itself
             self._socket.disconnect(self._endpoint)
         self._socket.connect(self._endpoint)

@@ -10,7 +10,7 @@ import zmq
 from zmq.utils import z85
 
 from xbus.clock import Clock
-from xbus.rpc.context import Context
+from xbus.rpc.context import Context, router
 from xbus.rpc.drain import Drain
 from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import send
@@ -23,6 +23,9 @@ ENDPOINT = "inproc://zeromq.zap.01"
 _VERSION = b"1.0"
 _MECHANISM = b"CURVE"
 _LET_IN, _REFUSED = b"200", b"400"
+
+_ENVELOPE_FRAMES = 2
+"""Who asks, and an empty frame."""
 
 _REQUEST_FRAMES = 7
 """Version, request id, domain, address, routing id, mechanism, and the peer's public key."""
@@ -39,8 +42,7 @@ class Authenticator:
     def __init__(self, context: Context, clock: Clock) -> None:
         self._allowed: dict[str, Callable[[str], bool]] = {}
         self._refusals = LogThrottle(clock)
-        # REP, so that each question gets its answer before the next is read.
-        self._socket = context.socket(zmq.REP)
+        self._socket = router(context)
         self._socket.set(zmq.LINGER, 0)
         self._socket.bind(ENDPOINT)
         self._drain = Drain(self._socket, self._answer)
@@ -64,12 +66,10 @@ class Authenticator:
         self._socket.close()
 
     def _answer(self, frames: list[bytes]) -> None:
-        key = self._key(frames)
-        request_id = frames[1] if len(frames) > 1 else b""
-        if key:
-            send(self._socket, [_VERSION, request_id, _LET_IN, b"OK", key.encode(), b""])
-        else:
-            send(self._socket, [_VERSION, request_id, _REFUSED, b"this key is not allowed here", b"", b""])
+        asking, question = frames[:_ENVELOPE_FRAMES], frames[_ENVELOPE_FRAMES:]
+        key = self._key(question)
+        said = [_LET_IN, b"OK", key.encode(), b""] if key else [_REFUSED, b"this key is not allowed here", b"", b""]
+        send(self._socket, [*asking, _VERSION, *question[1:2], *said])
 
     def _key(self, frames: list[bytes]) -> str:
         """Give the key that may connect; empty where none may."""
