@@ -137,6 +137,7 @@ class Server:
         self._max_unanswered_bytes = limits.max_unanswered_bytes
         self._held_back = False
         self._allows: Callable[[str], bool] = _nobody
+        self._is_caller_encrypted = False
         self._socket = router(context)
         self._socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
         self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
@@ -191,7 +192,8 @@ class Server:
     @property
     def caller_key(self) -> str:
         """The public key of the peer from which that call came; empty without encryption."""
-        return self._drain.reader.sender_key
+        # A peer that is not encrypted may claim any key.
+        return self._drain.reader.sender_key if self._is_caller_encrypted else ""
 
     def let_in(self, connection: bytes) -> None:
         """Take note that a connection has proven who it is, so that it may begin large calls."""
@@ -277,6 +279,7 @@ class Server:
 
     def _serve(self, frames: list[bytes]) -> None:
         connection = self._guard.took(frames)
+        self._is_caller_encrypted = connection.is_encrypted
         if self._drain.reader.has_more:
             # What is dropped never counts as read, so who does that again and again is cut off in the end.
             self._note_unreadable(frames[0], ProtocolError(f"a message has more than {MOST_FRAMES} frames"))
