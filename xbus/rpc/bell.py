@@ -82,6 +82,8 @@ class Bell:
         self._guard = ConnectionGuard("bell", socket, drain, limits, SystemClock(), _ended)
         if self._pair is not None:
             serve_encrypted(socket, self._pair, DOMAIN)
+            # With less libzmq 4.3.5 hands out nothing that came encrypted.
+            socket.set(zmq.RCVHWM, _UNHEARD + 1)
         try:
             with _for_this_user_alone():
                 socket.bind(self._address)
