@@ -9,6 +9,7 @@ from benchmarks.databases import Databases
 from benchmarks.end_to_end import pass_through
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
+from tests.support.daemon import Options
 from xbus.rpc.curve import new_pair, write_pair
 
 ANY_PORT = "tcp://127.0.0.1:0"
@@ -27,7 +28,7 @@ def measure(databases: Databases, sizes: Sizes) -> Result:
         write_pair(key_file, server)
         write_pair(client_file, client)
         query = f"?key={server.public}&client_key={client_file}"
-        options = {
+        options: Options = {
             "zmq": {"frontsocket.curve": ANY_PORT, "backsocket.curve": ANY_PORT},
             "curve": {"key_file": key_file},
         }
