@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import ack, backlog_memory, batch_intake, end_to_end, restart
+from benchmarks import ack, backlog_memory, batch_intake, encrypted, end_to_end, restart
 from benchmarks.databases import KINDS, Databases, databases
 from benchmarks.envelopes import catch_up, growth, idle, instances, latency, rare, shapes, small
 from benchmarks.recording import Recorder
@@ -23,6 +23,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "ack_100": ack.measure_100,
     "batch_intake": batch_intake.measure,
     "end_to_end": end_to_end.measure,
+    "encrypted": encrypted.measure,
     "backlog_memory": backlog_memory.measure,
     "restart": restart.measure,
     "small_1": small.measure_1,

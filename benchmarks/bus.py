@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, Options
 from xbus import model
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -41,16 +41,17 @@ ONE_CONSUMER = BusSpec(
 
 
 @contextmanager
-def running_bus(url: str, bus: BusSpec | None = ONE_CONSUMER) -> Iterator[Daemon]:
+def running_bus(url: str, bus: BusSpec | None = ONE_CONSUMER, options: Options | None = None) -> Iterator[Daemon]:
     """A broker on the database at ``url``, whose emitters and recipients may log in.
 
     Args:
         bus: what it serves; None for what was set up there before.
+        options: what its configuration says beyond the usual.
     """
     if bus is not None:
         set_up(url, bus)
     with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as folder:
-        daemon = Daemon(Path(folder), url).start()
+        daemon = Daemon(Path(folder), url, options).start()
         try:
             yield daemon
             assert daemon.stop() == 0, daemon.log

@@ -20,6 +20,8 @@ from tests.support.daemon import Daemon
 from tests.support.waiting import wait_until
 from xbus.broker.journal.log.segments import SegmentRow
 
+REGISTERED = "recipient registered"
+
 PAGE_ROWS = 4
 """About 4 MiB, as the broker reads."""
 
@@ -33,15 +35,17 @@ def _round(databases: Databases, sizes: Sizes) -> tuple[float, float]:
     items = sizes.envelopes * sizes.envelope_items
     with databases() as url, closing(connect(url)) as stored:
         with running_bus(url) as daemon:
-            seconds = _pass_through(daemon, sizes)
+            seconds = pass_through(daemon, daemon.front, daemon.back, sizes)
         segments = stored.segments()
     return items / seconds, items / _store_and_read(databases, segments, sizes.envelopes)
 
 
-def _pass_through(daemon: Daemon, sizes: Sizes) -> float:
-    with running("consumer", daemon.back) as consumer:
-        wait_until(lambda: "recipient registered" in daemon.log, "the consumer is registered")
-        began, _ = emit(daemon.front, sizes.envelopes, sizes.envelope_items)
+def pass_through(daemon: Daemon, front: str, back: str, sizes: Sizes) -> float:
+    """Seconds from the first ``send`` to the commit of the last envelope, by these addresses."""
+    before = daemon.log.count(REGISTERED)
+    with running("consumer", back) as consumer:
+        wait_until(lambda: daemon.log.count(REGISTERED) > before, "the consumer is registered")
+        began, _ = emit(front, sizes.envelopes, sizes.envelope_items)
         wait_until(lambda: len(reports(consumer)) >= sizes.envelopes, "all is delivered", MOST_SECONDS)
         last = reports(consumer)[-1]
         assert last["items"] == sizes.envelopes * sizes.envelope_items, "each item came once"

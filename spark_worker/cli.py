@@ -14,7 +14,7 @@ from spark_worker.worker.serving import WorkerOptions, serve_for_ever
 from xbus import ending, logs
 from xbus.admin.address import reachable
 from xbus.admin.program import config_option, load_config
-from xbus.admin.secret import password_file_option, password_of
+from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.errors import ConfigurationError
 
 EXIT_CODES = (
@@ -36,7 +36,7 @@ PATIENCE_HELP = "Seconds without any executor after which the cluster counts as 
 
 @click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @config_option
-@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The role's login.")
+@login_option("The role's login")
 @password_file_option
 @click.option("--transform", "function", metavar="MODULE:FUNCTION", help="transform(items, context) -> DataFrame.")
 @click.option("--sql", "sql_file", type=click.Path(path_type=Path), metavar="FILE", help="A query over the view items.")
@@ -60,7 +60,7 @@ PATIENCE_HELP = "Seconds without any executor after which the cluster counts as 
 )
 def main(
     config_path: Path | None,
-    login: str,
+    login: str | None,
     password_file: Path | None,
     function: str | None,
     sql_file: Path | None,
@@ -83,11 +83,13 @@ def main(
         logs.set_up(config.logging)
         check_schema(items_format, schema)
         logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each connection
+        back_url = back_url or reachable(config.zmq.backsocket, "back")
+        login, password = login_and_password(login, password_file, back_url)
         chosen = WorkerOptions(
             config=config,
-            back_url=back_url or reachable(config.zmq.backsocket, "back"),
+            back_url=back_url,
             login=login,
-            password=password_of(login, password_file),
+            password=password,
             transform=chosen_transform(function, sql_file),
             items_format=items_format,
             schema=schema,

@@ -18,6 +18,7 @@ from tests.support.documentation import CHECKOUT
 from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.config import load
+from xbus.config.plaintext import plaintext_problems
 
 DEPLOY = CHECKOUT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -131,13 +132,16 @@ def test_the_configuration_of_the_image_is_one() -> None:
     config = load(DEPLOY / "config.ini")
     assert "password" not in config.database.url
     exposed = {port for line in instructions("EXPOSE") for port in line.split()}
-    assert {address.rpartition(":")[2] for address in (config.zmq.frontsocket, config.zmq.backsocket)} == exposed
+    zmq = config.zmq
+    addresses = (zmq.frontsocket, zmq.encrypted_front, zmq.backsocket, zmq.encrypted_back)
+    assert {address.rpartition(":")[2] for address in addresses} == exposed
+    assert [*plaintext_problems(config)] == []
 
 
 def test_compose_opens_ports_to_this_machine_alone_and_keeps_no_password() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     ports = re.findall(r'- "([\d.:]+)"', text)
-    assert ports == ["127.0.0.1:1984:1984", "127.0.0.1:4891:4891"]
+    assert ports == [f"127.0.0.1:{port}:{port}" for port in (1984, 4891, 1985, 4892)]
     passwords = re.findall(r"PASSWORD: (.*)$", text, re.MULTILINE)
     assert {password.partition(":?")[0] for password in passwords} == {"${XBUS_DB_PASSWORD"}
     (dockerfile,) = re.findall(r"dockerfile: (.*)$", text, re.MULTILINE)

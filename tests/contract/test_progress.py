@@ -11,7 +11,6 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import read_credentials
 from xbus.broker.journal.log.deliveries import read_cursors, read_due_deliveries, read_next_due
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import read_at
@@ -20,6 +19,7 @@ from xbus.broker.journal.log.sessions import (
     StoredRegistration,
     StoredSession,
     read_consumers,
+    read_credentials,
     read_registrations,
     read_sessions,
 )

@@ -16,13 +16,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from tests.support.bus import add_demo
 from tests.support.journal import NOW
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.log.catalog import read_version
 from xbus.errors import JournalUnavailable, SchemaError
-from xbus.model import configuration, correction, envelope, event, head, metadata, role, writer
+from xbus.model import configuration, correction, emitter, envelope, event, head, metadata, role, writer
 
 
 @pytest.fixture
@@ -157,6 +158,34 @@ def test_a_registration_stays_as_it_is_and_others_come_beside_it(empty_database_
         beside = {**before[0]._mapping, "token_hash": b"y"}
         connection.execute(sa.insert(old.tables["registration"]).values(beside))
         assert connection.execute(sa.select(role.c.instances, role.c.standby)).all() == [(1, False)]
+
+
+def test_public_keys_can_be_taken_back_and_their_edits_are_noticed(database_url: str) -> None:
+    def count(connection: sa.Connection) -> int:
+        found: int = connection.execute(sa.select(configuration.c.version)).scalar_one()
+        return found
+
+    add_demo(database_url)
+    with writing(database_url) as connection:
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        alembic.command.downgrade(configured, "0016")
+        assert "public_keys" not in {column["name"] for column in sa.inspect(connection).get_columns("role")}
+        before = count(connection)
+        connection.execute(sa.update(role).values(instances=2))
+        assert count(connection) > before
+        alembic.command.upgrade(configured, "head")
+    schema.check(database_url)
+    with writing(database_url) as connection:
+        for table in (role, emitter):
+            assert set(connection.execute(sa.select(table.c.public_keys)).scalars()) == {""}
+            before = count(connection)
+            connection.execute(sa.update(table).values(password_hash="x"))
+            assert count(connection) == before
+            connection.execute(sa.update(table).values(public_keys="x"))
+            assert count(connection) > before
 
 
 def test_pauses_and_triggers_can_be_taken_back(database_url: str) -> None:

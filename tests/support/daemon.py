@@ -72,6 +72,16 @@ class Daemon:
         return self._sockets["back"]
 
     @property
+    def encrypted_front(self) -> str:
+        """Where emitters with keys connect to, without its scheme."""
+        return self._sockets["front.curve"].removeprefix("tcp://")
+
+    @property
+    def encrypted_back(self) -> str:
+        """Where recipients with keys connect to, without its scheme."""
+        return self._sockets["back.curve"].removeprefix("tcp://")
+
+    @property
     def pid(self) -> int:
         return self.process.pid
 
@@ -112,7 +122,7 @@ class Daemon:
         self.start()
 
     def _command(self) -> list[str]:
-        taken = {f"{part}socket": address for part, address in self._sockets.items()}
+        taken = {_option(name): address for name, address in self._sockets.items()}
         options = {**self._options, "zmq": {**self._options.get("zmq", {}), **taken}}
         write_config(self.config, self.url, options)
         only = ["--only", self._only] if self._only else []
@@ -135,5 +145,11 @@ class Daemon:
             told = json.loads(self._ready_file.read_text())
         except ValueError:  # half written
             return False
-        self._sockets = {part: told[part] for part in ("front", "back") if part in told}
+        self._sockets = {name: address for name, address in told.items() if name.startswith(("front", "back"))}
         return bool(told["pid"] == self.pid)
+
+
+def _option(name: str) -> str:
+    """The option of the configuration for an address of the ready file, such as ``front.curve``."""
+    part, dot, kind = name.partition(".")
+    return f"{part}socket{dot}{kind}"

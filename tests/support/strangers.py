@@ -2,7 +2,8 @@
 
 import socket
 import struct
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,13 +30,21 @@ class Stranger:
         address: ``tcp://host:port``.
         identity: the id that it claims; empty for none, as clients do.
         patience: how many seconds it waits for an answer.
+        claims: further properties that it says it has.
     """
 
-    def __init__(self, address: str, identity: bytes = b"", patience: float = DEADLINE_SECONDS) -> None:
+    def __init__(
+        self,
+        address: str,
+        identity: bytes = b"",
+        patience: float = DEADLINE_SECONDS,
+        claims: Mapping[bytes, bytes] = MappingProxyType({}),
+    ) -> None:
         place = urlsplit(address)
         self._socket = socket.create_connection((place.hostname, place.port), patience)
         self._stream = self._socket.makefile("rb")
         ready = b"\x05READY" + _property(b"Socket-Type", b"DEALER") + _property(b"Identity", identity)
+        ready += b"".join(_property(name, value) for name, value in claims.items())
         self._socket.sendall(_GREETING + bytes([_COMMAND, len(ready)]) + ready)
         assert len(self._stream.read(len(_GREETING))) == len(_GREETING), "no greeting"
         flags, body = self._frame()

@@ -23,6 +23,7 @@ COMMANDS = (
     "state.health",
     "import_legacy",
     "journal",
+    "keys",
     "outbox",
     "parked",
     "password",

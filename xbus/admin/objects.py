@@ -15,7 +15,7 @@ from xbus.broker.journal.audit.verifying import Verification
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.log.overlays import OverlaidItem
 from xbus.broker.journal.log.role_progress import RoleProgress
-from xbus.broker.journal.log.sessions import LoginSessions
+from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
 from xbus.broker.journal.operations.descriptors import DescriptorSummary
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
 from xbus.broker.journal.operations.event_types import TypeCount
@@ -38,6 +38,10 @@ def of_sessions(found: LoginSessions) -> JsonObject:
         "sessions": found.sessions,
         "expires_at": found.expires_at,
     }
+
+
+def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
+    return {"kind": kind, "login": login, "public_key": key}
 
 
 # -- the audit ---------------------------------------------------------------------------------------------------------

@@ -2,13 +2,27 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from xbus.errors import ConfigurationError
+from xbus.rpc.curve import PASSWORD_VARIABLE, parse_address, read_password
 
-PASSWORD_VARIABLE = "XBUS_PASSWORD"  # noqa: S105 - the name of the variable
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def login_option(whose: str) -> Callable[[Command], Command]:
+    """Add ``--login``; the command gets None where nobody gives it.
+
+    Args:
+        whose: such as "The emitter's login".
+    """
+    told = f"{whose}. Otherwise the command takes that of the address, or asks."
+    return click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, metavar="NAME", help=told)
+
 
 password_file_option = click.option(
     "--password-file",
@@ -16,6 +30,22 @@ password_file_option = click.option(
     metavar="FILE",
     help=f"A file with the password in its first line. Otherwise the command takes {PASSWORD_VARIABLE}, or asks.",
 )
+
+
+def login_and_password(login: str | None, file: Path | None, address: str) -> tuple[str, str]:
+    """Give the login for a broker and its password; ask for what nothing says.
+
+    Args:
+        login: as the person gave it.
+        file: with the password, as the person named it; otherwise the address may name one.
+        address: see :mod:`xbus.rpc.curve.address`.
+
+    Raises:
+        ConfigurationError: a file can't be used, or nobody is there to be asked.
+    """
+    broker = parse_address(address)
+    login = login or broker.login or str(click.prompt("Login", err=True))
+    return login, password_of(login, file or broker.password_file)
 
 
 def password_of(login: str, file: Path | None) -> str:
@@ -38,28 +68,3 @@ def password_of(login: str, file: Path | None) -> str:
             f"set {PASSWORD_VARIABLE}, or give --password-file",
         ) from abort
     return asked
-
-
-def read_password(file: Path) -> str:
-    """Read the first line of ``file``.
-
-    Raises:
-        ConfigurationError: the file can't be read or its first line is empty.
-    """
-    try:
-        return first_line(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise ConfigurationError(f"password file {file} can't be read ({reason})", "name a readable file") from error
-
-
-def first_line(text: str, source: str) -> str:
-    """Cut the first line of ``text``, without its end.
-
-    Raises:
-        ConfigurationError: it is empty.
-    """
-    password = text.partition("\n")[0].removesuffix("\r")
-    if not password:
-        raise ConfigurationError(f"{source} has no password in its first line", "write the password there")
-    return password

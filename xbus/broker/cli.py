@@ -17,6 +17,7 @@ from xbus.broker.journal.configuration import add_demo_rows
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import writing
 from xbus.config import FILE_VARIABLE, Config, load
+from xbus.config.plaintext import needs_keys
 from xbus.errors import JournalUnavailable, XbusError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -101,7 +102,9 @@ def start(
 def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
     _stop_at_signal()
     schema.check(config.database.url)
-    from xbus.broker import drill
+    from xbus.broker import drill, encryption
+
+    encryption.check_plaintext(config)
 
     return drill.run(config, only=only, ready_file=ready_file)
 
@@ -109,7 +112,9 @@ def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Pa
 def _start(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
     _stop_at_signal()
     schema.check(config.database.url)
-    from xbus.broker import daemon  # here, because setting up needs none of the broker's parts
+    from xbus.broker import daemon, encryption  # here, because setting up needs none of the broker's parts
+
+    encryption.check_plaintext(config)
 
     return daemon.run(config, only=only, ready_file=ready_file)
 
@@ -117,6 +122,11 @@ def _start(config: Config, only: Literal["front", "back"] | None, ready_file: Pa
 def _set_up(config: Config, demo: bool) -> int:
     schema.upgrade(config.database.url)
     click.echo("The database is set up.")
+    if needs_keys(config):
+        from xbus.broker import encryption
+
+        if public := encryption.make_keys(config):
+            click.echo(f"{config.curve.key_file} is made. The public key of the broker is {public}")
     if demo:
         with writing(config.database.url) as connection:
             add_demo_rows(connection)

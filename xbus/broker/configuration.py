@@ -1,11 +1,12 @@
 """The configuration in use, kept up to date while the broker runs."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from xbus.broker.journal.configuration.table_checks import TableProblem, read_checked
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import Catalog, read_version
+from xbus.broker.journal.log.catalog import Catalog, EmitterEntry, RoleEntry, read_version
+from xbus.broker.journal.log.sessions import LOGIN_KINDS, LoginKind
 from xbus.broker.journal.writes import PauseEntry
 from xbus.errors import ConfigurationError, JournalUnavailable
 from xbus.periodic import after_every
@@ -40,6 +41,7 @@ class Configuration:
         self._version = -1
         """The version that was read last; that of the catalog is older where the tables make no sense."""
         self.catalog = Catalog(version=-1, event_types={}, emitters={}, roles={})
+        self._keys: Mapping[LoginKind, frozenset[str]] = {}
 
     async def refresh(self) -> None:
         """Read the catalog anew if it has changed.
@@ -58,6 +60,7 @@ class Configuration:
         if checked.catalog is None:
             return
         self.catalog = checked.catalog.after(self.catalog)
+        self._keys = {kind: frozenset().union(*(each.keys for each in self._logins(kind))) for kind in LOGIN_KINDS}
         if self._health is not None:
             self._health.pauses = [_reported(pause) for pause in self.catalog.pauses.values()]
         log.info("configuration read", extra={"action": "configuration_read", "version": self.catalog.version})
@@ -80,6 +83,17 @@ class Configuration:
             for place in self._wrong - causes.keys():
                 self._health.over(WRONG, about=place)
             self._wrong = set(causes)
+
+    def has_key(self, kind: LoginKind, key: str) -> bool:
+        """Check whether any emitter, or any role, may log in by a public key; cheap, as each message is asked for."""
+        return key in self._keys.get(kind, ())
+
+    def may_use(self, kind: LoginKind, owner_id: int, key: str) -> bool:
+        """Check whether an emitter or a role may log in by a public key."""
+        return any(key in each.keys for each in self._logins(kind) if each.id == owner_id)
+
+    def _logins(self, kind: LoginKind) -> Collection[EmitterEntry] | Collection[RoleEntry]:
+        return self.catalog.emitters.values() if kind == "emitter" else self.catalog.roles.values()
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called after each change."""

@@ -15,6 +15,7 @@ from typing import Literal
 from xbus import private_files, service_manager, tracing
 from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
+from xbus.broker.encryption import Encryption
 from xbus.broker.housekeeping.descriptors import Descriptors, raise_limit
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.database.engine import file_of
@@ -187,15 +188,17 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
     )
     configuration = Configuration(journal, health)
     tasks = asyncio.TaskGroup()
+    encryption = Encryption(config, context, clock)
     shared = Shared(
-        config, context, journal, configuration, clock, Ids(clock), Passwords(), health, tasks, "back" in names
+        *(config, context, journal, configuration, clock, Ids(clock), Passwords(), health),
+        *(tasks, encryption, "back" in names),
     )
     parts = [PARTS[name](shared) for name in names]
     alerts = Alerts(health, alert_channels(config.alerts), clock)
     readiness = ProcessReadiness(health)
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
-        addresses = {part.name: part.bind() for part in parts}
+        addresses = {name: address for part in parts for name, address in part.bind().items()}
         async with _pages(shared, readiness, alerts, parts) as served, journal, _told(), tasks:
             with last_resort.at_death(), stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
@@ -204,6 +207,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
                 tasks.create_task(Descriptors(health).watch(), name="descriptors")
                 tasks.create_task(alerts.watch(), name="alerts")
                 await _start(parts, configuration, tasks)
+                encryption.start()
                 _spare_collector()
                 readiness.started()
                 tell_ready({**addresses, **served}, ready_file)
@@ -214,6 +218,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
             await _stop(parts, config.daemon.stop_timeout)
             raise _Stopped
     finally:
+        encryption.close()
         context.destroy(linger=0)
 
 

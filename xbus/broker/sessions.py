@@ -125,7 +125,7 @@ class Sessions:
             Its token, which is kept nowhere.
 
         Raises:
-            Refused: login_refused, for an unknown login and a wrong password alike.
+            Refused: login_refused, for an unknown login and a wrong password alike; key_not_allowed.
             Failed: login_too_late, when the time is over or too many wait.
             JournalUnavailable: the database can't be asked now.
         """
@@ -137,6 +137,7 @@ class Sessions:
         owner_id = verified.owner_id
         if self._catch_up is not None:
             await self._catch_up()
+        self._credentials.check_key(verified)
         check_time(deadline)
         token = self._ids.token()
         now = self._clock.now()

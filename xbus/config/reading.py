@@ -228,6 +228,7 @@ def _rooted(config: Config, folder: Path) -> Config:
         config,
         database=DatabaseSettings(url=_rooted_at("sqlite:///", config.database.url, folder)),
         zmq=ZmqSettings(**sockets),
+        curve=replace(config.curve, key_file=folder / config.curve.key_file),
         logging=replace(config.logging, configfile=folder / logging_file if logging_file else None),
     )
 

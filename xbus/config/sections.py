@@ -41,6 +41,16 @@ class ZmqSettings:
     frontsocket: str = option("tcp://127.0.0.1:1984", values.served_socket)
     backsocket: str = option("tcp://127.0.0.1:4891", values.served_socket)
     b2fsocket: str = option("inproc://#f2b", values.socket)
+    encrypted_front: str = option("", values.encrypted_socket, name="frontsocket.curve")
+    encrypted_back: str = option("", values.encrypted_socket, name="backsocket.curve")
+
+
+@dataclass(frozen=True, slots=True)
+class CurveSettings:
+    """The encryption of the wire."""
+
+    key_file: Path = option(Path("xbus.key"), values.needed_file)
+    allow_plaintext: bool = option(False, values.switch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +181,7 @@ class Config:
 
     database: DatabaseSettings = DatabaseSettings()
     zmq: ZmqSettings = ZmqSettings()
+    curve: CurveSettings = CurveSettings()
     logging: LoggingSettings = LoggingSettings()
     supervision: SupervisionSettings = SupervisionSettings()
     front: FrontSettings = FrontSettings()

@@ -150,6 +150,20 @@ def served_socket(value: str) -> str:
     return socket(value)
 
 
+def encrypted_socket(value: str) -> str:
+    """Read an address for encrypted connections; nothing means none."""
+    if value and not value.startswith("tcp://"):
+        raise ValueError("is not an address such as tcp://*:1985")
+    return socket(value) if value else value
+
+
+def needed_file(value: str) -> Path:
+    """Read a path that must be named."""
+    if not value:
+        raise ValueError("names no file")
+    return Path(value)
+
+
 def hosts(value: str) -> tuple[str, ...]:
     """Read names of hosts, addresses and networks with commas between them; ``*`` is every host."""
     entries = tuple(entry.strip() for entry in value.split(",") if entry.strip())

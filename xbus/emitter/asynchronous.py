@@ -30,6 +30,7 @@ from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Key, Value, pack_items
 from xbus.rpc.context import new_context
+from xbus.rpc.curve import complete_login
 from xbus.rpc.items import check_several, cut, item_bytes
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap
@@ -61,8 +62,8 @@ class AsyncEmitter:
     def __init__(
         self,
         url: str,
-        login: str,
-        password: str,
+        login: str = "",
+        password: str = "",
         *,
         outbox: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
@@ -71,8 +72,7 @@ class AsyncEmitter:
         **options: Unpack[OptionKeywords],
     ) -> None:
         self._url = url
-        self._login = login
-        self._password = password
+        self._login, self._password = complete_login(url, login, password)
         self._outbox = None if outbox is None else Path(outbox)
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)

@@ -33,9 +33,11 @@ class Emitter:
     the parent has open goes on in the parent.
 
     Args:
-        url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.
-        login: the emitter's login.
-        password: the emitter's password.
+        url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``; or, for an encrypted connection,
+            ``xbus://login@host:port?key=...&client_key=FILE``, as docs/keys.md explains.
+        login: the emitter's login; by default that of ``url``.
+        password: the emitter's password; by default that of the ``password_file`` in ``url``, or of the environment
+            variable ``XBUS_PASSWORD``.
         outbox: a local file that keeps envelopes until the bus has them, also while it is away. An envelope is durable
             there when its block ends, and goes to the bus from there, in order, once.
         clock: tells the time; the machine's own where none is given.
@@ -46,6 +48,8 @@ class Emitter:
         **options: see ``Options``.
 
     Raises:
+        ConfigurationError: ``url`` makes no sense, or names a key file that can't be used; login or password are
+            missing.
         Refused: at ``with``: login or password are wrong (``login_refused``); another process sends from the outbox
             (``outbox_in_use``).
         Failed: at ``with``: nothing answers at ``url`` within ``retry_seconds``. With an outbox it may be away.
@@ -54,8 +58,8 @@ class Emitter:
     def __init__(
         self,
         url: str,
-        login: str,
-        password: str,
+        login: str = "",
+        password: str = "",
         *,
         outbox: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,

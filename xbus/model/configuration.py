@@ -77,6 +77,13 @@ emitter = Table(
     Column("login", String(255), nullable=False, unique=True),
     Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
     Column("profile_id", ForeignKey("emitter_profile.id"), nullable=False),
+    Column(
+        "public_keys",
+        Text,
+        nullable=False,
+        server_default=text("''"),
+        comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
+    ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="A program that sends envelopes.",
 )
@@ -207,6 +214,13 @@ role = Table(
         nullable=False,
         server_default=false(),
         comment="Whether further programs wait, registered, until one that serves it is lost.",
+    ),
+    Column(
+        "public_keys",
+        Text,
+        nullable=False,
+        server_default=text("''"),
+        comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
     ),
     Column("detached_at", Timestamp, comment="When an operator took it off the bus; null while it is owed envelopes."),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),

@@ -17,6 +17,7 @@ from xbus.recipient.registration import Registration
 from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
 from xbus.recipient.starting import start
 from xbus.rpc.context import new_context
+from xbus.rpc.curve import complete_login
 
 
 class ServeOptions(TypedDict, total=False):
@@ -44,7 +45,11 @@ class ServeOptions(TypedDict, total=False):
 
 
 def run(
-    recipient: Recipient | type[Recipient], back_url: str, login: str, password: str, **options: Unpack[ServeOptions]
+    recipient: Recipient | type[Recipient],
+    back_url: str,
+    login: str = "",
+    password: str = "",
+    **options: Unpack[ServeOptions],
 ) -> None:
     """Serve a recipient until SIGTERM or SIGINT; then finish the open envelopes, log out and return::
 
@@ -54,15 +59,17 @@ def run(
 
     Args:
         recipient: a worker or consumer, or its class.
-        back_url: the back socket of the bus, such as ``tcp://127.0.0.1:4891``.
-        login: the role's login.
-        password: the role's password.
+        back_url: the back socket of the bus, such as ``tcp://127.0.0.1:4891``; or, for an encrypted connection,
+            ``xbus://login@host:port?key=...&client_key=FILE``, as docs/keys.md explains.
+        login: the role's login; by default that of ``back_url``.
+        password: the role's password; by default that of the ``password_file`` in ``back_url``, or of the environment
+            variable ``XBUS_PASSWORD``.
         **options: see ``ServeOptions``.
 
     Raises:
         SystemExit: with 1 if a person must first mend something, with 3 if the same may go well later.
     """
-    with ending.in_one_line(f"recipient {login}"):
+    with ending.in_one_line(f"recipient {login}".rstrip()):
         asyncio.run(_until_signal(recipient, back_url, login, password, options))
 
 
@@ -99,11 +106,12 @@ async def serve(
         Refused: login or password are wrong (``login_refused``), a newer recipient has taken the role
             (``displaced``), a worker has the login of a consumer or the other way round (``wrong_kind``), or the broker
             is too old to be served without ``bind`` (``unknown_method``).
-        ConfigurationError: an address can't be used.
+        ConfigurationError: an address or a key file can't be used; login or password are missing.
         Failed: ``on_start`` failed until ``start_timeout`` was over (``recipient_not_started``).
     """
     author = recipient() if isinstance(recipient, type) else recipient
     clock = clock or SystemClock()
+    login, password = complete_login(back_url, login, password)
     with ExitStack() as exit_stack:
         context = new_context()
         exit_stack.callback(context.destroy)

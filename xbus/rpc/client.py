@@ -1,6 +1,7 @@
 """The calling side: a DEALER socket, whose calls are sent in the order in which they are made."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -8,9 +9,10 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from xbus.clock import Clock, SystemClock
-from xbus.errors import ConfigurationError, ConnectionLost, ProtocolError
+from xbus.errors import ConfigurationError, ConnectionLost, Failed, ProtocolError
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
+from xbus.rpc.curve import call_encrypted, parse_address, shown
 from xbus.rpc.drain import Drain, can_write
 from xbus.rpc.exchange import Channels, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
@@ -29,7 +31,16 @@ ROOM_SECONDS = 0.01
 LINGER_MS = 1000
 """Milliseconds for which libzmq goes on sending calls after ``close``."""
 
-_CONNECTION_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_KEY_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_OTHER_PROTOCOL = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+"""Behind these two libzmq does not connect again."""
+
+_CUT_SHORT = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+"""The other side has ended the handshake: with encryption mostly because it has another key."""
+
+_CONNECTION_EVENTS = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | _KEY_REFUSED | _OTHER_PROTOCOL | _CUT_SHORT
+)
 
 
 class Client:
@@ -58,18 +69,22 @@ class Client:
         on_lost: Callable[[], None] | None = None,
         life_signs: LifeSigns = NO_SIGNS,
     ) -> None:
-        self.name = name
+        self.name = shown(name)
         clock = clock or SystemClock()
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._connected = False
-        self._calls = OwedCalls(name, clock, self._sent)
+        self._endpoint = ""
+        self._is_encrypted = False
+        self._again: asyncio.TimerHandle | None = None
+        self._refusal: Failed | None = None
+        self._calls = OwedCalls(self.name, clock, self._sent)
         self._socket = _dealer(context, max_message_bytes)
         ask_for_life(self._socket, life_signs)
         self._drain = Drain(self._socket, self._take)
         self._monitor = self._socket.get_monitor_socket(_CONNECTION_EVENTS)
         self._monitor_drain = Drain(self._monitor, self._connection_event)
-        self.channels = Channels(name, clock, self._sent)
+        self.channels = Channels(self.name, clock, self._sent)
         """By them the other side may call us. All of them end with the connection."""
 
     @property
@@ -85,13 +100,21 @@ class Client:
     def connect(self, address: str) -> None:
         """Begin to connect; calls made meanwhile are sent when the connection is there.
 
+        Args:
+            address: see :mod:`xbus.rpc.curve.address`.
+
         Raises:
-            ConfigurationError: ``bad_address``.
+            ConfigurationError: ``bad_address``, or the key file that it names can't be used.
         """
+        broker = parse_address(address)
+        if broker.own is not None:
+            call_encrypted(self._socket, broker.server_key, broker.own)
+            self._is_encrypted = True
+        self._endpoint = broker.endpoint
         try:
-            self._socket.connect(address)
+            self._socket.connect(broker.endpoint)
         except zmq.ZMQError as error:
-            cause = f"{self.name}: can't connect to {address} ({error})"
+            cause = f"{self.name}: can't connect to {broker.endpoint} ({error})"
             raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
         self._drain.resume()
         self._monitor_drain.resume()
@@ -103,9 +126,11 @@ class Client:
         timeout: float | None = None,
         renewed: Callable[[], float | None] | None = None,
     ) -> "asyncio.Future[Value]":
-        """Call a verb; see ``OwedCalls.call``. Without a connection the call waits for one."""
+        """Call a verb; see ``OwedCalls.call``. Without a connection the call waits for one, or for a refusal of one."""
         if self._socket.closed:
             return self._calls.refuse(method, self._closed_here())
+        if self._refusal is not None:
+            return self._calls.refuse(method, self._refusal)
         return self._calls.call(method, args, timeout, renewed)
 
     @property
@@ -121,6 +146,8 @@ class Client:
         """Close the connection; unanswered calls fail with ``ConnectionLost``."""
         if self._socket.closed:
             return
+        if self._again is not None:
+            self._again.cancel()
         self._drain.pause()
         self._monitor_drain.pause()
         self._socket.disable_monitor()
@@ -147,11 +174,37 @@ class Client:
         event = parse_monitor_message(frames)["event"]
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._connected = True
+            self._refusal = None
             self._send_unsent()
+        elif event in (_KEY_REFUSED, _OTHER_PROTOCOL) or (event == _CUT_SHORT and self._is_encrypted):
+            self._refused(is_by_key=event == _KEY_REFUSED)
         elif self._connected:
             # An attempt to connect that fails is no loss: unsent calls wait for the next.
             self._connected = False
             self._lost()
+
+    def _refused(self, *, is_by_key: bool) -> None:
+        self._refusal = self._why_refused(is_by_key=is_by_key)
+        extra = {"action": "connection_refused", "code": self._refusal.code}
+        log.info("%s: no connection was made", self.name, extra=extra)
+        self._calls.fail_all(self._refusal)
+        if self._again is None:
+            self._again = self._loop.call_later(RECONNECT_MOST_MS / 1000, self._connect_again)
+
+    def _why_refused(self, *, is_by_key: bool) -> Failed:
+        if is_by_key:
+            return Failed(f"{self.name}: our key is not allowed there", "allow it: xbus keys allow", code="key_refused")
+        if self._is_encrypted:
+            cause, next_step = "has another key than the address says", "see that port and key are those of the broker"
+        else:
+            cause, next_step = "speaks another protocol, or only with encryption", "see that the address is right"
+        return Failed(f"{self.name}: the other side {cause}", next_step, code="handshake_failed")
+
+    def _connect_again(self) -> None:
+        self._again = self._refusal = None
+        with contextlib.suppress(zmq.ZMQError):  # libzmq may have forgotten the address by itself
+            self._socket.disconnect(self._endpoint)
+        self._socket.connect(self._endpoint)
 
     def _send_unsent(self) -> None:
         # Asking makes libzmq take note of the new connection, a send alone may look too early. Like a send it may

@@ -20,6 +20,9 @@ _MOST_SHORT = 255
 _SHORT_HEADER = 2
 _LONG_HEADER = 9
 
+_SEALED = 33
+"""The bytes that CURVE adds to each frame: name, nonce, seal and flags, https://rfc.zeromq.org/spec/26."""
+
 _LAST = int(zmq.NOBLOCK)
 _MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 
@@ -37,11 +40,12 @@ def send(socket: "zmq.Socket[bytes]", frames: list[bytes]) -> None:
     socket.send(frames[last], _LAST)
 
 
-def bytes_on_wire(frames: Sequence[bytes]) -> int:
+def bytes_on_wire(frames: Sequence[bytes], *, is_encrypted: bool = False) -> int:
     """Count the bytes of a message of a ROUTER as it is on the wire, which is without the peer's id in front."""
-    size = -len(frames[0]) - _SHORT_HEADER
+    seal = _SEALED if is_encrypted else 0
+    size = -len(frames[0]) - seal - _SHORT_HEADER
     for frame in frames:
-        length = len(frame)
+        length = len(frame) + seal
         size += length + (_SHORT_HEADER if length <= _MOST_SHORT else _LONG_HEADER)
     return size
 
@@ -67,6 +71,14 @@ class Reader:
         """
         try:
             return "" if self._first is None else str(self._first.get("Peer-Address"))
+        except zmq.ZMQError:
+            return ""
+
+    @property
+    def sender_key(self) -> str:
+        """The public key of the peer that sent the last message; empty without encryption."""
+        try:
+            return "" if self._first is None else str(self._first.get("User-Id"))
         except zmq.ZMQError:
             return ""
 

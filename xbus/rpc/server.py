@@ -13,11 +13,12 @@ import zmq
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConfigurationError, ConnectionLost, ProtocolError
 from xbus.rpc.context import Context, router
+from xbus.rpc.curve import KeyPair, serve_encrypted
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import Drain, always, bound_endpoint
 from xbus.rpc.exchange import Answering, CallQueue, PeerClient, PeerClients, PeerWire, Turns
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
-from xbus.rpc.guard import Connection, ConnectionGuard, TrafficLimits
+from xbus.rpc.guard import KEY_REVOKED, Connection, ConnectionGuard, TrafficLimits
 from xbus.rpc.life_signs import LifeSigns, ask_for_life
 from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import MOST_FRAMES, send
@@ -45,6 +46,11 @@ MESSAGE_ROOM_BYTES = 1024 * 1024
 
 LINGER_MS = 1000
 """Milliseconds for which libzmq goes on sending replies after ``close``."""
+
+
+def _nobody(key: str) -> bool:
+    """Let no key in: there is no encrypted address."""
+    return False
 
 
 OF_PEERS = LifeSigns(handshake_seconds=30.0)
@@ -80,6 +86,23 @@ class ServerLimits:
         return TrafficLimits(
             message, min(self.max_strangers_bytes, message), ahead=LARGEST_AHEAD * message, unsent=self.max_unsent_bytes
         )
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedDoor:
+    """An address for encrypted connections.
+
+    Args:
+        address: as that of ``Server.bind``.
+        pair: the server's.
+        domain: under which the authenticator asks ``allows``, too.
+        allows: tells whether the peer with a public key may be there; asked for each message.
+    """
+
+    address: str
+    pair: KeyPair
+    domain: str
+    allows: Callable[[str], bool]
 
 
 class _Call(NamedTuple):
@@ -125,7 +148,8 @@ class Server:
         self._may_read_on = may_read
         self._max_unanswered_bytes = limits.max_unanswered_bytes
         self._held_back = False
-        self._caller_address = ""
+        self._allows: Callable[[str], bool] = _nobody
+        self._caller: Connection | None = None
         self._socket = router(context)
         self._socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
         self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
@@ -177,7 +201,12 @@ class Server:
     @property
     def caller_address(self) -> str:
         """The address of the machine from which that call came; over ipc the user and the process."""
-        return self._caller_address
+        return "" if self._caller is None else self._caller.address
+
+    @property
+    def caller_key(self) -> str:
+        """The public key of the peer from which that call came; empty without encryption."""
+        return "" if self._caller is None else self._caller.key
 
     def let_in(self, connection: bytes) -> None:
         """Take note that a connection has proven who it is, so that it may begin large calls."""
@@ -199,16 +228,38 @@ class Server:
         Raises:
             ConfigurationError: ``address_in_use`` or ``bad_address``.
         """
+        return self._bind(address, is_encrypted=False)
+
+    def bind_encrypted(self, door: EncryptedDoor) -> str:
+        """Open a port for encrypted connections, too; after ``bind``, whose port stays as it is.
+
+        Returns:
+            The address with the port that was taken.
+
+        Raises:
+            ConfigurationError: as ``bind``.
+        """
+        serve_encrypted(self._socket, door.pair, door.domain)
+        self._allows = door.allows
+        return self._bind(door.address, is_encrypted=True)
+
+    def _bind(self, address: str, *, is_encrypted: bool) -> str:
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
             raise _bind_error(self.name, address, error) from error
-        return bound_endpoint(self._socket)
+        endpoint = bound_endpoint(self._socket)
+        self._guard.listens(endpoint, is_encrypted=is_encrypted)
+        return endpoint
 
     def start(self) -> None:
         """Begin to serve."""
-        self._guard.start(bound_endpoint(self._socket))
+        self._guard.start()
         self._drain.resume()
+
+    def cut_off_keys(self) -> None:
+        """End the connections of keys that are not allowed any more."""
+        self._guard.cut_off_keys(self._allows)
 
     def pause(self) -> None:
         """Read no further calls; peers wait."""
@@ -251,6 +302,10 @@ class Server:
             # What is dropped never counts as read, so who does that again and again is cut off in the end.
             self._note_unreadable(frames[0], ProtocolError(f"a message has more than {MOST_FRAMES} frames"))
             return
+        if connection.key and not self._allows(connection.key):
+            # It had connected before its key was taken away, and says its first word only now.
+            self._guard.cut_off(connection, KEY_REVOKED)
+            return
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
         if len(frames) != CHANNEL_ANSWER_FRAMES:
@@ -263,7 +318,7 @@ class Server:
             self._note_unreadable(frames[0], error)
 
     def _carry_out(self, call: _Call) -> None:
-        self._caller_address = call.connection.address
+        self._caller = call.connection
         try:
             since = self._answering.take(call.frames)
         except ProtocolError as error:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.integration.admin.conftest import GOOD, Log, Xbus, version
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.catalog import read_catalog, read_credentials
+from xbus.broker.journal.log.catalog import read_catalog
+from xbus.broker.journal.log.sessions import read_credentials
 from xbus.passwords import Passwords
 
 

@@ -110,5 +110,5 @@ def test_there_must_be_a_configuration(xbus: Xbus, command: str, monkeypatch: py
     monkeypatch.delenv("XBUS_CONFIG")
     assert "no configuration file is named" in xbus("config", command).stderr
 
-    monkeypatch.setenv("XBUS_ZMQ__FRONTSOCKET", "tcp://*:3")
+    monkeypatch.setenv("XBUS_ZMQ__FRONTSOCKET", "tcp://127.0.0.1:3")
     assert xbus("config", command).exit_code == 0

@@ -10,7 +10,7 @@ from tests.integration.admin.conftest import Xbus, version
 from tests.support import legacy, postgres
 from tests.support.legacy import OldDatabase
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.catalog import read_credentials
+from xbus.broker.journal.log.sessions import read_credentials
 from xbus.passwords import is_legacy_hash
 
 

@@ -22,6 +22,7 @@ from xbus.admin.cli import main
 from xbus.broker.journal.database.connection import writing
 from xbus.emitter.outbox import Outbox
 from xbus.headers import pack_headers
+from xbus.rpc.curve import new_pair
 
 HEADERS = pack_headers({"mine": 7})
 
@@ -129,6 +130,8 @@ def bus(database_url: str) -> ParkedBus:
             update(model.presence).values(work=[work | told], instances=[program | {"work": [work | told]}])
         )
         connection.execute(update(model.registration).values(place="elsewhere"))
+        keyed_role = update(model.role).where(model.role.c.id == roles["store_1"])
+        connection.execute(keyed_role.values(public_keys=new_pair().public))
         connection.execute(update(model.cursor).where(model.cursor.c.role_id == roles["store_1"]).values(position=2))
         keyed = update(model.envelope).where(model.envelope.c.id == bus.both)
         connection.execute(keyed.values(idempotency_key="order 1", origin_id=bus.done, headers=HEADERS))
@@ -160,6 +163,7 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("parked", "list"): (),
         ("parked", "show"): (str(bus.both),),
         ("recipient", "list"): (),
+        ("keys", "list"): (),
         ("session", "list"): (),
         ("type", "list"): (),
         ("why",): (str(bus.both), "--event", "1", "--item", "2"),

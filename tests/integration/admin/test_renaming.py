@@ -8,7 +8,9 @@ import sqlalchemy as sa
 from tests.integration.admin.conftest import GOOD, Log, Xbus, version
 from xbus import model
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.log.catalog import read_catalog, read_credentials
+from xbus.broker.journal.log.catalog import read_catalog
+from xbus.broker.journal.log.sessions import read_credentials
+from xbus.rpc.curve import new_pair
 
 RENAMED = """\
 [[event_type]]
@@ -55,6 +57,8 @@ renamed_from = "airport_1"
 profile = "airfield"
 """
 
+KEY = new_pair().public
+
 RENAMES = [
     'rename event_type "flights" to "departures"',
     'rename service "airline_names" to "names"',
@@ -78,7 +82,9 @@ def rows(url: str) -> dict[str, list[tuple[object, ...]]]:
     statements = {
         "type": sa.select(model.event_type.c.id, model.event_type.c.removed_at),
         "service": sa.select(model.service.c.id, model.service.c.key, model.service.c.removed_at),
-        "role": sa.select(model.role.c.id, model.role.c.service_id, model.role.c.password_hash),
+        "role": sa.select(
+            model.role.c.id, model.role.c.service_id, model.role.c.password_hash, model.role.c.public_keys
+        ),
         "emitter": sa.select(model.emitter.c.id, model.emitter.c.password_hash, model.emitter.c.profile_id),
         "graph": sa.select(model.graph.c.id),
         "cursor": sa.select(model.cursor),
@@ -91,6 +97,10 @@ def rows(url: str) -> dict[str, list[tuple[object, ...]]]:
 def test_everything_is_renamed_and_stays_what_it_is(xbus: Xbus, bus: Path, renamed: Path, database_url: str) -> None:
     xbus("apply", bus)
     xbus("password", "role", "flight_store_1", "--stdin", stdin="secret\n")
+    xbus("keys", "allow", "role", "flight_store_1", KEY)
+    renamed.write_text(
+        renamed.read_text().replace('login = "departure_store_1"\n', f'login = "departure_store_1"\nkeys = ["{KEY}"]\n')
+    )
     before = rows(database_url)
 
     result = xbus("apply", renamed)

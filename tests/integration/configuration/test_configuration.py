@@ -30,10 +30,10 @@ from xbus.broker.journal.log.catalog import (
     RetrySettings,
     RoleEntry,
     read_catalog,
-    read_credentials,
     read_graph,
     read_version,
 )
+from xbus.broker.journal.log.sessions import read_credentials
 from xbus.errors import ConfigurationError
 from xbus.graph import Graph
 from xbus.graph import Node as GraphNode

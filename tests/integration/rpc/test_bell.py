@@ -1,6 +1,7 @@
 """Wake-ups over each transport."""
 
 import asyncio
+import os
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 
 from tests.integration.rpc.conftest import SECONDS
 from tests.support.strangers import Stranger
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
+from xbus.clock import SystemClock
 from xbus.errors import ConfigurationError
-from xbus.rpc.bell import RINGS_AT_ONCE, UNFINISHED_BYTES, Bell
+from xbus.rpc.bell import DOMAIN, RINGS_AT_ONCE, UNFINISHED_BYTES, Bell
 from xbus.rpc.context import Context
+from xbus.rpc.curve import Authenticator, new_pair
 
 RING = b"\x00\x00"
 """An empty message, as it is on the wire."""
@@ -45,6 +48,43 @@ async def test_a_ring_wakes_and_many_are_one(context: Context, closing: ExitStac
         pass
     bells[1].ring()
     assert await listener.wait(SECONDS)
+
+
+async def test_over_a_network_only_who_has_the_key_rings(context: Context, closing: ExitStack) -> None:
+    authenticator = Authenticator(context, SystemClock())
+    closing.callback(authenticator.close)
+    pair = new_pair()
+    authenticator.admit(DOMAIN, lambda key: key == pair.public)
+    authenticator.start()
+    listener = Bell(context, "tcp://127.0.0.1:0", pair)
+    closing.callback(listener.close)
+    bound = listener.bind()
+    strangers = [Bell(context, bound), Bell(context, bound, new_pair())]
+    friend = Bell(context, bound, pair)
+    for bell in (*strangers, friend):
+        closing.callback(bell.close)
+        bell.connect()
+    for bell in strangers:
+        bell.ring()
+    assert not await listener.wait(0.25)
+
+    async def heard() -> bool:
+        friend.ring()
+        return await listener.wait(0.05)
+
+    await answered(heard, "the friend is heard")
+    listener.ring()
+    assert await friend.wait(SECONDS)
+
+
+async def test_no_other_user_reaches_a_bell_over_ipc(context: Context, closing: ExitStack, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        new_bell(context, closing, f"ipc://{tmp_path}/f2b").bind()
+        assert os.umask(0) == 0, "the program's own mode is as it was"
+    finally:
+        os.umask(before)
+    assert os.stat(tmp_path / "f2b").st_mode & 0o777 == 0o600
 
 
 async def test_it_rings_back(context: Context, closing: ExitStack, address: str) -> None:

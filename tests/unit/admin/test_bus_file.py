@@ -7,6 +7,7 @@ from textwrap import dedent
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zmq.utils import z85
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile
@@ -344,6 +345,11 @@ def services(name: str) -> st.SearchStrategy[ServiceSpec]:
     )
 
 
+KEYS = st.lists(st.binary(min_size=32, max_size=32).map(lambda bare: z85.encode(bare).decode()), unique=True).map(
+    lambda keys: tuple(sorted(keys))
+)
+
+
 def roles(name: str) -> st.SearchStrategy[RoleSpec]:
     minutes = st.none() | st.floats(0, 366 * 24 * 60) | st.just(math.inf)
     return st.builds(
@@ -355,6 +361,7 @@ def roles(name: str) -> st.SearchStrategy[RoleSpec]:
         parked_minutes=minutes,
         instances=st.integers(1, MOST_INSTANCES),
         standby=st.booleans(),
+        keys=KEYS,
     )
 
 
@@ -380,7 +387,7 @@ def buses(draw: st.DrawFn) -> BusSpec:
         {name: draw(services(name)) for name in draw(names)},
         {name: draw(roles(name)) for name in draw(names)},
         {name: ProfileSpec(name, frozenset(draw(names)), limits=draw(LIMITS)) for name in draw(names)},
-        {name: EmitterSpec(name, draw(NAMES), limits=draw(LIMITS)) for name in draw(names)},
+        {name: EmitterSpec(name, draw(NAMES), draw(KEYS), limits=draw(LIMITS)) for name in draw(names)},
     )
 
 

@@ -17,8 +17,7 @@ from xbus import model
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import read_credentials
-from xbus.broker.journal.log.sessions import count_sessions, read_sessions
+from xbus.broker.journal.log.sessions import count_sessions, read_credentials, read_sessions
 from xbus.broker.logins import LOGINS_AT_ONCE, Credentials
 from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.errors import Failed, JournalUnavailable, Refused

@@ -10,6 +10,7 @@ from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.configuration.entries import MAX_ISOLATED
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.broker.journal.writes import LIMIT_NAMES
+from xbus.rpc.curve import KEY_LENGTH, is_public_key
 
 MOST = 1_000_000_000
 """The largest count: the database's columns take it, and it is more than anybody means."""
@@ -47,6 +48,10 @@ Fields: TypeAlias = Mapping[str, TableKey]
 
 def _is_list_of_names(value: Any) -> bool:
     return isinstance(value, list) and all(map(is_name, value))
+
+
+def _is_list_of_keys(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_public_key, value))
 
 
 def _is_list_of_tables(value: Any) -> bool:
@@ -126,6 +131,15 @@ INSTANCES: Fields = {
     "standby": SWITCH,
 }
 
+KEYS: Fields = {
+    "keys": TableKey(
+        _is_list_of_keys,
+        f"a list of public keys, each of {KEY_LENGTH} characters; xbus keys show prints one",
+        default=(),
+        read=lambda keys: tuple(sorted(set(keys))),
+    )
+}
+
 WATCH: Fields = {"absent_minutes": MINUTES, "parked_minutes": MINUTES}
 
 LIMITS: Fields = dict.fromkeys(LIMIT_NAMES, COUNT)
@@ -135,7 +149,7 @@ FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
-    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **INSTANCES, **WATCH, "start": START, **FORMER},
+    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **INSTANCES, **WATCH, **KEYS, "start": START, **FORMER},
     Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES, **LIMITS, **FORMER},
-    Section.EMITTER: {"login": NAME, "profile": NAME, **LIMITS, **FORMER},
+    Section.EMITTER: {"login": NAME, "profile": NAME, **KEYS, **LIMITS, **FORMER},
 }

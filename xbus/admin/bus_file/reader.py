@@ -98,8 +98,10 @@ def _profile(name: str, event_types: Sequence[str], renamed_from: str | None, **
     return ProfileSpec(name, frozenset(event_types), renamed_from, SendingLimits(**limits))
 
 
-def _emitter(login: str, profile: str, renamed_from: str | None, **limits: int | None) -> EmitterSpec:
-    return EmitterSpec(login, profile, renamed_from, SendingLimits(**limits))
+def _emitter(
+    login: str, profile: str, keys: tuple[str, ...], renamed_from: str | None, **limits: int | None
+) -> EmitterSpec:
+    return EmitterSpec(login, profile, keys, renamed_from, SendingLimits(**limits))
 
 
 class _BusFileReader:

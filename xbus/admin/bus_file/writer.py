@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 
-from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, LIMITS, ORDER, WATCH, Fields
+from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, KEYS, LIMITS, ORDER, WATCH, Fields
 from xbus.broker.journal.configuration import BusSpec
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.broker.journal.writes import SendingLimits
@@ -25,12 +25,16 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
     for service in bus.services.values():
         yield "service", {"name": service.name, "kind": service.kind} | _said(service, FAILING)
     for role in bus.roles.values():
-        yield "role", {"login": role.login, "service": role.service} | _said(role, {**ORDER, **INSTANCES, **WATCH})
+        yield (
+            "role",
+            {"login": role.login, "service": role.service} | _said(role, {**ORDER, **INSTANCES, **WATCH, **KEYS}),
+        )
     for profile in bus.profiles.values():
         allowed = {"name": profile.name, "event_types": sorted(profile.event_types)}
         yield "emitter_profile", allowed | _said(profile.limits, LIMITS)
     for emitter in bus.emitters.values():
-        yield "emitter", {"login": emitter.login, "profile": emitter.profile} | _said(emitter.limits, LIMITS)
+        said = _said(emitter, KEYS) | _said(emitter.limits, LIMITS)
+        yield "emitter", {"login": emitter.login, "profile": emitter.profile} | said
 
 
 def _said(entry: Entry | SendingLimits, fields: Fields) -> dict[str, object]:

@@ -8,7 +8,7 @@ import click
 
 from xbus.admin.address import broker_address
 from xbus.admin.program import Command, CommandGroup, config_option
-from xbus.admin.secret import password_file_option, password_of
+from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
 from xbus.rpc.codec import Key, Value
@@ -35,7 +35,7 @@ def _asking(command: Command) -> Command:
             metavar="NAME",
             help="The event type of such requests.",
         ),
-        click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login."),
+        login_option("The emitter's login"),
         password_file_option,
         click.option("--url", help="The front's address; by default that of the configuration file."),
     )
@@ -47,12 +47,17 @@ def _asking(command: Command) -> Command:
 @clearing.command()
 @_asking
 def show(
-    config_path: Path | None, item_id: int, type_name: str, login: str, password_file: Path | None, url: str | None
+    config_path: Path | None,
+    item_id: int,
+    type_name: str,
+    login: str | None,
+    password_file: Path | None,
+    url: str | None,
 ) -> None:
     """Show the consumer's data of an item, as JSON."""
     address = broker_address("front", url, config_path)
     request = {"action": "get_item_details", "item_id": item_id}
-    _ask(address, login, password_of(login, password_file), type_name, request)
+    _ask(address, *login_and_password(login, password_file, address), type_name, request)
 
 
 @clearing.command()
@@ -71,7 +76,7 @@ def clear(
     fields: tuple[str, ...],
     file: Path | None,
     type_name: str,
-    login: str,
+    login: str | None,
     password_file: Path | None,
     url: str | None,
 ) -> None:
@@ -85,7 +90,7 @@ def clear(
     if not values:
         raise click.UsageError("say what the item shall be: NAME=VALUE, or --values FILE")
     request = {"action": "clear_item", "item_id": item_id, "values": values}
-    _ask(address, login, password_of(login, password_file), type_name, request)
+    _ask(address, *login_and_password(login, password_file, address), type_name, request)
 
 
 def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> None:

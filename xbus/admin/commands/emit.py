@@ -23,10 +23,11 @@ from xbus.admin.names import TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell
-from xbus.admin.secret import PASSWORD_VARIABLE, password_file_option, password_of
+from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.emitter import Emitter, Envelope, Event
 from xbus.errors import Refused, XbusError
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers
+from xbus.rpc.curve import PASSWORD_VARIABLE
 
 OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
 """Codes of refusals that an item itself is the reason for."""
@@ -48,8 +49,13 @@ class _EmitCommand(click.Command):
 
 def _check_that_nothing_is_asked(ctx: click.Context, args: Sequence[str]) -> None:
     """See that login and password are given: a question would take its answer from the file."""
-    for option, variable in (("--login", "XBUS_LOGIN"), ("--password-file", PASSWORD_VARIABLE)):
-        if not os.environ.get(variable) and not any(word.partition("=")[0] == option for word in args):
+    address = next((word for word in args if word.removeprefix("--url=").startswith("xbus://")), "")
+    for option, variable, part in (
+        ("--login", "XBUS_LOGIN", "@"),
+        ("--password-file", PASSWORD_VARIABLE, "password_file="),
+    ):
+        is_named = part in address or any(word.partition("=")[0] == option for word in args)
+        if not is_named and not os.environ.get(variable):
             raise click.UsageError(f"The standard input is the file to send: give {option}, or set {variable}.", ctx)
 
 
@@ -146,7 +152,7 @@ def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
     metavar="NAME=TEXT|NAME:=JSON",
     help="A header of the envelope; give it once for each.",
 )
-@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
+@login_option("The emitter's login")
 @password_file_option
 @click.option("--url", help="The front's address; by default that of the configuration file.")
 @timeout_option
@@ -164,7 +170,7 @@ def emit(
     ordering_key: str | None,
     key: str | None,
     headers: Headers,
-    login: str,
+    login: str | None,
     password_file: Path | None,
     url: str | None,
     timeout: float,
@@ -191,7 +197,7 @@ def emit(
             for path, kind in zip(paths, kinds, strict=True)
         ]
         bad = opened.enter_context(_policy(policy, bad_lines))
-        password = password_of(login, password_file)
+        login, password = login_and_password(login, password_file, address)
         with (
             _progress(files) as on_bytes,
             Emitter(address, login, password, retry_seconds=timeout) as emitter,

@@ -11,7 +11,7 @@ from xbus.admin.address import broker_address, timeout_option
 from xbus.admin.objects import of_outbox
 from xbus.admin.output import CAUSE, Output, counted, facts, moment, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, output_option
-from xbus.admin.secret import password_file_option, password_of
+from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.clock import SystemClock
 from xbus.emitter.flushing import flush_outbox
 from xbus.emitter.outbox import Outbox, OutboxStatus, QueuedEnvelope
@@ -64,16 +64,16 @@ def _row(refused: QueuedEnvelope, output: Output) -> tuple[object, ...]:
 @outbox.command()
 @file_argument
 @config_option
-@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
+@login_option("The emitter's login")
 @password_file_option
 @click.option("--url", help="The front's address; by default that of the configuration file.")
 @timeout_option
 def flush(
-    path: Path, config_path: Path | None, login: str, password_file: Path | None, url: str | None, timeout: float
+    path: Path, config_path: Path | None, login: str | None, password_file: Path | None, url: str | None, timeout: float
 ) -> None:
     """Send all waiting envelopes of FILE, in order; set refused ones aside."""
     address = broker_address("front", url, config_path)
-    flushed = flush_outbox(path, address, login, password_of(login, password_file), timeout)
+    flushed = flush_outbox(path, address, *login_and_password(login, password_file, address), timeout)
     click.echo(f"{counted(flushed.sent, 'envelope')} sent.")
     if flushed.refused:
         raise Refused(

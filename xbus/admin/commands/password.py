@@ -8,11 +8,11 @@ import click
 
 from xbus.admin.names import OF_KIND
 from xbus.admin.program import config_option, database_url
-from xbus.admin.secret import first_line, read_password
 from xbus.broker.journal.configuration import set_password
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.passwords import Passwords
+from xbus.rpc.curve import first_line, read_password
 
 
 @click.command()

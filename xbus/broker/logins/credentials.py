@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import read_credentials
+from xbus.broker.journal.log.sessions import read_credentials
 from xbus.broker.journal.writes import StorePassword
 from xbus.broker.logins.tally import LoginTally
 from xbus.broker.logins.turns import LOGINS_AT_ONCE, Caller, LoginTurns, too_late
@@ -30,11 +30,15 @@ HASHING_NICENESS = 15
 
 
 class Verified(NamedTuple):
-    """The owner of a login whose password is right, the hash against which it was checked, and the caller's address."""
+    """The owner of a login whose password is right, the hash against which it was checked, and the caller's address.
+
+    ``key`` is the public key of the connection by which the login came, and empty without encryption.
+    """
 
     owner_id: int
     password_hash: str
     address: str
+    key: str
 
 
 NOBODY = Caller(b"", "")
@@ -57,6 +61,7 @@ class Credentials:
         clock: measures the pauses after wrong passwords.
         caller: gives who makes the call that is carried out now.
         let_in: gets the connection of each caller whose password is right.
+        may_use: tells whether an owner may log in by a public key.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class Credentials:
         clock: Clock,
         caller: Callable[[], Caller] = lambda: NOBODY,
         let_in: Callable[[bytes], None] = lambda connection: None,
+        may_use: Callable[[int, str], bool] = lambda owner_id, key: False,
     ) -> None:
         self.kind: Literal["emitter", "role"] = kind
         self._journal = journal
@@ -77,6 +83,7 @@ class Credentials:
         self._unwritten: list[Act] = []
         self._caller = caller
         self._let_in = let_in
+        self._may_use = may_use
         self._threads = ThreadPoolExecutor(LOGINS_AT_ONCE, f"passwords of {kind}s", initializer=_stand_back)
 
     def check(self, login: str, password: str, deadline: float) -> Coroutine[object, object, Verified]:
@@ -118,7 +125,7 @@ class Credentials:
                 better = await self._hashing(self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
                 password_hash = better
-        return Verified(owner_id, password_hash, caller.address)
+        return Verified(owner_id, password_hash, caller.address, caller.key)
 
     def note_accepted(self, login: str, verified: Verified) -> None:
         """Note for the audit that a session has begun."""
@@ -138,6 +145,19 @@ class Credentials:
             written = [*self._unwritten]
             await self._journal.run(note_acts, written)
             del self._unwritten[: len(written)]
+
+    def check_key(self, verified: Verified) -> None:
+        """Let a login pass that came without encryption, or by a key that its owner may use.
+
+        Raises:
+            Refused: key_not_allowed.
+        """
+        if verified.key and not self._may_use(verified.owner_id, verified.key):
+            raise Refused(
+                "the key of this connection is not allowed for the login",
+                f"allow it: xbus keys allow {self.kind}; or log in by a key that is allowed",
+                code="key_not_allowed",
+            )
 
     def _hashing(self, function: Callable[..., T], *arguments: object) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

@@ -24,10 +24,14 @@ MOST_COUNTED = 10_000
 
 
 class Caller(NamedTuple):
-    """The connection by which a login came, and the address of the machine at its other end."""
+    """The connection by which a login came, and the address of the machine at its other end.
+
+    ``key`` is the public key of that, and empty without encryption.
+    """
 
     connection: bytes
     address: str
+    key: str = ""
 
 
 @dataclass(eq=False, slots=True)

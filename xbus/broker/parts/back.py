@@ -21,7 +21,7 @@ from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_back import delivery_families
 from xbus.broker.metrics.of_journal import JournalLook
 from xbus.broker.metrics.of_process import server_families
-from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, PortAddresses, Shared, bind, sessions
 from xbus.broker.sessions import SessionLifetimes
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
@@ -49,7 +49,7 @@ class BackPart:
     def __init__(self, shared: Shared) -> None:
         config = shared.config.back
         self._shared = shared
-        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
+        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket, shared.encryption.bell_pair)
         self._hosts = RecipientHosts(config.recipient_hosts)
         self._back = Back(
             shared.journal,
@@ -178,9 +178,10 @@ class BackPart:
             raise
         return client
 
-    def bind(self) -> str:
+    def bind(self) -> dict[str, str]:
+        zmq = self._shared.config.zmq
         self._bell.bind()
-        return self._server.bind(self._shared.config.zmq.backsocket)
+        return bind(self._shared, "role", self._server, PortAddresses(zmq.backsocket, zmq.encrypted_back))
 
     async def recover(self) -> None:
         await self._sessions.restore()

@@ -22,7 +22,7 @@ from xbus.broker.housekeeping.space import Space
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_front import intake_families
 from xbus.broker.metrics.of_process import server_families
-from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, PortAddresses, Shared, bind, sessions
 from xbus.broker.sessions import SessionLifetimes
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
@@ -58,7 +58,7 @@ class FrontPart:
         largest = max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES
         checks = Checks(shared.configuration, limits, shared.clock)
         self._shared = shared
-        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
+        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket, shared.encryption.bell_pair)
         self._stopping = False
         self._replies = ReplyRequests(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
         self._space = Space(shared.journal, shared.config.journal.max_bytes, shared.health)
@@ -119,8 +119,9 @@ class FrontPart:
         has_room = self._shared.journal.has_room or self._shared.journal.overdue is not None
         return has_room and not self._stopping
 
-    def bind(self) -> str:
-        return self._server.bind(self._shared.config.zmq.frontsocket)
+    def bind(self) -> dict[str, str]:
+        zmq = self._shared.config.zmq
+        return bind(self._shared, "emitter", self._server, PortAddresses(zmq.frontsocket, zmq.encrypted_front))
 
     async def recover(self) -> None:
         await self._sessions.restore()

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from xbus.broker.configuration import Configuration
+from xbus.broker.encryption import Encryption
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.sessions import LoginKind
 from xbus.broker.logins import Caller, Credentials
 from xbus.broker.metrics.families import Family
 from xbus.broker.sessions import SessionLifetimes, Sessions
@@ -39,6 +41,7 @@ class Shared:
     passwords: Passwords
     health: Health
     tasks: asyncio.TaskGroup
+    encryption: Encryption
     has_back: bool
 
 
@@ -47,8 +50,8 @@ class BrokerPart(Protocol):
 
     name: str
 
-    def bind(self) -> str:
-        """Open its ports; nothing is read from them yet. Returns where clients connect to."""
+    def bind(self) -> dict[str, str]:
+        """Open its ports; nothing is read from them yet. Returns where clients connect to, each behind its name."""
 
     async def recover(self) -> None:
         """Take up what the last run left in the journal, before any part serves.
@@ -71,7 +74,7 @@ class BrokerPart(Protocol):
 
 def sessions(
     shared: Shared,
-    kind: Literal["emitter", "role"],
+    kind: LoginKind,
     lifetimes: SessionLifetimes,
     in_use: Callable[[int], bool],
     port: Callable[[], Server],
@@ -85,17 +88,52 @@ def sessions(
     """
 
     def caller() -> Caller:
-        return Caller(port().caller, port().caller_address)
+        return Caller(port().caller, port().caller_address, port().caller_key)
 
     def let_in(connection: bytes) -> None:
         port().let_in(connection)
 
+    def may_use(owner_id: int, key: str) -> bool:
+        return shared.configuration.may_use(kind, owner_id, key)
+
     return Sessions(
         shared.journal,
-        Credentials(shared.journal, kind, shared.passwords, shared.clock, caller, let_in),
+        Credentials(shared.journal, kind, shared.passwords, shared.clock, caller, let_in, may_use),
         clock=shared.clock,
         ids=shared.ids,
         lifetimes=lifetimes,
         in_use=in_use,
         catch_up=shared.configuration.refresh,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PortAddresses:
+    """The addresses of a part, as the configuration names them; ``encrypted`` is empty for none."""
+
+    plain: str
+    encrypted: str
+
+
+def bind(shared: Shared, kind: LoginKind, server: Server, addresses: PortAddresses) -> dict[str, str]:
+    """Open the ports of a part.
+
+    Args:
+        shared: has the keys.
+        kind: whose keys may connect to the encrypted one.
+        server: of the part, which has its name.
+        addresses: where to listen.
+
+    Returns:
+        Where clients connect to: the address without encryption by the part's name, the other by ``name.curve``.
+    """
+
+    def allows(key: str) -> bool:
+        return shared.configuration.has_key(kind, key)
+
+    bound = {server.name: server.bind(addresses.plain)}
+    door = shared.encryption.door(addresses.encrypted, server.name, allows)
+    if door is not None:
+        bound[f"{server.name}.curve"] = server.bind_encrypted(door)
+        shared.configuration.on_change(server.cut_off_keys)
+    return bound

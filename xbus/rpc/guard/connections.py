@@ -18,6 +18,8 @@ class Connection:
         is_known: whether a call by it has proven who calls.
         peer: its id; empty before its first message.
         address: of the peer's machine, without the port, as the first message tells it.
+        is_encrypted: whether it came to an encrypted address.
+        key: its public key, from the first message on; empty without encryption.
         turns: the messages that the server has read of it.
         turns_at_look: the same when the guard looked last.
         ahead_at_look: the bytes that libzmq held then, read ahead.
@@ -30,6 +32,8 @@ class Connection:
     is_known: bool = False
     peer: bytes = b""
     address: str = ""
+    is_encrypted: bool = False
+    key: str = ""
     turns: int = 0
     turns_at_look: int = 0
     ahead_at_look: int = 0
@@ -51,9 +55,9 @@ class ConnectionTable:
         self._by_id: dict[bytes, Connection] = {}
         self._by_descriptor: dict[int, Connection] = {}
 
-    def began(self, descriptor: int, now: float) -> None:
+    def began(self, descriptor: int, now: float, *, is_encrypted: bool = False) -> None:
         """Note a connection before its first message."""
-        self._by_descriptor[descriptor] = Connection(descriptor, now)
+        self._by_descriptor[descriptor] = Connection(descriptor, now, is_encrypted=is_encrypted)
 
     def ended(self, descriptor: int) -> None:
         """Note the end of a connection; what it sent may still be read."""
@@ -65,19 +69,20 @@ class ConnectionTable:
         """Give the connection with an id, if it has sent a message."""
         return self._by_id.get(peer)
 
-    def bind(self, peer: bytes, descriptor: int, now: float) -> Connection:
+    def bind(self, peer: bytes, descriptor: int, now: float, key: str = "") -> Connection:
         """Give the connection whose first message came from an id, by its descriptor."""
         connection = self._by_descriptor.get(descriptor)
         if connection is None:
             connection = Connection(UNKNOWN, now)
         elif connection.peer:
             connection = self._replace(connection)
-        connection.peer = peer
+        # A peer that is not encrypted may claim any key.
+        connection.peer, connection.key = peer, key if connection.is_encrypted else ""
         self._by_id[peer] = connection
         return connection
 
     def _replace(self, earlier: Connection) -> Connection:
-        newer = Connection(earlier.descriptor, earlier.since)
+        newer = Connection(earlier.descriptor, earlier.since, is_encrypted=earlier.is_encrypted)
         self._by_descriptor[earlier.descriptor] = newer
         earlier.descriptor = UNKNOWN
         return newer

@@ -5,6 +5,7 @@ import socket
 import struct
 import sys
 import termios
+from collections.abc import Container
 from typing import NamedTuple
 
 _COUNTED = struct.Struct("=QQ")
@@ -44,7 +45,16 @@ def unread_by_program(descriptor: int) -> int:
     return int(waiting)
 
 
-def cut_off(descriptor: int, port: int) -> str | None:
+def local_port(descriptor: int) -> int:
+    """Give the port of ours to which a connection was made; 0 where it has none, or is gone."""
+    try:
+        with _Borrowed(descriptor) as connection:
+            return _port(connection.getsockname())
+    except OSError:
+        return 0
+
+
+def cut_off(descriptor: int, ports: Container[int]) -> str | None:
     """End a connection that was made to a port of ours.
 
     The port is checked, as the descriptor may belong to something else meanwhile.
@@ -54,7 +64,7 @@ def cut_off(descriptor: int, port: int) -> str | None:
     """
     try:
         with _Borrowed(descriptor) as connection:
-            if _port(connection.getsockname()) != port:
+            if _port(connection.getsockname()) not in ports:
                 return None
             peer, *_ = connection.getpeername()
             # The peer learns of it at once, and the system keeps nothing for it.
@@ -65,12 +75,12 @@ def cut_off(descriptor: int, port: int) -> str | None:
     return str(peer)
 
 
-def _port(name: object) -> int | None:
-    """Give the port in the name of a socket; sockets within the machine have none."""
+def _port(name: object) -> int:
+    """Give the port in the name of a socket; 0 for those within the machine, which have none."""
     match name:
         case (_, int(port), *_):
             return port
-    return None
+    return 0
 
 
 class _Borrowed(socket.socket):

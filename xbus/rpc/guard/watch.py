@@ -24,6 +24,11 @@ LOOK_SECONDS = 0.05
 MOST_LOOKING = 0.05
 """The largest part of the time that looks take. Where connections are many they are looked at less often."""
 
+KEY_REVOKED = "key_revoked"
+
+_CAUSES = {KEY_REVOKED: "as its key is not allowed any more"}
+_TOO_LARGE = "as it would take too much memory"
+
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
@@ -57,14 +62,19 @@ class ConnectionGuard:
         self._connections = ConnectionTable()
         self._loop = asyncio.get_running_loop()
         self._next_look: asyncio.TimerHandle | None = None
-        self._port = 0
+        self._ports: dict[int, bool] = {}
+        """Of each port whether it is encrypted."""
         self._monitor = socket.get_monitor_socket(_EVENTS)
         self._monitor_drain = Drain(self._monitor, self._event)
         self._monitor_drain.resume()
 
-    def start(self, endpoint: str) -> None:
-        """Look from now on; the socket is bound to the endpoint."""
-        self._port = urlsplit(endpoint).port or 0 if endpoint.startswith("tcp://") else 0
+    def listens(self, endpoint: str, *, is_encrypted: bool = False) -> None:
+        """Note that the socket is bound to an endpoint; to be called before anybody can have come there."""
+        if endpoint.startswith("tcp://"):
+            self._ports[urlsplit(endpoint).port or 0] = is_encrypted
+
+    def start(self) -> None:
+        """Look from now on."""
         self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def close(self) -> None:
@@ -82,9 +92,10 @@ class ConnectionGuard:
             # libzmq tells of a connection before it hands its messages out.
             self._monitor_drain.read_all()
             reader = self._drain.reader
-            connection = self._connections.bind(frames[0], reader.sender_descriptor, self._loop.time())
+            descriptor, key = reader.sender_descriptor, reader.sender_key
+            connection = self._connections.bind(frames[0], descriptor, self._loop.time(), key)
             connection.address = reader.sender_address
-        connection.taken += bytes_on_wire(frames)
+        connection.taken += bytes_on_wire(frames, is_encrypted=connection.is_encrypted)
         connection.turns += 1
         return connection
 
@@ -98,7 +109,7 @@ class ConnectionGuard:
         """Count a message that was just sent."""
         connection = self._connections.find(frames[0])
         if connection is not None:
-            connection.given += bytes_on_wire(frames)
+            connection.given += bytes_on_wire(frames, is_encrypted=connection.is_encrypted)
 
     def cut_off(self, connection: Connection, reason: str) -> None:
         """End a connection."""
@@ -106,15 +117,23 @@ class ConnectionGuard:
         self._monitor_drain.read_all()
         if connection.descriptor == UNKNOWN:
             return
-        peer = tcp.cut_off(connection.descriptor, self._port)
+        peer = tcp.cut_off(connection.descriptor, self._ports)
         if peer is not None and (count := self._cuts.note(f"{reason} {peer}".encode())):
             extra = {"action": "connection_cut_off", "code": reason, "peer": peer, "count": count}
-            log.warning("%s: a connection was cut off, as it would take too much memory", self._name, extra=extra)
+            log.warning("%s: a connection was cut off, %s", self._name, _CAUSES.get(reason, _TOO_LARGE), extra=extra)
+
+    def cut_off_keys(self, allows: Callable[[str], bool]) -> None:
+        """End the encrypted connections whose key is not allowed any more."""
+        for connection in self._connections.open():
+            if connection.key and not allows(connection.key):
+                self.cut_off(connection, KEY_REVOKED)
 
     def _event(self, frames: list[bytes]) -> None:
         event = parse_monitor_message(frames)
         if event["event"] == zmq.EVENT_ACCEPTED:
-            self._connections.began(event["value"], self._loop.time())
+            descriptor = event["value"]
+            is_encrypted = self._ports.get(tcp.local_port(descriptor), False)
+            self._connections.began(descriptor, self._loop.time(), is_encrypted=is_encrypted)
         else:
             self._connections.ended(event["value"])
             self._on_end()

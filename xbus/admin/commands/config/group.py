@@ -14,6 +14,7 @@ from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.engine import check_durable
 from xbus.config import OPTIONS, Config, ConfigReading, Option, is_in, read, sample, without_secrets, written
+from xbus.config.plaintext import plaintext_problems
 from xbus.ending import NOT_NOW, REFUSED, exit_code
 from xbus.errors import ConfigurationError, XbusError
 
@@ -74,6 +75,7 @@ def check(config_path: Path | None, connect: bool) -> None:
 
 def _used(config: Config, connect: bool) -> Iterator[XbusError]:
     """Find the problems that only show when the configuration is used."""
+    yield from plaintext_problems(config)
     try:
         logs.check(config.logging)
     except XbusError as error:

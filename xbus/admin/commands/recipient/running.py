@@ -11,7 +11,7 @@ from xbus.admin.commands.recipient.instances import Instance, check_addresses, r
 from xbus.admin.commands.recipient.loading import load_recipient
 from xbus.admin.commands.recipient.roles import attach, detach, list_
 from xbus.admin.program import CommandGroup, config_option
-from xbus.admin.secret import password_file_option, password_of
+from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.config import load_or_default
 from xbus.recipient import run
 from xbus.recipient.running import ServeOptions
@@ -29,7 +29,7 @@ for command in (list_, detach, attach):
 @recipient.command("run")
 @config_option
 @click.argument("name", metavar="MODULE:CLASS")
-@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The role's login.")
+@login_option("The role's login")
 @password_file_option
 @click.option(
     "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
@@ -62,7 +62,7 @@ for command in (list_, detach, attach):
 def run_(
     config_path: Path | None,
     name: str,
-    login: str,
+    login: str | None,
     password_file: Path | None,
     back_url: str | None,
     bind: str | None,
@@ -78,7 +78,7 @@ def run_(
     kind = load_recipient(name)
     address = broker_address("back", back_url, config_path)
     logs.set_up(load_or_default(config_path).logging)
-    password = password_of(login, password_file)
+    login, password = login_and_password(login, password_file, address)
     options: ServeOptions = {}
     if bind is not None:
         options["bind"] = bind

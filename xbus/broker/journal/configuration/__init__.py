@@ -21,7 +21,15 @@ from xbus.broker.journal.configuration.entries import (
     Section,
     ServiceSpec,
 )
-from xbus.broker.journal.configuration.logins import end_login, logins_without_password, set_password
+from xbus.broker.journal.configuration.logins import (
+    LoginKeys,
+    allow_key,
+    end_login,
+    list_keys,
+    logins_without_password,
+    revoke_key,
+    set_password,
+)
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
 from xbus.broker.journal.configuration.writing import apply
@@ -32,6 +40,7 @@ __all__ = [
     "ConfigurationProblem",
     "EmitterSpec",
     "EventTypeSpec",
+    "LoginKeys",
     "Move",
     "NodeSpec",
     "Place",
@@ -42,10 +51,13 @@ __all__ = [
     "ServiceSpec",
     "Stored",
     "add_demo_rows",
+    "allow_key",
     "apply",
     "end_login",
+    "list_keys",
     "logins_without_password",
     "make_plan",
     "read_stored",
+    "revoke_key",
     "set_password",
 ]

@@ -102,6 +102,7 @@ class RoleSpec:
         parked_minutes: how long something may be parked for a consumer before health tells of it.
         instances: so many programs may serve it side by side.
         standby: whether further programs wait until one of those is lost.
+        keys: the public keys by which its programs may log in over encrypted connections, sorted.
     """
 
     login: str
@@ -112,6 +113,7 @@ class RoleSpec:
     parked_minutes: float | None = None
     instances: int = 1
     standby: bool = False
+    keys: tuple[str, ...] = ()
     renamed_from: str | None = field(default=None, compare=False)
 
 
@@ -127,10 +129,11 @@ class ProfileSpec:
 
 @dataclass(frozen=True)
 class EmitterSpec:
-    """A program that sends envelopes; its limits come before those of its profile."""
+    """A program that sends envelopes; ``keys`` as those of a role. Its limits come before those of its profile."""
 
     login: str
     profile: str
+    keys: tuple[str, ...] = ()
     renamed_from: str | None = field(default=None, compare=False)
     limits: SendingLimits = NO_LIMITS
 

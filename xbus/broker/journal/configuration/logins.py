@@ -1,20 +1,21 @@
-"""The logins of emitters and roles: their passwords, which nobody reads back, and the end of their sessions."""
+"""The logins of emitters and roles: passwords, which nobody reads back, public keys, and the end of sessions."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
 from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.log.sessions import LOGIN_KINDS, LoginKind, read_keys
 from xbus.errors import ConfigurationError
 from xbus.model import emitter, registration, role, session
 
 
 def set_password(
     connection: Connection,
-    kind: Literal["emitter", "role"],
+    kind: LoginKind,
     login: str,
     password_hash: str,
     at: datetime,
@@ -45,7 +46,7 @@ def set_password(
             end_sessions(connection, table, login)
 
 
-def end_login(connection: Connection, kind: Literal["emitter", "role"], login: str, at: datetime) -> int:
+def end_login(connection: Connection, kind: LoginKind, login: str, at: datetime) -> int:
     """End all sessions of a login by an administrator's word.
 
     Args:
@@ -65,6 +66,95 @@ def end_login(connection: Connection, kind: Literal["emitter", "role"], login: s
         if connection.execute(select(table.c.id).where(_in_use(table, login))).first() is None:
             raise _unknown(kind, login)
         return end_sessions(connection, table, login)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginKeys:
+    """The public keys by which a login may be used over encrypted connections."""
+
+    kind: LoginKind
+    login: str
+    keys: tuple[str, ...]
+
+
+def list_keys(connection: Connection) -> list[LoginKeys]:
+    """List the logins in use that have keys: emitters, then roles, each by name."""
+    found = []
+    for kind in LOGIN_KINDS:
+        table = _table(kind)
+        with_keys = select(table.c.login, table.c.public_keys).where(
+            table.c.removed_at.is_(None), table.c.public_keys != ""
+        )
+        for row in connection.execute(with_keys.order_by(table.c.login)):
+            found.append(LoginKeys(kind, row.login, read_keys(row.public_keys)))
+    return found
+
+
+def allow_key(connection: Connection, kind: LoginKind, login: str, key: str, at: datetime) -> None:
+    """Let a login be used by a public key, beside those that it has.
+
+    Args:
+        kind: whose login it is.
+        login: the login, in use.
+        key: in Z85.
+        at: the moment of the change.
+
+    Raises:
+        ConfigurationError: no such emitter or role is in use.
+    """
+    table = _table(kind)
+    act = act_here(at, "key_allowed", f'{kind} "{login}"', after=key)
+    with new_version(connection, "key allowed", f'key {key} of {kind} "{login}"', at, acts=[act]):
+        present = connection.execute(select(table.c.public_keys).where(_in_use(table, login))).scalar_one_or_none()
+        if present is None:
+            raise _unknown(kind, login)
+        written = _written({*read_keys(present), key})
+        connection.execute(update(table).where(_in_use(table, login)).values(public_keys=written))
+
+
+def revoke_key(connection: Connection, key: str, at: datetime) -> list[LoginKeys]:
+    """Let no login be used by a public key any more, and end the sessions of those that had it.
+
+    Args:
+        key: in Z85.
+        at: the moment of the change.
+
+    Returns:
+        The logins that had it, with the keys that they have left.
+
+    Raises:
+        ConfigurationError: no login in use has the key (``unknown_key``).
+    """
+    found = [each for each in list_keys(connection) if key in each.keys]
+    if not found:
+        raise ConfigurationError(f"no login has the key {key}", "xbus keys list shows all of them", code="unknown_key")
+    told = ", ".join(f'{each.kind} "{each.login}"' for each in found)
+    acts = [act_here(at, "key_revoked", f'{each.kind} "{each.login}"', before=key) for each in found]
+    with new_version(connection, "key revoked", f"key {key} of {told}", at, acts=acts):
+        left = [LoginKeys(each.kind, each.login, tuple(k for k in each.keys if k != key)) for each in found]
+        for each in left:
+            table = _table(each.kind)
+            written = replace_keys(connection, table, each.login, each.keys)
+            connection.execute(update(table).where(_in_use(table, each.login)).values(public_keys=written))
+    return left
+
+
+def replace_keys(connection: Connection, table: Table, login: str, keys: Collection[str]) -> str:
+    """Write the new keys of a login for its column; where one of those before is gone, all its sessions end.
+
+    Args:
+        table: ``emitter`` or ``role``.
+        login: it may be new.
+        keys: the public keys that it has from now on.
+    """
+    present = connection.execute(select(table.c.public_keys).where(table.c.login == login)).scalar_one_or_none()
+    if set(read_keys(present or "")) - set(keys):
+        end_sessions(connection, table, login)
+    return _written(keys)
+
+
+def _written(keys: Collection[str]) -> str:
+    return " ".join(sorted(keys))
 
 
 def end_sessions(connection: Connection, table: Table, login: str) -> int:
@@ -87,7 +177,7 @@ def end_sessions(connection: Connection, table: Table, login: str) -> int:
     return ended.rowcount
 
 
-def _table(kind: Literal["emitter", "role"]) -> Table:
+def _table(kind: LoginKind) -> Table:
     return emitter if kind == "emitter" else role
 
 
@@ -99,10 +189,10 @@ def _unknown(kind: str, login: str) -> ConfigurationError:
     return ConfigurationError(f'there is no {kind} "{login}"', "xbus export shows all logins", code="unknown_login")
 
 
-def logins_without_password(connection: Connection) -> Iterator[tuple[Literal["emitter", "role"], str]]:
+def logins_without_password(connection: Connection) -> Iterator[tuple[LoginKind, str]]:
     """List kind and login of those in use who can't log in because nobody has set a password."""
-    kinds: tuple[Literal["emitter", "role"], ...] = ("emitter", "role")
-    for kind, table in zip(kinds, (emitter, role), strict=True):
+    for kind in LOGIN_KINDS:
+        table = _table(kind)
         missing = select(table.c.login).where(table.c.removed_at.is_(None), table.c.password_hash.is_(None))
         for login in connection.execute(missing.order_by(table.c.login)).scalars().all():
             yield kind, login

@@ -16,6 +16,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.log.catalog import read_graph, read_limits, read_service_names, read_version
+from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import NO_LIMITS
 from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
 
@@ -97,6 +98,7 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             role.c.parked_minutes,
             role.c.instances,
             role.c.standby,
+            role.c.public_keys,
         )
         .join(service, service.c.id == role.c.service_id)
         .where(_chosen(role, removed))
@@ -111,6 +113,7 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             parked_minutes=row.parked_minutes,
             instances=row.instances,
             standby=row.standby,
+            keys=read_keys(row.public_keys),
         )
         for row in rows.all()
     )
@@ -136,12 +139,18 @@ def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
 
 def _emitters(connection: Connection, removed: bool) -> Iterator[EmitterSpec]:
     rows = connection.execute(
-        select(emitter.c.login, emitter_profile.c.name, emitter.c.id)
+        select(emitter.c.login, emitter_profile.c.name, emitter.c.id, emitter.c.public_keys)
         .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
         .where(_chosen(emitter, removed))
         .order_by(emitter.c.login)
     )
     limits = read_limits(connection)
     return (
-        EmitterSpec(row.login, row.name, limits=limits.get((emitter.name, row.id), NO_LIMITS)) for row in rows.all()
+        EmitterSpec(
+            row.login,
+            row.name,
+            read_keys(row.public_keys),
+            limits=limits.get((emitter.name, row.id), NO_LIMITS),
+        )
+        for row in rows.all()
     )

@@ -22,7 +22,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.configuration.logins import end_sessions
+from xbus.broker.journal.configuration.logins import end_sessions, replace_keys
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
@@ -130,7 +130,9 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
         case ProfileSpec() as entry:
             _write_profile(connection, entry)
         case EmitterSpec(login, profile) as entry:
-            emitter_id = _put(connection, emitter, login, profile_id=_id(connection, emitter_profile, profile))
+            profile_id = _id(connection, emitter_profile, profile)
+            public_keys = replace_keys(connection, emitter, login, entry.keys)
+            emitter_id = _put(connection, emitter, login, profile_id=profile_id, public_keys=public_keys)
             _write_limits(connection, emitter, emitter_id, entry.limits)
 
 
@@ -195,6 +197,7 @@ def _write_role(connection: Connection, entry: RoleSpec) -> None:
         parked_minutes=entry.parked_minutes,
         instances=entry.instances,
         standby=entry.standby,
+        public_keys=replace_keys(connection, role, entry.login, entry.keys),
     )
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, SendingLimits, longest, pause_of_role
 from xbus.graph import Graph, Node
 from xbus.model import (
@@ -57,6 +58,7 @@ class EmitterEntry:
     Args:
         pause: why it may begin no envelope; None while it may.
         limits: its own, and those of its profile; None where it has none.
+        keys: the public keys by which it may log in over encrypted connections.
     """
 
     id: int
@@ -64,6 +66,7 @@ class EmitterEntry:
     event_types: frozenset[str]
     pause: PauseEntry | None = None
     limits: SendingLimits | None = None
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class RoleEntry:
         instances: so many programs may serve it side by side.
         standby: whether further programs wait until one of those is lost.
         pause: why nothing new begins with it: it is paused, or its service is; None while neither is.
+        keys: the public keys by which it may log in over encrypted connections.
     """
 
     id: int
@@ -116,6 +120,7 @@ class RoleEntry:
     instances: int = 1
     standby: bool = False
     pause: PauseEntry | None = None
+    keys: frozenset[str] = frozenset()
 
     @property
     def is_shared(self) -> bool:
@@ -281,17 +286,6 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
     )
 
 
-def read_credentials(connection: Connection, kind: Literal["emitter", "role"], login: str) -> tuple[int, str] | None:
-    """Read id and password hash of ``login``; None if it does not exist, is removed, or has no password."""
-    table = emitter if kind == "emitter" else role
-    row = connection.execute(
-        select(table.c.id, table.c.password_hash).where(
-            table.c.login == login, table.c.removed_at.is_(None), table.c.password_hash.is_not(None)
-        )
-    ).one_or_none()
-    return None if row is None else (row.id, row.password_hash)
-
-
 def _event_types(connection: Connection, pauses: Pauses) -> list[EventType]:
     newest = (
         select(graph.c.event_type_id, func.max(graph.c.number).label("number"))
@@ -337,7 +331,7 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
         allowed.setdefault(profile_id, set()).add(name)
     limits = read_limits(connection)
     rows = connection.execute(
-        select(emitter.c.id, emitter.c.login, emitter.c.profile_id)
+        select(emitter.c.id, emitter.c.login, emitter.c.profile_id, emitter.c.public_keys)
         .where(emitter.c.removed_at.is_(None))
         .order_by(emitter.c.login)
     )
@@ -348,6 +342,7 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
             frozenset(allowed.get(row.profile_id, ())),
             pauses.get((PauseKind.EMITTER, row.id)),
             SendingLimits.first_of(limits.get(("emitter", row.id)), limits.get(("emitter_profile", row.profile_id))),
+            frozenset(read_keys(row.public_keys)),
         )
         for row in rows
     ]
@@ -365,6 +360,7 @@ def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
             role.c.parked_minutes,
             role.c.instances,
             role.c.standby,
+            role.c.public_keys,
             service.c.key,
             service.c.name,
             service.c.kind,
@@ -393,6 +389,7 @@ def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
             service_name=row.name,
             instances=row.instances,
             standby=row.standby,
+            keys=frozenset(read_keys(row.public_keys)),
             pause=pause_of_role(pauses, row.id, row.service_id),
         )
         for row in rows

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from xbus import model
 
 LoginKind = Literal["emitter", "role"]
+LOGIN_KINDS: tuple[LoginKind, ...] = ("emitter", "role")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,22 @@ def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSe
     row = model.session.c
     statement = sa.select(row.token_hash, owner, row.expires_at, row.started_at).where(owner.is_not(None))
     return [StoredSession(*row) for row in connection.execute(statement)]
+
+
+def read_keys(written: str) -> tuple[str, ...]:
+    """Read the public keys in a column, sorted."""
+    return tuple(sorted(written.split()))
+
+
+def read_credentials(connection: sa.Connection, kind: LoginKind, login: str) -> tuple[int, str] | None:
+    """Read id and password hash of ``login``; None if it does not exist, is removed, or has no password."""
+    table = model.emitter if kind == "emitter" else model.role
+    row = connection.execute(
+        sa.select(table.c.id, table.c.password_hash).where(
+            table.c.login == login, table.c.removed_at.is_(None), table.c.password_hash.is_not(None)
+        )
+    ).one_or_none()
+    return None if row is None else (row.id, row.password_hash)
 
 
 def count_sessions(connection: sa.Connection, now: datetime) -> Sequence[LoginSessions]:
