@@ -29,9 +29,9 @@ def test_a_secret_key_is_not_shown() -> None:
     assert pair.secret not in repr(pair)
 
 
-@pytest.mark.parametrize("text", [KEY, new_pair().public])
-def test_keys_are_recognised(text: str) -> None:
-    assert is_public_key(text)
+def test_keys_are_recognised() -> None:
+    assert is_public_key(KEY)
+    assert is_public_key(new_pair().public)
 
 
 @pytest.mark.parametrize("text", ["", KEY[:-1], KEY + "0", " " * 40, "é" * 40, "#" * 40, None, 7])
