@@ -327,7 +327,7 @@ class _Door(Credentials):
         """Check a password."""
         if login not in self._ids_of_logins or password != PASSWORD:
             raise Refused("login and password don't match", code="login_refused")
-        return Verified(self._ids_of_logins[login], HASH, "")
+        return Verified(self._ids_of_logins[login], HASH, "", "")
 
 
 class _NoBell:

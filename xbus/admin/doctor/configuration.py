@@ -7,6 +7,7 @@ from pathlib import Path
 from xbus import logs
 from xbus.admin.doctor.findings import DoctorFinding, of_error
 from xbus.config import ConfigReading, Option, without_secrets, written
+from xbus.config.plaintext import plaintext_problems
 from xbus.errors import XbusError
 
 CONFIGURATION = "configuration"
@@ -20,7 +21,7 @@ def look_at_configuration(found: ConfigReading, path: Path | None) -> Iterator[D
         path: its file, if it has one.
     """
     about = CONFIGURATION if path is None else str(path)
-    for problem in found.problems:
+    for problem in (*found.problems, *plaintext_problems(found.config)):
         yield of_error(problem, about)
     try:
         logs.check(found.config.logging)
