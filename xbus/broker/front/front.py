@@ -140,13 +140,13 @@ class Front:
         self._space.check_new()
         self._space.take(emitter_id, data_bytes)
 
-    def check_holder(self, envelope_id: UUID, token: str) -> None:
-        """Let a call of a session pass, for an envelope that no other session has taken over.
+    def check_holder(self, emitter_id: int, envelope_id: UUID, token: str) -> None:
+        """Let a call of an emitter's session pass, for an envelope that no other session of it has taken over.
 
         Raises:
             Refused: session_superseded.
         """
-        holder = self._envelopes.holder(envelope_id)
+        holder = self._envelopes.holder(emitter_id, envelope_id)
         if holder is not None and holder != token_hash(token):
             raise Refused(
                 f"another session goes on with envelope {envelope_id}, by its key",

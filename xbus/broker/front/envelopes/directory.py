@@ -139,10 +139,14 @@ class EnvelopeDirectory:
         """Count the open envelopes of an emitter."""
         return sum(envelope.emitter_id == emitter_id for envelope in self._open.values())
 
-    def holder(self, envelope_id: UUID) -> bytes | None:
-        """The hash of the session that alone may send an envelope; None where any may, or that is not known."""
+    def holder(self, emitter_id: int, envelope_id: UUID) -> bytes | None:
+        """Give the hash of the session that alone may send an envelope.
+
+        Returns:
+            None where any session of the emitter may, where that is not known, and to other emitters.
+        """
         known = self._open.get(envelope_id) or self._pruned.get(envelope_id)
-        return None if known is None else known.holder
+        return known.holder if known is not None and known.emitter_id == emitter_id else None
 
     def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> OpenEnvelope:
         """Begin an envelope that there is not."""

@@ -242,6 +242,19 @@ async def test_the_older_session_is_fenced(first: Sender, second: Sender) -> Non
     assert (await second.finish(1))["items"] == 1
 
 
+async def test_another_emitter_does_not_learn_that_there_is_such_an_envelope(
+    first: Sender, verbs: FrontBatchVerbs
+) -> None:
+    stranger = Sender(verbs, "south.1")
+    stranger.envelope_id = await first.start()
+    await first.event()
+    assert await code_of(stranger.append(0, b"a")) == "envelope_unknown"
+    assert await code_of(stranger.event()) == "envelope_unknown"
+    assert await code_of(stranger.finish(0)) == "envelope_unknown"
+    assert await code_of(stranger.cancel()) == "envelope_unknown"
+    assert await first.append(0, b"a") == 1
+
+
 @pytest.fixture
 async def begun(first: Sender, second: Sender) -> Sender:
     """The second session, which has begun to send again what the first one left: an event of two items."""
