@@ -5,6 +5,7 @@ msgpack bins. Only files that a message names count; a task that fails, or is do
 removed with their folder.
 """
 
+import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,6 +135,7 @@ class Staging:
             if isinstance(self._files, fs.LocalFileSystem):
                 # Items are nobody else's business, and the folder may be one that all share.
                 Path(self._root).mkdir(mode=0o700, parents=True, exist_ok=True)
+                _check_owner(Path(self._root))
             self._files.create_dir(parent, recursive=True)
             with self._files.open_output_stream(path) as output:
                 yield path, output
@@ -154,6 +156,21 @@ class Staging:
             raise _lost(staged, "is not there") from error
         with stream:
             yield from _read(stream)
+
+
+def _check_owner(folder: Path) -> None:
+    """Let a folder pass that belongs to this user or to root: its owner could put other items into the place of ours.
+
+    Raises:
+        Refused: it belongs to somebody else (``staging_not_ours``).
+    """
+    owner = folder.stat().st_uid
+    if owner not in (os.geteuid(), 0):
+        raise Refused(
+            f"the folder {folder}, where rows wait to be sent, belongs to the user with the number {owner}",
+            "give option stagingDir a folder of the user that Spark runs as",
+            code="staging_not_ours",
+        )
 
 
 def _known(place: str) -> tuple[fs.FileSystem, str]:

@@ -163,6 +163,8 @@ def test_socket_addresses(file: Path, written: str, meant: str) -> None:
     ("section", "key", "value", "because"),
     [
         ("database", "sqlalchemy.dburi", "mysql://localhost/xbus", "is neither an sqlite nor a postgresql address"),
+        ("database", "sqlalchemy.dburi", "postgresql://u:p@host:port/xbus", "has 'port' where a port belongs"),
+        ("database", "sqlalchemy.dburi", "postgresql://u:p@[::1]:70000/xbus", "has '70000' where a port belongs"),
         ("database", "sqlalchemy.dburi", "sqlite://", "is a database in memory"),
         ("database", "sqlalchemy.dburi", "sqlite:///:memory:", "is a database in memory"),
         ("database", "sqlalchemy.dburi", "xbus.db", "is not a database address"),

@@ -176,7 +176,17 @@ def counted(number: int, what: str = "item") -> str:
 
 def one_json(value: Mapping[str, Any]) -> str:
     """Write an object in JSON on one line; ids and moments become text, hashes hexadecimal."""
-    return json.dumps(value, default=_plain, ensure_ascii=False)
+    return escaped(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def escaped(document: str) -> str:
+    """Escape in JSON what a terminal would obey, such as marks of direction: a stranger may have written it."""
+    if document.isprintable():
+        return document
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in document
+    )
 
 
 def _fact(value: object) -> str:

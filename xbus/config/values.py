@@ -239,6 +239,10 @@ def database(value: str) -> str:
         raise ValueError("is neither an sqlite nor a postgresql address")
     if scheme.startswith("sqlite") and rest.partition("?")[0] in ("", "/", "/:memory:"):
         raise ValueError("is a database in memory, which would be gone with the program")
+    found = _ADDRESS.fullmatch(value)
+    port = found and _PORT.match(found["place"])
+    if port and not (port[1].isdecimal() and 0 < int(port[1]) < 65536):
+        raise ValueError(f"has {port[1]!r:.20} where a port belongs")
     # Written for a reader with interpolation, a percent sign is doubled; in a URL two in a row mean nothing.
     return f"{scheme}://{rest.replace('%%', '%')}"
 
@@ -250,6 +254,9 @@ _ADDRESS = re.compile(
     r"[^:]*://(?:(?P<user>[^:/?#@]*)(?::(?P<password>[^@]*))?@)?(?P<place>[^@?]*)(?:\?(?P<query>[^@]*))?", re.DOTALL
 )
 """An address of which everybody can tell the parts; the characters between them are written as %40 and the like."""
+
+_PORT = re.compile(r"(?:[^:/\[]*|\[[^]]*\]):([^:/]+)(?:/|$)")
+"""The port in the place of an address, behind a name, a number or an address in brackets."""
 
 _TELLING = re.compile("pass|secret|token|key", re.IGNORECASE)
 """Names of an address's parameters whose values are secrets."""

@@ -1,5 +1,6 @@
 """Rows on their way to an envelope."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -110,3 +111,15 @@ def test_only_an_empty_folder_is_removed_as_such(tmp_path: Path) -> None:
     staging.remove_empty("query")
     staging.remove_empty("query")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    """Its owner could replace what a task has staged."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    staging = Staging(str(theirs))
+    with pytest.raises(Refused) as raised:
+        staging.stage([batch([b"a"])], [], 0, 0, "")
+    assert raised.value.code == "staging_not_ours"

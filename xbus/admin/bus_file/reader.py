@@ -69,6 +69,8 @@ def read(data: bytes) -> BusFile:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return _malformed(error_line(error, text), f"this is not TOML ({str(error).partition(' (at ')[0]})")
+    except RecursionError:
+        return _malformed(1, "its values are nested too deep")
     return _BusFileReader(locate(text)).read(tables)
 
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 import click
 
 from xbus.admin.address import broker_address
+from xbus.admin.output import escaped
 from xbus.admin.program import Command, CommandGroup, config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.emitter import Emitter
@@ -96,7 +97,7 @@ def clear(
 def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> None:
     with Emitter(address, login, password) as emitter:
         reply = emitter.ask(type_name, request)
-    click.echo(_printable(json.dumps(reply, indent=2, default=_plain, ensure_ascii=False)))
+    click.echo(escaped(json.dumps(reply, indent=2, default=_plain, ensure_ascii=False)))
 
 
 def _field(text: str) -> tuple[str, Value]:
@@ -135,11 +136,3 @@ def _no_constant(name: str) -> NoReturn:
 def _plain(value: object) -> str:
     """Convert a value that JSON lacks: bytes to hexadecimal, moments to text."""
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _printable(document: str) -> str:
-    """Escape in JSON what a terminal would obey: the consumer may have written it."""
-    return "".join(
-        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
-        for character in document
-    )

@@ -111,7 +111,8 @@ class FrontBatchVerbs:
         if first_index < 0:
             raise Refused(f"first_index {first_index} is below 0", "count items from 0", code="wrong_arguments")
         of_envelope, event = known_event(envelope_id, event_id)
-        return self._front.append(emitter_id, self._held(emitter_id, token, of_envelope), event, first_index, items, data)
+        held = self._held(emitter_id, token, of_envelope)
+        return self._front.append(emitter_id, held, event, first_index, items, data)
 
     @verb("xbus.end_event")
     @coded_answer

@@ -51,7 +51,8 @@ def create_engine(url: str) -> sa.Engine:
     """
     try:
         parsed = sa.make_url(url)
-    except exc.ArgumentError as error:
+    except (exc.ArgumentError, ValueError) as error:
+        # A port that is no number is a ValueError.
         raise ConfigurationError(
             "the database's address is not an SQLAlchemy URL", "correct sqlalchemy.dburi"
         ) from error
