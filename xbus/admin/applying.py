@@ -10,7 +10,7 @@ from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile, LineProblem
 from xbus.admin.program import confirm
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.sending_again import send_history
+from xbus.admin.replay.sending_again import send_history
 from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration import Plan, Section, logins_without_password, make_plan, read_stored
 from xbus.broker.journal.configuration.decisions import decide, heirs

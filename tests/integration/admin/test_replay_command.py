@@ -3,6 +3,7 @@
 Databases differ in the statements only, and those are tested on each of them in ``tests/contract/test_replay.py``.
 """
 
+import time
 import uuid
 
 import pytest
@@ -71,6 +72,14 @@ def test_it_sends_and_keeps_who_did(xbus: Xbus, bus: ParkedBus) -> None:
         "Nothing is left to send.",
     ]
     assert "Sent 1 envelope with 1 item to" in told(xbus, *TO_STORE, "--from", "3", "--again", "b", "--yes")
+
+
+def test_it_sends_at_a_rate(xbus: Xbus, bus: ParkedBus) -> None:
+    began = time.monotonic()
+    assert "Sent 3 envelopes with 13 items to" in told(xbus, *TO_STORE, *THAT_DAY, "--rate", "2", "--yes")
+    # The third may begin a second behind the first two.
+    assert time.monotonic() - began >= 1
+    assert xbus(*TO_STORE, *THAT_DAY, "--rate", "0").exit_code == 2
 
 
 @pytest.mark.parametrize(

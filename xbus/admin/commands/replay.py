@@ -10,8 +10,8 @@ from xbus.admin.names import ROLE, TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import config_option, confirm, database_url
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.replaying import FIRST, Preview, ReplayRequest, find_part
-from xbus.admin.sending_again import count, send, told
+from xbus.admin.replay.replaying import FIRST, Preview, ReplayRequest, find_part
+from xbus.admin.replay.sending_again import count, send, told
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.clock import SystemClock
 from xbus.errors import Refused
@@ -54,6 +54,12 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     help="Send also what was replayed to the role before. TEXT names this time: one name sends nothing twice.",
 )
 @click.option("--without-archived", is_flag=True, help="Leave out archived envelopes.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    metavar="NUMBER",
+    help="Send at most so many envelopes a second, so that others go on as before.",
+)
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
 @click.option("--dry-run", is_flag=True, help="Only show the numbers; send nothing.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -66,6 +72,7 @@ def replay(
     unreached: bool,
     replay_name: str,
     without_archived: bool,
+    rate: float | None,
     reason: str,
     dry_run: bool,
     yes: bool,
@@ -76,7 +83,7 @@ def replay(
     command sends nothing twice: after an interruption it goes on.
     """
     url = database_url(config_path)
-    wanted = ReplayRequest(type_name, role, *find_part(url, since, until), unreached, replay_name)
+    wanted = ReplayRequest(type_name, role, *find_part(url, since, until), unreached, replay_name, rate)
     found = count(url, wanted)
     _check(wanted, found, without_archived)
     click.echo("\n".join(told(wanted, found)))

@@ -54,9 +54,8 @@ class FrontPart:
 
     def __init__(self, shared: Shared) -> None:
         config = shared.config.front
-        limits = envelope_limits(config)
         largest = max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES
-        checks = Checks(shared.configuration, limits, shared.clock)
+        checks = Checks(shared.configuration, envelope_limits(config), shared.clock)
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket, shared.encryption.bell_pair)
         self._stopping = False
@@ -87,22 +86,9 @@ class FrontPart:
         )
         lifetimes = SessionLifetimes(config.session_seconds, config.session_hours * 3600)
         self._sessions = sessions(shared, "emitter", lifetimes, self._front.has_open_envelope, lambda: self._server)
-        refusals = Refusals(shared.clock)
         self._server = Server(
             shared.context,
-            ThrottlingDispatch(
-                FrontVerbs(self._front, self._sessions, shared.ids),
-                FrontBatchVerbs(
-                    self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
-                ),
-                RepeatVerbs(repeating, self._sessions),
-                RepeatBatchVerbs(repeating, self._sessions),
-                HealthVerbs(shared.health),
-                RefusalVerbs(refusals),
-                sessions=self._sessions,
-                throttle=checks.throttle,
-                note_error=RefusalNotes(self._sessions, refusals).note,
-            ),
+            self._dispatch(checks, repeating),
             name="front",
             limits=ServerLimits(
                 max_message_bytes=largest,
@@ -112,6 +98,28 @@ class FrontPart:
             ),
             may_read=self._may_read,
             clock=shared.clock,
+        )
+
+    def _dispatch(self, checks: Checks, repeating: Replay) -> ThrottlingDispatch:
+        """Make the table of the verbs."""
+        shared, config = self._shared, self._shared.config.front
+        refusals = Refusals(shared.clock)
+        return ThrottlingDispatch(
+            FrontVerbs(self._front, self._sessions, shared.ids),
+            FrontBatchVerbs(
+                self._front,
+                self._sessions,
+                envelope_limits(config),
+                config.session_seconds,
+                config.immediate_reply_timeout,
+            ),
+            RepeatVerbs(repeating, self._sessions),
+            RepeatBatchVerbs(repeating, self._sessions),
+            HealthVerbs(shared.health),
+            RefusalVerbs(refusals),
+            sessions=self._sessions,
+            throttle=checks.throttle,
+            note_error=RefusalNotes(self._sessions, refusals).note,
         )
 
     def _may_read(self) -> bool:

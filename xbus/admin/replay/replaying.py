@@ -1,17 +1,17 @@
 """History is counted and sent to a role again, a page at a time: the broker writes between two of them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from xbus.admin.replay.rate import SendingRate
 from xbus.broker.journal.database.connection import Connection, connected, connected_to_write
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay import (
     FoundEnvelope,
-    Page,
     Part,
     ReplayTarget,
     Sent,
@@ -40,6 +40,7 @@ class ReplayRequest:
         until: its last position.
         unreached: whether only those events are wanted whose graph did not lead to the role's service.
         replay: the name of the replay: under one name nothing is sent twice.
+        per_second: how many envelopes are sent in a second at the most; None for as many as can be.
     """
 
     type_name: str
@@ -48,6 +49,7 @@ class ReplayRequest:
     until: int
     unreached: bool = False
     replay: str = FIRST
+    per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,10 @@ def _counted(found: Preview, envelope: FoundEnvelope, is_sent: bool) -> Preview:
 def send_again(
     url: str, wanted: ReplayRequest, decision: RepairDecision, clock: Clock, on_envelopes: Callable[[int], object]
 ) -> Sent:
-    """Send what a replay of this name has not sent yet; each page is sent or not.
+    """Send what a replay of this name has not sent yet; each page, or portion of it, is sent or not.
 
     Args:
-        on_envelopes: called behind each page, with the number of envelopes that were sent.
+        on_envelopes: called behind each of them, with the number of envelopes that were sent.
 
     Raises:
         Refused: as :func:`xbus.broker.journal.replay.find_target`, also where that came to be so meanwhile. What was
@@ -167,27 +169,35 @@ def send_again(
     """
     total = Sent(0, 0, 0, 0)
     after = wanted.after
+    rate = SendingRate(wanted.per_second, clock)
     # Read on a connection of its own: on SQLite nobody else could write meanwhile.
     with connected(url) as looking, connected_to_write(url) as connection:
         while after < wanted.until:
             with looking.begin():
                 target = find_target(looking, wanted.type_name, wanted.role)
                 page = read_page(looking, _part(looking, target, wanted), after)
-            sent = _send_page(connection, wanted, page, decision, clock, is_first=not total.envelopes)
-            total = total + sent
-            on_envelopes(sent.envelopes)
+            for envelopes in rate.portions(page.envelopes):
+                sent = _send(connection, wanted, envelopes, decision, clock, is_first=not total.envelopes)
+                total = total + sent
+                on_envelopes(sent.envelopes)
             after = page.upto
     return total
 
 
-def _send_page(
-    connection: Connection, wanted: ReplayRequest, page: Page, decision: RepairDecision, clock: Clock, *, is_first: bool
+def _send(
+    connection: Connection,
+    wanted: ReplayRequest,
+    envelopes: Sequence[FoundEnvelope],
+    decision: RepairDecision,
+    clock: Clock,
+    *,
+    is_first: bool,
 ) -> Sent:
     began = clock.monotonic()
     with connection.begin():
         # What leads there may have been changed since the page was read.
         target = find_target(connection, wanted.type_name, wanted.role)
-        sent = send(connection, target, wanted.replay, page.envelopes, clock.now())
+        sent = send(connection, target, wanted.replay, envelopes, clock.now())
         if sent.envelopes and is_first:
             note_replay(connection, target, f"positions {wanted.after + 1} to {wanted.until}", decision)
     if connection.dialect.name == "sqlite":

@@ -8,7 +8,7 @@ import click
 
 from xbus.admin.output import counted, moment
 from xbus.admin.progress import progress
-from xbus.admin.replaying import FIRST, Preview, ReplayRequest, preview, send_again
+from xbus.admin.replay.replaying import FIRST, Preview, ReplayRequest, preview, send_again
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay import NoWay, Unreached
 from xbus.clock import SystemClock
@@ -19,7 +19,7 @@ def count(url: str, wanted: ReplayRequest) -> Preview:
     """Count what a replay would send, and show on a terminal how far that is.
 
     Raises:
-        Refused: as :func:`xbus.admin.replaying.preview`.
+        Refused: as :func:`xbus.admin.replay.replaying.preview`.
     """
     if not sys.stderr.isatty():
         return preview(url, wanted)
@@ -114,6 +114,7 @@ def _goes_on(wanted: ReplayRequest, found: Preview) -> str:
     options += ["--unreached"] if wanted.unreached else []
     options += [f"--again {shlex.quote(wanted.replay)}"] if wanted.replay != FIRST else []
     options += ["--without-archived"] if found.archived else []
+    options += [f"--rate {wanted.per_second:g}"] if wanted.per_second is not None else []
     return _command(wanted.type_name, wanted.role, wanted.after + 1, *options)
 
 
