@@ -4,8 +4,8 @@ A group commit answers all calls together that came before it. A peer that keeps
 group as long as a thousand calls, so that another one with a single call waits a hundred times as long for its answer.
 So the calls of a connection that go beyond its share wait here until earlier ones are answered.
 
-The share is small only for the sake of those that keep few calls under way. A connection that calls alone, or beside
-others that have calls waiting, has one so large that it loses nothing.
+The share is small only for the sake of those that keep few calls under way. A connection that calls alone has all there
+is, and one beside others that all have calls waiting has a share so large that it loses nothing.
 """
 
 import math
@@ -27,8 +27,9 @@ SHARE_BYTES = 2 * CALL_BYTES + CALL_BYTES // 2
 """The calls of a connection under way while others call. More let a peer delay others for longer, fewer make it slower
 itself, as fewer calls share a commit."""
 
-_ALONE = 64
-"""So many times its share has a connection that calls alone. More delay a newcomer for longer, fewer make it slower."""
+_BUSY = 64
+"""So many times its share has a connection while all have calls waiting. More delay a newcomer for longer, fewer make
+all slower, as fewer calls share a commit."""
 
 WAITING_BYTES = 8 * 1024 * 1024
 """The calls of all connections that wait for their turn; with more nothing is read. More takes memory."""
@@ -146,8 +147,9 @@ class Turns(Generic[Call]):
 
     @property
     def _present_share(self) -> float:
-        others_wait_too = len(self._line) == len(self._shares)
-        return self._share_bytes * (_ALONE if len(self._shares) == 1 or others_wait_too else 1)
+        if len(self._shares) == 1:
+            return math.inf
+        return self._share_bytes * (_BUSY if len(self._line) == len(self._shares) else 1)
 
     def _has_room(self, share: _Share[Call], size: int, most: float) -> bool:
         under_way = share.recent + share.earlier
