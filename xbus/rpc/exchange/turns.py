@@ -4,8 +4,9 @@ A group commit answers all calls together that came before it. A peer that keeps
 group as long as a thousand calls, so that another one with a single call waits a hundred times as long for its answer.
 So the calls of a connection that go beyond its share wait here until earlier ones are answered.
 
-The share is small only for the sake of those that keep few calls under way. A connection that calls alone has all there
-is, and one beside others that all have calls waiting has a share so large that it loses nothing.
+The share is small only for the sake of those that keep few calls under way. A connection that calls alone is bound by
+the number of its calls, not by their bytes, and one beside others that all have calls waiting has a share so large that
+it loses nothing.
 """
 
 import math
@@ -31,6 +32,10 @@ _BUSY = 64
 """So many times its share has a connection while all have calls waiting. More delay a newcomer for longer, fewer make
 all slower, as fewer calls share a commit."""
 
+_MOST_CALLS = 160
+"""The calls of a connection under way, also of one that calls alone: as many small ones as ``_BUSY`` shares are. With
+more of them a newcomer waits so long for its first answer that it no longer counts as calling."""
+
 WAITING_BYTES = 8 * 1024 * 1024
 """The calls of all connections that wait for their turn; with more nothing is read. More takes memory."""
 
@@ -46,12 +51,16 @@ class _Share(Generic[Call]):
         called_in: the period of its last call.
         recent: the weight of unanswered calls that began in this period.
         earlier: of those that began in the period before.
+        recent_calls: the number of the former.
+        earlier_calls: the number of the latter.
         waiting: calls with their bytes, in their order.
     """
 
     called_in: int = 0
     recent: int = 0
     earlier: int = 0
+    recent_calls: int = 0
+    earlier_calls: int = 0
     waiting: deque[tuple[Call, int]] = field(default_factory=deque)
 
 
@@ -113,11 +122,11 @@ class Turns(Generic[Call]):
 
     def began(self, peer: bytes, size: int, at: float) -> None:
         """Note that a call is under way since then, whose answer comes later."""
-        self._count(peer, size + CALL_BYTES, at)
+        self._count(peer, 1, size + CALL_BYTES, at)
 
     def ended(self, peer: bytes, size: int, at: float) -> None:
         """Note that the call is answered that was under way since then."""
-        self._count(peer, -size - CALL_BYTES, at)
+        self._count(peer, -1, -size - CALL_BYTES, at)
 
     def next(self) -> Call | None:
         """Give a call that may be carried out now; connections take turns."""
@@ -153,17 +162,21 @@ class Turns(Generic[Call]):
 
     def _has_room(self, share: _Share[Call], size: int, most: float) -> bool:
         under_way = share.recent + share.earlier
-        return under_way <= 0 or under_way + size + CALL_BYTES <= most
+        if under_way <= 0:
+            return True
+        return under_way + size + CALL_BYTES <= most and share.recent_calls + share.earlier_calls < _MOST_CALLS
 
-    def _count(self, peer: bytes, weight: int, at: float) -> None:
+    def _count(self, peer: bytes, calls: int, weight: int, at: float) -> None:
         share = self._shares.get(peer)
         if share is None:
             return
         match self._period - _period(at):
             case 0:
                 share.recent += weight
+                share.recent_calls += calls
             case 1:
                 share.earlier += weight
+                share.earlier_calls += calls
 
     def _look_at_time(self) -> None:
         period = _period(self._now())
@@ -173,6 +186,7 @@ class Turns(Generic[Call]):
         self._period = period
         for share in self._shares.values():
             share.earlier, share.recent = share.recent if is_next else 0, 0
+            share.earlier_calls, share.recent_calls = share.recent_calls if is_next else 0, 0
         oldest = period - 1
         self._shares = {
             peer: share for peer, share in self._shares.items() if share.called_in >= oldest or share.waiting
