@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -94,11 +95,17 @@ def run_instances(instance: Instance, number: int) -> None:
             process.start()
     code = 0
     while alive := [process for process in processes if process.is_alive()]:
-        wait([process.sentinel for process in alive])
-        code = code or next(filter(None, map(_code, processes)), 0)
+        # All others have an exit code now. A process that is killed closes its sentinel before it has one.
+        code = code or _first_code(processes)
         if code:
             end_all()
-    sys.exit(code)
+        wait([process.sentinel for process in alive])
+    sys.exit(code or _first_code(processes))
+
+
+def _first_code(processes: Iterable[SpawnProcess]) -> int:
+    """Give the code of the first process that has ended with an error; 0 if none has."""
+    return next(filter(None, map(_code, processes)), 0)
 
 
 def _code(process: SpawnProcess) -> int:
