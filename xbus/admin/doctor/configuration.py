@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xbus import logs
 from xbus.admin.doctor.findings import DoctorFinding, of_error
-from xbus.config import ConfigReading, Option, without_secrets, written
+from xbus.config import Config, ConfigReading, Option, without_secrets, written
 from xbus.config.plaintext import plaintext_problems
 from xbus.errors import XbusError
 
@@ -21,12 +21,8 @@ def look_at_configuration(found: ConfigReading, path: Path | None) -> Iterator[D
         path: its file, if it has one.
     """
     about = CONFIGURATION if path is None else str(path)
-    for problem in (*found.problems, *plaintext_problems(found.config)):
+    for problem in (*found.problems, *problems_in_use(found.config)):
         yield of_error(problem, about)
-    try:
-        logs.check(found.config.logging)
-    except XbusError as error:
-        yield of_error(error, about)
     # The broker's group may read it: docs/production.md installs it so.
     if path is not None and path.stat().st_mode & stat.S_IROTH and _has_secret(found, path):
         yield DoctorFinding(
@@ -35,6 +31,15 @@ def look_at_configuration(found: ConfigReading, path: Path | None) -> Iterator[D
             "everybody on this machine may read the file, and it has a secret in it",
             f"chmod 640 {path}, and give it to the group of the broker",
         )
+
+
+def problems_in_use(config: Config) -> Iterator[XbusError]:
+    """Find the problems that only show when the configuration is used, without a look at the database."""
+    yield from plaintext_problems(config)
+    try:
+        logs.check(config.logging)
+    except XbusError as error:
+        yield error
 
 
 def _has_secret(found: ConfigReading, path: Path) -> bool:

@@ -1,12 +1,12 @@
 """``xbus config init``, ``check`` and ``show``."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from xbus import logs
+from xbus.admin.doctor.configuration import problems_in_use
 from xbus.admin.output import one_json
 from xbus.admin.program import CommandGroup, config_option, json_option, load_config
 from xbus.admin.table import table
@@ -14,7 +14,6 @@ from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.engine import check_durable
 from xbus.config import OPTIONS, Config, ConfigReading, Option, is_in, read, sample, without_secrets, written
-from xbus.config.plaintext import plaintext_problems
 from xbus.ending import NOT_NOW, REFUSED, exit_code
 from xbus.errors import ConfigurationError, XbusError
 
@@ -61,7 +60,8 @@ def check(config_path: Path | None, connect: bool) -> None:
     found = _read(config_path)
     problems: list[XbusError] = [*found.problems]
     if not problems:
-        problems += _used(found.config, connect)
+        problems += problems_in_use(found.config)
+        problems += _database_problems(found.config) if connect else []
     for note in found.config.notes:
         click.echo(f"note: {note}")
     for problem in problems:
@@ -73,20 +73,14 @@ def check(config_path: Path | None, connect: bool) -> None:
     click.echo("The configuration is right.")
 
 
-def _used(config: Config, connect: bool) -> Iterator[XbusError]:
-    """Find the problems that only show when the configuration is used."""
-    yield from plaintext_problems(config)
+def _database_problems(config: Config) -> list[XbusError]:
     try:
-        logs.check(config.logging)
+        schema.check(config.database.url)
+        with reading(config.database.url) as connection:
+            check_durable(connection)
     except XbusError as error:
-        yield error
-    if connect:
-        try:
-            schema.check(config.database.url)
-            with reading(config.database.url) as connection:
-                check_durable(connection)
-        except XbusError as error:
-            yield error
+        return [error]
+    return []
 
 
 @config.command()
