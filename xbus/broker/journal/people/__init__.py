@@ -18,7 +18,7 @@ from xbus.broker.journal.people.changing import (
     set_rights,
 )
 from xbus.broker.journal.people.reading import find_person, list_persons, read_password_hash
-from xbus.broker.journal.people.rights import Person, Right
+from xbus.broker.journal.people.rights import Person, Right, write_rights
 from xbus.broker.journal.people.sessions import (
     PersonSession,
     count_sessions_of,
@@ -65,4 +65,5 @@ __all__ = [
     "replace_hash",
     "set_password",
     "set_rights",
+    "write_rights",
 ]
