@@ -17,7 +17,7 @@ from xbus.broker.journal.people.changing import (
     set_password,
     set_rights,
 )
-from xbus.broker.journal.people.reading import find_person, list_persons, read_password_hash
+from xbus.broker.journal.people.reading import find_person, known_person, list_persons, read_password_hash
 from xbus.broker.journal.people.rights import Person, Right, write_rights
 from xbus.broker.journal.people.sessions import (
     PersonSession,
@@ -54,6 +54,7 @@ __all__ = [
     "find_person",
     "find_session",
     "find_token",
+    "known_person",
     "list_persons",
     "list_tokens",
     "mark_token_used",
