@@ -125,6 +125,12 @@ class Output:
         """Write a moment of a list: its age, or the moment itself where the command may be wide."""
         return moment(at) if self.is_wide else age(at, now)
 
+    def ahead(self, at: datetime | None, now: datetime) -> str | None:
+        """Write a moment to come in a list: the time until then, or the moment itself where the command may be wide."""
+        if at is None or self.is_wide:
+            return moment(at)
+        return age(now, at) if at > now else "over"
+
     def _paint(self, text: str) -> str:
         return _COLOURED.sub(_painted, text) if self.coloured else text
 

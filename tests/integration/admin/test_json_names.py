@@ -106,6 +106,9 @@ def bus(database_url: str) -> ParkedBus:
         resumed |= {"state": "resumed", "code": "x", "cause": "y", "changed_at": NOON, "resumed_as": bus.done}
         pause = {"kind": "role", "subject_id": roles["counter_1"], "reason": "why", "paused_by": "ada"}
         pause |= {"since": NOON, "until": NOON}
+        person = {"id": 1, "login": "ada", "rights": "operator", "created_at": NOON, "last_seen_at": NOON}
+        person |= {"removed_at": NOON}
+        session = {"person_id": 1, "token_hash": b"s", "created_at": NOON}
         for table, row in (
             (model.reply, {"event_id": event_id, "envelope_id": bus.both, **sent}),
             (model.bulk_attempt, attempt | {"items": 5, "bytes": 9}),
@@ -117,6 +120,12 @@ def bus(database_url: str) -> ParkedBus:
             (
                 model.session,
                 {"token_hash": b"s", "role_id": roles["store_1"], "expires_at": NOON},
+            ),
+            (model.person, person),
+            (model.person_session, session | {"origin": "10.0.0.1", "used_at": NOON, "expires_at": NOON}),
+            (
+                model.person_token,
+                session | {"name": "nightly", "rights": "viewer", "used_at": NOON, "expires_at": NOON},
             ),
             (model.input_descriptor, {"name": "csv", "mimetype": "text/csv", "content": b"x"}),
             (
@@ -166,6 +175,8 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("keys", "list"): (),
         ("session", "list"): (),
         ("type", "list"): (),
+        ("person", "list"): (),
+        ("person", "token", "list"): (),
         ("why",): (str(bus.both), "--event", "1", "--item", "2"),
     }
 
