@@ -15,7 +15,6 @@ from xbus.model.configuration import (
     input_descriptor,
     node,
     pause,
-    person,
     profile_event_type,
     role,
     sending_limit,
@@ -24,6 +23,7 @@ from xbus.model.configuration import (
 from xbus.model.contents import contents, contents_end
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
+from xbus.model.people import person, person_session, person_token
 from xbus.model.sample import sample
 from xbus.model.session import registration, session
 
@@ -61,6 +61,8 @@ __all__ = [
     "parked_item",
     "pause",
     "person",
+    "person_session",
+    "person_token",
     "presence",
     "profile_event_type",
     "registration",

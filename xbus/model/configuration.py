@@ -297,18 +297,6 @@ sending_limit = Table(
     comment="Limits of an emitter, or of all emitters of a profile. Those of an emitter come first.",
 )
 
-person = Table(
-    "person",
-    metadata,
-    Column("id", Counter, primary_key=True),
-    Column("login", String(255), nullable=False, unique=True),
-    Column("password_hash", String(255), comment="As an emitter's; null until a password is set: nobody can log in."),
-    Column("display_name", String(255)),
-    Column("email", String(255)),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
-    comment="Somebody who operates or administers the bus.",
-)
-
 input_descriptor = Table(
     "input_descriptor",
     metadata,

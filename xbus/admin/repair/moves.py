@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from xbus.admin.repair.places import ParkedPlace, read_item, read_items
+from xbus.broker.journal.audit import acting_person
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.repeats import Past
@@ -38,13 +39,16 @@ class Resumed:
 
 
 def decision_of(clock: Clock, reason: str) -> RepairDecision:
-    """Make the decision of the person at the keyboard, as of now."""
+    """Make the decision of the person of ``acting_as``, otherwise of the one at the keyboard, as of now."""
+    return RepairDecision(acting_person() or _user(), reason.strip(), clock.now())
+
+
+def _user() -> str:
     try:
-        who = getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
         # A user of a container has an id at least.
-        who = f"user {os.getuid()}"
-    return RepairDecision(who, reason.strip(), clock.now())
+        return f"user {os.getuid()}"
 
 
 def present_item(connection: Connection, place: ParkedPlace) -> bytes:

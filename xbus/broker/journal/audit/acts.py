@@ -5,6 +5,9 @@ import json
 import os
 import pwd
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -58,12 +61,43 @@ class Act:
 def act_here(
     at: datetime, action: str, object: str, *, who: str = "", before: str = "", after: str = "", reason: str = ""
 ) -> Act:
-    """Make an act of the person who runs this process, on this host.
+    """Make an act of the person of :func:`acting_as`; otherwise of who runs this process, on this host.
 
     Args:
-        who: the person, where the caller knows; else the operating-system user.
+        who: who did it on this host, where the caller knows better.
     """
-    return Act(at, who or person(), socket.gethostname(), action, object, before, after, reason)
+    actor = None if who else _actor.get()
+    by, origin = actor or (who or person(), socket.gethostname())
+    return Act(at, by, origin, action, object, before, after, reason)
+
+
+_actor: ContextVar[tuple[str, str] | None] = ContextVar(
+    "the person for whom a program acts, and the origin", default=None
+)
+
+
+@contextmanager
+def acting_as(who: str, origin: str) -> Iterator[None]:
+    """Act for a person of whom the program made sure: acts and decisions within bear that name.
+
+    It holds for this task or thread, and for a thread that runs in a copy of its context, as ``asyncio.to_thread``
+    does; a bare thread pool forgets it.
+
+    Args:
+        who: the person's name.
+        origin: the address from which the person asks.
+    """
+    token = _actor.set((who, origin))
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+def acting_person() -> str | None:
+    """Name the person of :func:`acting_as`; None outside of it."""
+    actor = _actor.get()
+    return None if actor is None else actor[0]
 
 
 def person() -> str:

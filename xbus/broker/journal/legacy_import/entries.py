@@ -9,7 +9,7 @@ Owner: TypeAlias = tuple[Literal["emitter", "role", "person"], str]
 
 
 @dataclass(frozen=True)
-class Person:
+class LegacyPerson:
     """Somebody who operates or administers the bus."""
 
     login: str
@@ -45,11 +45,11 @@ class EmissionProfile:
 class Belongings:
     """People and what they emit files with, each by name or login."""
 
-    people: Mapping[str, Person] = field(default_factory=dict)
+    people: Mapping[str, LegacyPerson] = field(default_factory=dict)
     descriptors: Mapping[str, LegacyDescriptor] = field(default_factory=dict)
     emission_profiles: Mapping[str, EmissionProfile] = field(default_factory=dict)
 
-    def kinds(self) -> Mapping[str, Mapping[str, Person | LegacyDescriptor | EmissionProfile]]:
+    def kinds(self) -> Mapping[str, Mapping[str, LegacyPerson | LegacyDescriptor | EmissionProfile]]:
         """Give the entries by the name of their kind; each kind may refer to those before it."""
         return {
             "person": self.people,

@@ -9,8 +9,8 @@ from xbus.broker.journal.legacy_import.entries import (
     Belongings,
     EmissionProfile,
     LegacyDescriptor,
+    LegacyPerson,
     Owner,
-    Person,
     Remark,
 )
 from xbus.broker.journal.legacy_import.fitting import fit
@@ -33,7 +33,7 @@ class BelongingChange:
     move: Move
     kind: str
     name: str
-    entry: Person | LegacyDescriptor | EmissionProfile
+    entry: LegacyPerson | LegacyDescriptor | EmissionProfile
     fields: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, select
 
 from xbus.broker.journal.configuration.reading import Stored, read_stored
-from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, Owner, Person
+from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
 
 
@@ -39,9 +39,9 @@ def read_present(connection: Connection) -> Present:
     )
 
 
-def _people(connection: Connection) -> dict[str, Person]:
+def _people(connection: Connection) -> dict[str, LegacyPerson]:
     rows = connection.execute(select(person).where(person.c.removed_at.is_(None)).order_by(person.c.login))
-    return {row.login: Person(row.login, row.display_name, row.email) for row in rows}
+    return {row.login: LegacyPerson(row.login, row.display_name, row.email) for row in rows}
 
 
 def _descriptors(connection: Connection) -> dict[str, LegacyDescriptor]:

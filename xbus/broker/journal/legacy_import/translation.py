@@ -17,8 +17,8 @@ from xbus.broker.journal.legacy_import.entries import (
     Belongings,
     EmissionProfile,
     LegacyDescriptor,
+    LegacyPerson,
     Owner,
-    Person,
     Remark,
 )
 from xbus.broker.journal.legacy_import.nodes import translate_nodes
@@ -153,12 +153,12 @@ class _Translator:
 
     # -- what is beside it -----------------------------------------------------------------------------------------
 
-    def _make_people(self) -> Iterator[Person]:
+    def _make_people(self) -> Iterator[LegacyPerson]:
         for row in self._old.users:
             if self._is_named(row.login, "person"):
                 self._logins[row.id] = row.login
                 self._keep_password(("person", row.login), row.password)
-                yield Person(row.login, row.display_name, row.email)
+                yield LegacyPerson(row.login, row.display_name, row.email)
 
     def _make_descriptors(self) -> Iterator[LegacyDescriptor]:
         for row in self._old.descriptors:

@@ -7,8 +7,9 @@ from sqlalchemy import Connection, Table, insert, select, update
 from xbus.broker.journal import configuration
 from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, Owner, Person
+from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
 from xbus.broker.journal.legacy_import.plan import ImportPlan, PasswordChange
+from xbus.broker.journal.people import find_person
 from xbus.errors import ConfigurationError
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
 
@@ -31,14 +32,16 @@ def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
         acts = [act_here(at, "imported", str(change)) for change in rest]
         with new_version(connection, "imported", "; ".join(map(str, rest)), at, acts=acts, expected=expected):
             for change in plan.belongings:
-                _write(connection, change.entry)
+                _write(connection, change.entry, at)
             for password in plan.passwords:
                 _set_password(connection, password)
 
 
-def _write(connection: Connection, entry: Person | LegacyDescriptor | EmissionProfile) -> None:
+def _write(connection: Connection, entry: LegacyPerson | LegacyDescriptor | EmissionProfile, at: datetime) -> None:
     match entry:
-        case Person(login, display_name, email):
+        case LegacyPerson(login, display_name, email):
+            if find_person(connection, login) is None:
+                connection.execute(insert(person).values(login=login, rights="", created_at=at))
             _put(connection, person, login, display_name=display_name, email=email, removed_at=None)
         case LegacyDescriptor(name, content, mimetype):
             _put(connection, input_descriptor, name, content=content, mimetype=mimetype)

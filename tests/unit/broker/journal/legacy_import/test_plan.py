@@ -14,7 +14,7 @@ from xbus.broker.journal.configuration import (
     ServiceSpec,
     Stored,
 )
-from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, Owner, Person
+from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
 from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import
 from xbus.broker.journal.legacy_import.present import Present
 from xbus.broker.journal.legacy_import.translation import Translation
@@ -42,7 +42,7 @@ BUS = BusSpec(
     emitters={"airport_1": EmitterSpec("airport_1", "airport")},
 )
 BELONGINGS = Belongings(
-    {"ada": Person("ada", "Ada", None)},
+    {"ada": LegacyPerson("ada", "Ada", None)},
     {"planes": LegacyDescriptor("planes", b"<xml/>", None)},
     {"uploads": EmissionProfile("uploads", "ada", "planes", "utf-8")},
 )
@@ -90,7 +90,7 @@ def test_what_the_old_bus_does_not_have_stays() -> None:
 
 def test_what_differs_is_changed() -> None:
     belongings = Belongings(
-        {"ada": Person("ada", "Ada", "ada@example.org")}, {"planes": LegacyDescriptor("planes", b"", "")}
+        {"ada": LegacyPerson("ada", "Ada", "ada@example.org")}, {"planes": LegacyDescriptor("planes", b"", "")}
     )
     bus = replace(BUS, profiles={"airport": ProfileSpec("airport", frozenset())})
     assert plan_import(EVERYTHING, replace(WISHED, bus=bus, belongings=belongings)).changes == (

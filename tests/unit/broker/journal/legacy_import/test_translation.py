@@ -13,7 +13,7 @@ from xbus.broker.journal.configuration import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, Person
+from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, LegacyPerson
 from xbus.broker.journal.legacy_import.rows import (
     OldBus,
     OldDescriptor,
@@ -63,7 +63,7 @@ def test_everything_has_its_counterpart() -> None:
         profiles={"airport": ProfileSpec("airport", frozenset({"flights"}))},
         emitters={"airport_1": EmitterSpec("airport_1", "airport")},
     )
-    assert translation.belongings.people == {"ada": Person("ada", "Ada", "ada@example.org")}
+    assert translation.belongings.people == {"ada": LegacyPerson("ada", "Ada", "ada@example.org")}
     assert translation.belongings.descriptors == {"planes": LegacyDescriptor("planes", b"<xml/>", "text/xml")}
     assert translation.belongings.emission_profiles == {
         "uploads": EmissionProfile("uploads", "ada", "planes", "latin-1")

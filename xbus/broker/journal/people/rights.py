@@ -1,0 +1,85 @@
+"""Rights of people, and the people who have them; pure."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from xbus.broker.journal.configuration.names import is_name
+from xbus.errors import Refused
+
+
+class Right(StrEnum):
+    """The right to do a kind of work. A person may have several; everybody who is a person may view."""
+
+    MANAGER = "manager"
+    """Everything: the configuration, people, and the work of all others."""
+    OPERATOR = "operator"
+    """Repairs: resume, drop, correct, cancel, pause, track."""
+    UPLOADER = "uploader"
+    """Upload files, which become envelopes."""
+    CLEARER = "clearer"
+    """Answer the questions of data clearing."""
+    VIEWER = "viewer"
+    """See everything, and change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who operates or administers the bus.
+
+    Args:
+        name: the login.
+        rights: as somebody gave them; :meth:`may` says what follows from them.
+        disabled_at: since when the person may do nothing; None for one in use.
+        last_seen_at: when a session or a token was last used, to a minute; None for never.
+    """
+
+    id: int
+    name: str
+    rights: frozenset[Right]
+    disabled_at: datetime | None
+    created_at: datetime
+    last_seen_at: datetime | None
+
+    def may(self, right: Right) -> bool:
+        """Check whether the person has a right: a manager has all, and everybody may view."""
+        return self.disabled_at is None and right in covered(self.rights)
+
+
+def covered(rights: Collection[Right]) -> frozenset[Right]:
+    """Compute all rights that some include.
+
+    Example:
+        >>> sorted(covered({Right.UPLOADER}))
+        [<Right.UPLOADER: 'uploader'>, <Right.VIEWER: 'viewer'>]
+    """
+    return frozenset(Right) if Right.MANAGER in rights else frozenset(rights) | {Right.VIEWER}
+
+
+def narrowed(rights: Collection[Right], to: Collection[Right]) -> frozenset[Right]:
+    """Compute the rights of who has some, and may use others only."""
+    return covered(rights) & covered(to)
+
+
+def read_rights(written: str) -> frozenset[Right]:
+    """Read rights out of their column. A word that means nothing here gives nobody a right."""
+    words = written.split()
+    return frozenset(right for right in Right if right in words)
+
+
+def write_rights(rights: Collection[Right]) -> str:
+    """Write rights as their column has them: in the order of their definition, with blanks between them."""
+    return " ".join(right for right in Right if right in rights)
+
+
+def check_name(name: str) -> None:
+    """Let the name of a person or a token pass.
+
+    Raises:
+        Refused: people could not tell it from others, or it is too long (``bad_name``).
+    """
+    if not is_name(name):
+        # "!a" shows what people would not see.
+        cause = f"{name[:40]!a} is no name"
+        raise Refused(cause, "take 1 to 255 printable characters, without blanks around them", code="bad_name")

@@ -1,0 +1,7 @@
+"""The REST interface: what pages show, as JSON with the names of ``docs/json.md``; ``actions`` add what may be done."""
+
+from fastapi import APIRouter
+
+from xbus.monitor.api import description
+
+RESOURCES: tuple[APIRouter, ...] = (description.router,)

@@ -1,0 +1,7 @@
+"""The pages, one module for each part of the menu."""
+
+from fastapi import APIRouter
+
+from xbus.monitor.pages import home, log_in
+
+PAGES: tuple[APIRouter, ...] = (home.router, log_in.router)
