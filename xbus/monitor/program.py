@@ -13,7 +13,7 @@ from xbus import ending, logs, service_manager
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import SystemClock
-from xbus.config import FILE_VARIABLE, Config, MonitorSettings, host_and_port, load
+from xbus.config import FILE_VARIABLE, MonitorSettings, host_and_port, load
 from xbus.config.plaintext import is_local
 from xbus.errors import ConfigurationError
 from xbus.monitor.application import build
@@ -87,8 +87,8 @@ def _check_plaintext(settings: MonitorSettings, *, allowed: bool) -> None:
     if settings.certificate is None and not allowed and not is_local(f"tcp://{settings.listen}"):
         raise ConfigurationError(
             f"[monitor] listen = {settings.listen} takes passwords from other machines without encryption",
-            "give [monitor] certificate and certificate_key, or let it listen at 127.0.0.1 behind a web server that has "
-            "one; or say [curve] allow_plaintext = true where the network is trusted",
+            "give [monitor] certificate and certificate_key, or let it listen at 127.0.0.1 behind a web server that "
+            "has one; or say [curve] allow_plaintext = true where the network is trusted",
             code="plaintext_refused",
         )
 

@@ -1,4 +1,4 @@
-"""Makes pages of templates: every text of others is harmless there, and moments and numbers look the same everywhere."""
+"""Makes pages of templates, in which every text of others is harmless, and moments look the same everywhere."""
 
 import hashlib
 import json

@@ -1,6 +1,5 @@
 """Protects browsers: each answer gets headers, and a request that a page of another site causes is turned away."""
 
-from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -98,5 +97,3 @@ def _bounded(receive: Receive) -> Receive:
 def _declared_bytes(headers: Headers) -> int:
     told = headers.get("content-length", "0")
     return int(told) if told.isdecimal() and len(told) < 19 else MOST_BODY_BYTES + 1
-
-

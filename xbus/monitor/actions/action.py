@@ -27,8 +27,8 @@ Reason: TypeAlias = Annotated[
 class Action(BaseModel, ABC):
     """A thing that a person may do, with all that it needs to be done.
 
-    A field is either asked of the person by the form, if its ``json_schema_extra`` has ``asked``, or comes with the link
-    to the form. The values of ``asked`` are ``line``, ``text``, ``check``, ``choice`` and ``file``.
+    A field is either asked of the person by the form, if its ``json_schema_extra`` has ``asked``, or comes with the
+    link to the form. The values of ``asked`` are ``line``, ``text``, ``check``, ``choice`` and ``password``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
@@ -104,8 +104,13 @@ def asked_fields(kind: type[Action], given: Mapping[str, str]) -> list[AskedFiel
             str(how[ASKED]),
             given.get(name, ""),
             field.is_required(),
-            [str(each) for each in how.get("choices", ())] if isinstance(how.get("choices", ()), list) else (),
+            _choices(how),
         )
         for name, field in kind.model_fields.items()
         if isinstance(how := field.json_schema_extra, dict) and ASKED in how
     ]
+
+
+def _choices(how: Mapping[str, object]) -> list[str]:
+    choices = how.get("choices")
+    return [str(each) for each in choices] if isinstance(choices, list) else []

@@ -80,7 +80,9 @@ def _read(kind: type[Action], given: dict[str, object]) -> Action:
         return kind.model_validate(given)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:10])
-        raise Refused(f"the address can't be read ({wrong})", "go back and follow the link again", code="bad_request") from error
+        raise Refused(
+            f"the address can't be read ({wrong})", "go back and follow the link again", code="bad_request"
+        ) from error
 
 
 def _one(name: str, values: list[str], kind: type[Action]) -> object:

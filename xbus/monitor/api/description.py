@@ -15,7 +15,9 @@ router = APIRouter()
 def openapi(request: Request, _: TheVisitor) -> JSONResponse:
     """Describe the interface."""
     app = request.app
-    return JSONResponse(_described(get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)))
+    return JSONResponse(
+        _described(get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes))
+    )
 
 
 def _described(schema: dict[str, Any]) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from pydantic import BaseModel
 
 from xbus.admin.repair.payload import Payload
 from xbus.admin.search.items import EnvelopeItem, read_items_page
-from xbus.broker.journal.configuration.names import read_names
+from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.errors import Refused
-from xbus.monitor.bus import Bus
 from xbus.monitor.reading import digits_of, moment_of
 from xbus.monitor.rendering import link
 from xbus.monitor.requests import TheBus, ThePage
@@ -65,10 +64,13 @@ def list_(bus: TheBus, page: ThePage, query: Annotated[EnvelopeQuery, Query()]) 
     with bus.reading() as connection:
         before = resolve_envelope(connection, digits_of(query.before)) if query.before else None
         found = list_envelopes(connection, filters, before, PAGE_ROWS)
-        names = read_names(connection)
+        in_use = read_stored(connection).in_use
     more = None
     if len(found) == PAGE_ROWS:
         more = link("/envelopes", **{**query.model_dump(), "before": found[-1].id})
+    names = {
+        section.name: sorted(in_use.section(section)) for section in (Section.EVENT_TYPE, Section.EMITTER, Section.ROLE)
+    }
     return page("envelopes/list.html", found=found, query=query, names=names, states=list(EnvelopeState), more=more)
 
 

@@ -49,9 +49,7 @@ def leave(parts: TheParts, visitor: TheVisitor) -> Response:
     return answer
 
 
-def _form(
-    request: Request, parts: TheParts, then: str, name: str = "", error: CallError | None = None
-) -> HTMLResponse:
+def _form(request: Request, parts: TheParts, then: str, name: str = "", error: CallError | None = None) -> HTMLResponse:
     page = Page(parts.renderer, parts.bus.now(), None, request.url.path)
     status = HTTPStatus.OK if error is None else status_of(error)
     return page("log_in.html", status=status, then=local(then), name=name, error=error)

@@ -17,9 +17,6 @@ from xbus.passwords import Passwords
 HASHED_AT_ONCE = 1
 """Checking a password takes a core and memory on purpose; guesses must leave the others to the broker."""
 
-RENEWED_AFTER = timedelta(seconds=60)
-"""A session's last request is noted so often. More often writes more, and ends idle sessions not better."""
-
 FOR_EVER = timedelta(days=36_500)
 
 
@@ -71,7 +68,9 @@ class Door:
                     code="login_refused",
                 )
         with acting_as(person.name, origin), self._journal.writing() as connection:
-            return people.open_session(connection, person.id, origin, self._clock.now(), self._lifetime)
+            return people.open_session(
+                connection, person.id, origin, self._clock.now(), self._lifetime, verified_hash=password_hash
+            )
 
     def known(self, token: str, origin: str) -> Visitor:
         """Find the person of a session.
@@ -84,7 +83,7 @@ class Door:
             session = people.find_session(connection, token, now, self._idle)
         if session is None:
             raise NotLoggedIn("the session has ended", "log in")
-        if now - session.used_at > RENEWED_AFTER:
+        if session.needs_renewal(now):
             with self._journal.writing() as connection:
                 people.renew_session(connection, session.id, now)
         return Visitor(session.person, origin, session.id)
@@ -95,10 +94,14 @@ class Door:
         Raises:
             NotLoggedIn: the token is unknown, has ended, or its person is disabled.
         """
+        now = self._clock.now()
         with self._journal.reading() as connection:
-            person = people.find_token(connection, token, self._clock.now())
+            person = people.find_token(connection, token, now)
         if person is None:
             raise NotLoggedIn("the token is not in force", "make one: xbus person token add NAME TOKEN-NAME")
+        if person.last_seen_at is None or now - person.last_seen_at >= people.USE_NOTED:
+            with self._journal.writing() as connection:
+                people.mark_token_used(connection, token, now)
         return Visitor(person, origin)
 
     def leave(self, visitor: Visitor) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from xbus.broker.journal.people import Person, Right
 from xbus.errors import Refused
 
+
 class NotLoggedIn(Refused):
     """The request names no session and no token that is in force."""
 
