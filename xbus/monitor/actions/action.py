@@ -55,6 +55,14 @@ class Action(BaseModel, ABC):
     def command(self) -> Sequence[str]:
         """Give the words of the ``xbus`` command that does the same."""
 
+    def typed(self, bus: Bus) -> Mapping[str, str]:
+        """Give the text that stands in fields of the form before a person types, by their names.
+
+        Raises:
+            Refused: it can't be done by a form.
+        """
+        return {}
+
     @abstractmethod
     def preview(self, bus: Bus) -> Iterable[str]:
         """Say in sentences what it would do; what a form still asks for is :data:`UNSAID`.

@@ -1,5 +1,11 @@
 """The table of all actions."""
 
 from xbus.monitor.actions.action import Action
+from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
 
-ACTIONS: tuple[type[Action], ...] = ()
+ACTIONS: tuple[type[Action], ...] = (
+    ResumeParked,
+    ResumeAllParked,
+    CorrectItem,
+    DropParked,
+)
