@@ -175,7 +175,7 @@ def _fold(column: GraphColumn, number: int, most: int) -> list[GraphNode]:
     head = GraphRow(
         f"{len(rest):,} more", column.rest_address, about=", ".join(cut(node.head.name, 60) for node in rest[:20])
     )
-    folded = GraphNode(f"rest {number}", rest[0].kind, head, weight=sum(node.weight for node in rest))
+    folded = GraphNode(f"rest-{number}", rest[0].kind, head, weight=sum(node.weight for node in rest))
     return [*(node for node in column.nodes if node.key in kept), folded]
 
 

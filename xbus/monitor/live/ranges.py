@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from xbus.broker.journal.samples.keeping import floor
 from xbus.broker.journal.samples.sample import Sample, join
@@ -31,16 +31,17 @@ class PlotRange(NamedTuple):
         return floor(now, self.part) + timedelta(seconds=self.part)
 
 
-RANGES: Mapping[str, PlotRange] = {
+RangeName: TypeAlias = Literal["15min", "6h", "1d", "1w", "5w"]
+"""The names that addresses have."""
+
+RANGES: Mapping[RangeName, PlotRange] = {
     "15min": PlotRange("15 minutes", timedelta(minutes=15), 10, 15),
     "6h": PlotRange("6 hours", timedelta(hours=6), 60, 180),
     "1d": PlotRange("1 day", timedelta(days=1), 60, 900),
     "1w": PlotRange("1 week", timedelta(weeks=1), 900, 5400),
     "5w": PlotRange("5 weeks", timedelta(weeks=5), 900, 27_000),
 }
-"""The ranges by the name that addresses have."""
-
-USUAL = "15min"
+USUAL: RangeName = "15min"
 
 
 class Part(NamedTuple):

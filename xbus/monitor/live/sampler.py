@@ -5,7 +5,7 @@ After each look it leaves the journal alone for many times as long as the look t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Literal
@@ -45,8 +45,10 @@ class Sampler:
 
     def __init__(self, bus: Bus, audience: Audience, seconds: float = SAMPLE_SECONDS) -> None:
         self._bus = bus
-        self._audience = audience
+        self.audience = audience
         self._seconds = seconds
+        self._took = 0.0
+        """Seconds of the last look at the journal."""
         self._lags = LagReader()
         self._outline: BusOutline | None = None
         self.newest: BusNow | None = None
@@ -56,10 +58,9 @@ class Sampler:
     async def run(self, pause: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         """Look for ever; a journal that can't be read only delays it."""
         while True:
-            began = self._bus.clock.monotonic()
             await self._try_to_look()
-            self._audience.tell()
-            await pause(max(self._seconds, PAUSE_SHARE * (self._bus.clock.monotonic() - began)))
+            self.audience.tell()
+            await pause(max(self._seconds, PAUSE_SHARE * self._took))
 
     async def _try_to_look(self) -> None:
         try:
@@ -81,9 +82,10 @@ class Sampler:
         """
         health = asyncio.gather(self._ask("front"), self._ask("back"))
         try:
-            now = self._bus.now()
+            now, began = self._bus.now(), self._bus.clock.monotonic()
             taken, outline, attention = await asyncio.to_thread(self._read, now)
             minute = await asyncio.to_thread(self._keep, taken.sample, now)
+            self._took = self._bus.clock.monotonic() - began
         finally:
             reports = await health
         self.newest = BusNow(now, outline, minute, taken.roles, attention, _health(reports))
@@ -110,11 +112,12 @@ class Sampler:
         return side, None
 
 
-def _health(reports: list[tuple[str, HealthReport | None]]) -> BrokerHealth:
+def _health(reports: Iterable[tuple[str, HealthReport | None]]) -> BrokerHealth:
     """Join the reports of both sides; one process that runs both tells the same twice."""
-    by_process = {report["name"]: report for _, report in reports if report is not None}
+    asked = [*reports]
+    by_process = {report["name"]: report for _, report in asked if report is not None}
     problems: list[HealthProblem] = [problem for report in by_process.values() for problem in report["problems"]]
-    return BrokerHealth(problems, [side for side, report in reports if report is None])
+    return BrokerHealth(problems, [side for side, report in asked if report is None])
 
 
 def _span(*, minutes: float) -> timedelta:
