@@ -1,5 +1,6 @@
 """Puts the monitor together: who asks passes the shield, then a page or the REST interface answers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +17,8 @@ from xbus.monitor.actions.serving import serve_for_persons, serve_for_programs
 from xbus.monitor.actions.table import ACTIONS
 from xbus.monitor.api import RESOURCES
 from xbus.monitor.bus import Bus
+from xbus.monitor.live.audience import Audience
+from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.pages import PAGES
 from xbus.monitor.people.door import Door
 from xbus.monitor.rendering import PACKAGE, Renderer
@@ -42,10 +45,11 @@ def build(bus: Bus, *, is_encrypted: bool, passwords: Passwords | None = None) -
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=_threads,
+        lifespan=_running,
     )
     door = Door(bus.journal, bus.config.monitor, passwords or Passwords(), bus.clock)
-    app.state.parts = Parts(bus, door, Renderer(), is_encrypted=is_encrypted)
+    sampler = Sampler(bus, Audience())
+    app.state.parts = Parts(bus, door, Renderer(), sampler, is_encrypted=is_encrypted)
     app.add_middleware(Shield)
     app.add_exception_handler(XbusError, problems.of_the_bus)
     app.add_exception_handler(HTTPException, problems.of_http)
@@ -76,7 +80,14 @@ def _for_programs() -> APIRouter:
 
 
 @asynccontextmanager
-async def _threads(_: FastAPI) -> AsyncIterator[None]:
-    """Bound the threads in which requests block."""
+async def _running(app: FastAPI) -> AsyncIterator[None]:
+    """Bound the threads in which requests block, and sample the bus meanwhile."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-    yield
+    sampler: Sampler = app.state.parts.sampler
+    sampling = asyncio.create_task(sampler.run(), name="samples of the bus")
+    try:
+        yield
+    finally:
+        sampler.audience.end()
+        sampling.cancel()
+        await asyncio.wait([sampling])
