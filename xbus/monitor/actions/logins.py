@@ -45,7 +45,5 @@ class SetLoginPassword(Action):
     def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
         password_hash = Passwords().hash_password(self.password.get_secret_value())
         with bus.writing(visitor) as connection:
-            set_password(
-                connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions
-            )
+            set_password(connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions)
         yield f"The password of {self.kind} {self.login} is set."

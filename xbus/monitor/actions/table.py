@@ -5,6 +5,4 @@ from xbus.monitor.actions.attachment import Attach, Detach
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
 
-ACTIONS: tuple[type[Action], ...] = (
-    *(Pause, Drain, ResumePaused, Detach, Attach, SetLoginPassword),
-)
+ACTIONS: tuple[type[Action], ...] = (*(Pause, Drain, ResumePaused, Detach, Attach, SetLoginPassword),)
