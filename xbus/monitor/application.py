@@ -24,19 +24,17 @@ from xbus.monitor.people.door import Door
 from xbus.monitor.rendering import PACKAGE, Renderer
 from xbus.monitor.requests import Parts
 from xbus.monitor.shield import Shield
-from xbus.passwords import Passwords
 
 THREADS = 4
 """Requests that read the journal at once. More take processor time from the broker beside."""
 
 
-def build(bus: Bus, *, is_encrypted: bool, passwords: Passwords | None = None) -> FastAPI:
+def build(bus: Bus, *, is_encrypted: bool) -> FastAPI:
     """Build the application.
 
     Args:
         bus: all that pages ask.
         is_encrypted: whether browsers come by HTTPS.
-        passwords: compares passwords; tests hand in a cheap one.
     """
     app = FastAPI(
         title="Xbus",
@@ -47,7 +45,7 @@ def build(bus: Bus, *, is_encrypted: bool, passwords: Passwords | None = None) -
         openapi_url=None,
         lifespan=_running,
     )
-    door = Door(bus.journal, bus.config.monitor, passwords or Passwords(), bus.clock)
+    door = Door(bus.journal, bus.config.monitor, bus.passwords, bus.clock)
     sampler = Sampler(bus, Audience())
     app.state.parts = Parts(bus, door, Renderer(), sampler, is_encrypted=is_encrypted)
     app.add_middleware(Shield)

@@ -81,8 +81,8 @@ def monitor(database_url: str, tmp_path: Path) -> Iterator[Monitor]:
     zmq = {f"{part}socket": f"tcp://127.0.0.1:{free_port()}" for part in ("front", "back")}
     config = load(write_config(tmp_path / "config.ini", database_url, {"zmq": zmq}))
     journal = ConnectionPool(database_url)
-    bus = Bus(config, journal, SystemClock())
-    app = build(bus, is_encrypted=False, passwords=CHEAP)
+    bus = Bus(config, journal, SystemClock(), CHEAP)
+    app = build(bus, is_encrypted=False)
     yield Monitor(database_url, bus, lambda: TestClient(app, "http://monitor", raise_server_exceptions=False))
     journal.close()
 

@@ -28,7 +28,8 @@ class Action(BaseModel, ABC):
     """A thing that a person may do, with all that it needs to be done.
 
     A field is either asked of the person by the form, if its ``json_schema_extra`` has ``asked``, or comes with the
-    link to the form. The values of ``asked`` are ``line``, ``text``, ``check``, ``choice`` and ``password``.
+    link to the form. The values of ``asked`` are ``line``, ``text``, ``check``, ``choice``, ``several`` (values with
+    spaces between) and ``password``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)

@@ -5,6 +5,17 @@ from xbus.monitor.actions.attachment import Attach, Detach
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
 from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
+from xbus.monitor.actions.people import (
+    AddPerson,
+    AddToken,
+    ChangeOwnPassword,
+    DisablePerson,
+    EnablePerson,
+    EndSessions,
+    RemoveToken,
+    SetPassword,
+    SetRights,
+)
 
 ACTIONS: tuple[type[Action], ...] = (
     ResumeParked,
@@ -17,4 +28,13 @@ ACTIONS: tuple[type[Action], ...] = (
     Detach,
     Attach,
     SetLoginPassword,
+    AddPerson,
+    SetRights,
+    SetPassword,
+    DisablePerson,
+    EnablePerson,
+    EndSessions,
+    AddToken,
+    RemoveToken,
+    ChangeOwnPassword,
 )

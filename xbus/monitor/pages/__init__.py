@@ -8,6 +8,7 @@ from xbus.monitor.pages import (
     items,
     log_in,
     parked,
+    people,
     recipients,
 )
 
@@ -17,5 +18,6 @@ PAGES: tuple[APIRouter, ...] = (
     items.router,
     parked.router,
     recipients.router,
+    people.router,
     log_in.router,
 )
