@@ -28,6 +28,13 @@ BROKER = (
     Library("prometheus-client", "prometheus_client", "0.22"),
     SQLALCHEMY,
 )
+MONITOR = (
+    *BROKER,
+    Library("fastapi", "fastapi", "0.120"),
+    Library("jinja2", "jinja2", "3.1"),
+    Library("python-multipart", "python_multipart", "0.0.20"),
+    Library("uvicorn", "uvicorn", "0.34"),
+)
 INBOX = (SQLALCHEMY._replace(oldest="2.0"),)
 SPARK = (*BROKER, Library("pyarrow", "pyarrow", "18"), Library("pyspark", "pyspark", "4.3"))
 """The libraries of each extra, as in ``pyproject.toml``; a driver or a Java is missed where it is used."""

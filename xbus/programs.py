@@ -28,3 +28,12 @@ def start_broker() -> None:
     from xbus.broker.cli import start
 
     start(prog_name="start_xbusbroker")
+
+
+def start_monitor() -> None:
+    """Run ``start_xbusmonitor``."""
+    with ending.in_one_line("start_xbusmonitor"):
+        extras.require("the monitor", "monitor", extras.MONITOR)
+    from xbus.monitor.program import start
+
+    start(prog_name="start_xbusmonitor")

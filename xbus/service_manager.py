@@ -1,13 +1,16 @@
-"""Tells systemd how a program is, by the protocol of sd_notify(3): one datagram to a socket.
+"""Tells systemd and scripts how a program is; to systemd by the protocol of sd_notify(3): one datagram to a socket.
 
 Where nobody set ``NOTIFY_SOCKET`` nobody listens, and nothing happens.
 """
 
+import json
 import logging
 import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
+from xbus import private_files
 from xbus.periodic import every
 
 log = logging.getLogger(__name__)
@@ -46,3 +49,16 @@ async def keep_alive(seconds: float, environment: Mapping[str, str] = os.environ
         notify(ALIVE, environment=environment)
 
     await every(seconds / 2, tell)
+
+
+def tell_ready(addresses: Mapping[str, str], ready_file: Path | None) -> None:
+    """Tell, in the log, by the ready file and to systemd, that calls are taken at these addresses."""
+    shown = ", ".join(f"{name} at {address}" for name, address in addresses.items())
+    log.info("ready: %s", shown, extra={"action": "ready"})
+    if ready_file is not None:
+        # Renamed into place, so that nobody reads half of it.
+        part = ready_file.with_name(f"{ready_file.name}.part")
+        with open(part, "w", opener=private_files.opener) as file:
+            json.dump({"pid": os.getpid(), **addresses}, file)
+        part.replace(ready_file)
+    notify(READY, f"STATUS=ready: {shown}")

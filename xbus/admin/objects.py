@@ -8,11 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
+from xbus.admin.clearing_databases import ClearingDatabase
 from xbus.admin.why.findings import Finding
 from xbus.broker.journal.archive.reading import Whereabouts
 from xbus.broker.journal.audit.reading import AuditRow
 from xbus.broker.journal.audit.verifying import Verification
 from xbus.broker.journal.bulk.summaries import OutputSummary
+from xbus.broker.journal.database.clearing_items import ClearingItem
 from xbus.broker.journal.log.overlays import OverlaidItem
 from xbus.broker.journal.log.role_progress import RoleProgress
 from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
@@ -26,6 +28,7 @@ from xbus.broker.journal.operations.roles import RoleStatus
 from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
 from xbus.emitter.outbox import OutboxStatus
+from xbus.rpc.codec import Value
 
 JsonObject: TypeAlias = Mapping[str, object]
 
@@ -360,6 +363,24 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
         "oldest_at": status.oldest,
         "trouble": trouble,
         "refused": refused,
+    }
+
+
+# -- clearing ----------------------------------------------------------------------------------------------------------
+
+
+def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
+    return {
+        "item_id": item.id,
+        "state": item.state,
+        "type": item.type,
+        "item_type": item.item_type,
+        "received_at": item.received_at,
+        "cleared_at": item.cleared_at,
+        "event_id": item.event_id,
+        "value": value,
+        "consumer": database.consumer,
+        "request_types": database.request_types,
     }
 
 

@@ -38,8 +38,9 @@ COLOURS = {
         "building",
         "delivering",
         "paused",
+        "new",
     ),
-    "green": ("done", "received", "present", "ready", "corrected"),
+    "green": ("done", "received", "present", "ready", "corrected", "cleared"),
 }
 """The colours of states on a terminal: red asks for a person, yellow goes on by itself, green is well."""
 

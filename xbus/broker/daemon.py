@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import json
 import logging
 import os
 import signal
@@ -29,6 +28,7 @@ from xbus.extras import install
 from xbus.ids import Ids
 from xbus.passwords import Passwords
 from xbus.rpc.context import new_context
+from xbus.service_manager import tell_ready
 from xbus.supervision.alert_channels import alert_channels
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
@@ -303,16 +303,3 @@ def _spare_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
-
-
-def tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
-    """Tell, in the log, by the ready file and to systemd, that calls are taken at these addresses."""
-    shown = ", ".join(f"{name} at {address}" for name, address in addresses.items())
-    log.info("ready: %s", shown, extra={"action": "ready"})
-    if ready_file is not None:
-        # Renamed into place, so that nobody reads half of it.
-        part = ready_file.with_name(f"{ready_file.name}.part")
-        with open(part, "w", opener=private_files.opener) as file:
-            json.dump({"pid": os.getpid(), **addresses}, file)
-        part.replace(ready_file)
-    service_manager.notify(service_manager.READY, f"STATUS=ready: {shown}")

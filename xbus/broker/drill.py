@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from xbus.broker.daemon import STOPPED, stop_signals, tell_ready
+from xbus.broker.daemon import STOPPED, stop_signals
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.place import read_place
@@ -23,6 +23,7 @@ from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server, ServerLimits
+from xbus.service_manager import tell_ready
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)

@@ -143,6 +143,17 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """The monitor in the browser: its address, its certificate, and the length of a person's session."""
+
+    listen: str = option("127.0.0.1:8484", values.http_listen)
+    certificate: Path | None = option(None, values.file)
+    certificate_key: Path | None = option(None, values.file)
+    session_hours: float = option(12.0, values.hours_or_never)
+    idle_minutes: float = option(60.0, values.minutes)
+
+
+@dataclass(frozen=True, slots=True)
 class AlertSettings:
     """The ways on which a problem reaches a person; empty for none. A webhook's address often is its password."""
 
@@ -189,6 +200,7 @@ class Config:
     journal: JournalSettings = JournalSettings()
     health: HealthLimits = HealthLimits()
     metrics: MetricsSettings = MetricsSettings()
+    monitor: MonitorSettings = MonitorSettings()
     alerts: AlertSettings = AlertSettings()
     tracing: TracingSettings = TracingSettings()
     sentry: SentrySettings = SentrySettings()

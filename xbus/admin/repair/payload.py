@@ -108,6 +108,15 @@ class Payload:
             return json.dumps(value, ensure_ascii=False).encode()
         return item_bytes(value)
 
+    def replaced(self, text: str) -> bytes:
+        """Make the bytes of another item that ``text`` writes in JSON, packed as this one: as JSON, else as msgpack.
+
+        Raises:
+            Refused: as of :meth:`rewritten`.
+        """
+        kind = Kind.JSON if self.kind is Kind.JSON else Kind.MSGPACK
+        return Payload(kind, None).rewritten(text)
+
 
 def read_json(text: str) -> Value:
     """Read the value that ``text`` writes.

@@ -20,6 +20,7 @@ from xbus.broker.journal.people.changing import (
 from xbus.broker.journal.people.reading import find_person, known_person, list_persons, read_password_hash
 from xbus.broker.journal.people.rights import Person, Right, write_rights
 from xbus.broker.journal.people.sessions import (
+    USE_NOTED,
     PersonSession,
     count_sessions_of,
     end_session,
@@ -40,6 +41,7 @@ from xbus.broker.journal.people.tokens import (
 )
 
 __all__ = [
+    "USE_NOTED",
     "Person",
     "PersonSession",
     "PersonToken",

@@ -1,0 +1,13 @@
+"""The REST interface: what pages show, as JSON with the names of ``docs/json.md``; ``actions`` add what may be done."""
+
+from fastapi import APIRouter
+
+from xbus.monitor.api import description, envelopes, items, parked, state
+
+RESOURCES: tuple[APIRouter, ...] = (
+    envelopes.router,
+    items.router,
+    parked.router,
+    state.router,
+    description.router,
+)

@@ -1,0 +1,48 @@
+"""The description of the REST interface, by OpenAPI 3.1."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+
+from xbus.monitor.requests import TheVisitor
+
+router = APIRouter()
+
+
+@router.get("/openapi.json", include_in_schema=False)
+def openapi(request: Request, _: TheVisitor) -> JSONResponse:
+    """Describe the interface."""
+    app = request.app
+    return JSONResponse(
+        _described(get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes))
+    )
+
+
+def _described(schema: dict[str, Any]) -> dict[str, Any]:
+    """Add the ways to say who asks, and the form of refusals."""
+    components = schema.setdefault("components", {})
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    components.setdefault("schemas", {})["Problem"] = {
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "code", "next_step"],
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "code": {"type": "string"},
+            "next_step": {"type": "string"},
+        },
+    }
+    schema["security"] = [{"token": []}]
+    refusal = {
+        "description": "A refusal; its code says which.",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["default"] = refusal
+    return schema

@@ -1,0 +1,91 @@
+"""Puts the monitor together: who asks passes the shield, then a page or the REST interface answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from xbus.errors import XbusError
+from xbus.extras import installed_version
+from xbus.monitor import problems
+from xbus.monitor.actions.serving import serve_for_persons, serve_for_programs
+from xbus.monitor.actions.table import ACTIONS
+from xbus.monitor.api import RESOURCES
+from xbus.monitor.bus import Bus
+from xbus.monitor.live.audience import Audience
+from xbus.monitor.live.sampler import Sampler
+from xbus.monitor.pages import PAGES
+from xbus.monitor.people.door import Door
+from xbus.monitor.rendering import PACKAGE, Renderer
+from xbus.monitor.requests import Parts
+from xbus.monitor.shield import Shield
+
+THREADS = 4
+"""Requests that read the journal at once. More take processor time from the broker beside."""
+
+
+def build(bus: Bus, *, is_encrypted: bool) -> FastAPI:
+    """Build the application.
+
+    Args:
+        bus: all that pages ask.
+        is_encrypted: whether browsers come by HTTPS.
+    """
+    app = FastAPI(
+        title="Xbus",
+        version=installed_version() or "0",
+        description="Observe and repair the bus. Programs send a token: Authorization: Bearer TOKEN.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=_running,
+    )
+    door = Door(bus.journal, bus.config.monitor, bus.passwords, bus.clock)
+    sampler = Sampler(bus, Audience())
+    app.state.parts = Parts(bus, door, Renderer(), sampler, is_encrypted=is_encrypted)
+    app.add_middleware(Shield)
+    app.add_exception_handler(XbusError, problems.of_the_bus)
+    app.add_exception_handler(HTTPException, problems.of_http)
+    app.add_exception_handler(RequestValidationError, problems.of_arguments)
+    app.add_exception_handler(Exception, problems.of_the_program)
+    app.mount("/assets", StaticFiles(packages=[(PACKAGE, "assets")]))
+    app.include_router(_for_persons())
+    app.include_router(_for_programs(), prefix=problems.API)
+    return app
+
+
+def _for_persons() -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+    for pages in PAGES:
+        router.include_router(pages)
+    for action in ACTIONS:
+        serve_for_persons(router, action)
+    return router
+
+
+def _for_programs() -> APIRouter:
+    router = APIRouter()
+    for resource in RESOURCES:
+        router.include_router(resource)
+    for action in ACTIONS:
+        serve_for_programs(router, action)
+    return router
+
+
+@asynccontextmanager
+async def _running(app: FastAPI) -> AsyncIterator[None]:
+    """Bound the threads in which requests block, and sample the bus meanwhile."""
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    sampler: Sampler = app.state.parts.sampler
+    sampling = asyncio.create_task(sampler.run(), name="samples of the bus")
+    try:
+        yield
+    finally:
+        sampler.audience.end()
+        sampling.cancel()
+        await asyncio.wait([sampling])

@@ -1,0 +1,80 @@
+"""The bus as pages and actions see it: its journal, its broker, its configuration, and the moment."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TypeVar
+
+from xbus.admin.why.asking import RunningBroker
+from xbus.admin.why.inquiry import Inquiry
+from xbus.broker.journal.audit import acting_as
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.clock import Clock
+from xbus.config import Config
+from xbus.monitor.people.visitor import Visitor
+from xbus.passwords import Passwords
+
+T = TypeVar("T")
+
+
+class Bus:
+    """The bus, for work in threads: reads and writes of the journal block.
+
+    Args:
+        config: the broker's configuration.
+        journal: connections to its database.
+        clock: tells the moment.
+        passwords: makes and checks hashes; tests hand in a cheap one.
+    """
+
+    def __init__(
+        self, config: Config, journal: ConnectionPool, clock: Clock, passwords: Passwords | None = None
+    ) -> None:
+        self.config = config
+        self.broker = RunningBroker(config.file)
+        self.clock = clock
+        self.passwords = passwords or Passwords()
+        self.journal = journal
+
+    def now(self) -> datetime:
+        """Tell the moment, in UTC."""
+        return self.clock.now()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a short transaction that only reads.
+
+        Raises:
+            JournalUnavailable: the database can't be reached.
+        """
+        with self.journal.reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, visitor: Visitor) -> Iterator[Connection]:
+        """Open a short transaction, and commit it at the end unless an exception comes out.
+
+        Args:
+            visitor: the person who acts, for the audit.
+
+        Raises:
+            JournalUnavailable: the database can't be reached or written.
+        """
+        with acting_as(visitor.person.name, visitor.origin), self.journal.writing() as connection:
+            yield connection
+
+    @contextmanager
+    def writing_itself(self) -> Iterator[Connection]:
+        """Open a transaction for what the monitor notes by itself, such as a session."""
+        with self.journal.writing() as connection:
+            yield connection
+
+    def read(self, ask: Callable[[Connection], T]) -> T:
+        """Give the answer to one question."""
+        with self.reading() as connection:
+            return ask(connection)
+
+    def inquiry(self) -> Inquiry:
+        """Make the one that answers why."""
+        return Inquiry(self.read, self.broker, self.clock)

@@ -1,0 +1,23 @@
+"""The pages, one module for each part of the menu."""
+
+from fastapi import APIRouter
+
+from xbus.monitor.pages import (
+    envelopes,
+    home,
+    items,
+    log_in,
+    parked,
+    people,
+    recipients,
+)
+
+PAGES: tuple[APIRouter, ...] = (
+    home.router,
+    envelopes.router,
+    items.router,
+    parked.router,
+    recipients.router,
+    people.router,
+    log_in.router,
+)

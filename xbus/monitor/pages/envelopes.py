@@ -1,0 +1,109 @@
+"""Envelopes: the list with its filters, one envelope with its way through the bus, and its items."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from xbus.admin.repair.payload import Payload
+from xbus.admin.search.items import EnvelopeItem, read_items_page
+from xbus.broker.journal.configuration import Section, read_stored
+from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope
+from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
+from xbus.errors import Refused
+from xbus.monitor.queries import EnvelopeQuery
+from xbus.monitor.reading import digits_of
+from xbus.monitor.rendering import link
+from xbus.monitor.requests import TheBus, ThePage
+from xbus.states import EnvelopeState
+
+router = APIRouter(prefix="/envelopes")
+
+PAGE_ITEMS = 20
+"""Items of a page. More make it long; one may have megabytes, of which only the beginning is shown."""
+
+
+@router.get("")
+def list_(bus: TheBus, page: ThePage, query: Annotated[EnvelopeQuery, Query()]) -> HTMLResponse:
+    """Show envelopes, the newest first."""
+    with bus.reading() as connection:
+        before = resolve_envelope(connection, digits_of(query.before)) if query.before else None
+        found = list_envelopes(connection, query.filters(), before, query.limit)
+        in_use = read_stored(connection).in_use
+    more = None
+    if len(found) == query.limit:
+        more = link("/envelopes", **{**query.model_dump(), "before": found[-1].id})
+    names = {
+        section.name: sorted(in_use.section(section)) for section in (Section.EVENT_TYPE, Section.EMITTER, Section.ROLE)
+    }
+    return page("envelopes/list.html", found=found, query=query, names=names, states=list(EnvelopeState), more=more)
+
+
+@router.get("/find")
+def find(bus: TheBus, text: str = "") -> Response:
+    """Lead to the envelope with an id or a key; else offer to look into items."""
+    wanted = text.strip()
+    try:
+        with bus.reading() as connection:
+            envelope_id = resolve_envelope(connection, digits_of(wanted))
+            if read_position(connection, envelope_id) is not None or show_envelope(connection, envelope_id):
+                return RedirectResponse(f"/envelopes/{envelope_id}", 303)
+    except Refused:
+        pass
+    with bus.reading() as connection:
+        keyed = list_envelopes(connection, EnvelopeFilters(key=wanted), None, 2) if wanted else []
+    if len(keyed) == 1:
+        return RedirectResponse(f"/envelopes/{keyed[0].id}", 303)
+    return RedirectResponse(link("/envelopes", key=wanted) if keyed else link("/items", text=wanted), 303)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPayload:
+    """An item with the form of its bytes, for a page."""
+
+    item: EnvelopeItem
+    payload: Payload
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """Its content, cut where it is long."""
+        return list(self.payload.lines())
+
+
+@router.get("/{digits}")
+def show(bus: TheBus, page: ThePage, digits: str) -> Response:
+    """Show an envelope: why it is where it is, its way through roles, its events, failures and first items."""
+    with bus.reading() as connection:
+        envelope_id = resolve_envelope(connection, digits_of(digits))
+        detail = show_envelope(connection, envelope_id)
+    if detail is None:
+        findings = bus.inquiry().by_id(envelope_id.hex)
+        return page("envelopes/absent.html", status=404, envelope_id=envelope_id, findings=findings)
+    findings = bus.inquiry().envelope(envelope_id)
+    by_role = {finding.role: finding for finding in reversed(findings) if finding.role is not None}
+    return page("envelopes/show.html", detail=detail, findings=findings, by_role=by_role)
+
+
+@router.get("/{digits}/items")
+def items(
+    bus: TheBus,
+    page: ThePage,
+    digits: str,
+    event: str = "",
+    first: Annotated[int, Query(alias="from", ge=0, le=2**53)] = 0,
+) -> HTMLResponse:
+    """Show items of an envelope, as its emitter sent them."""
+    with bus.reading() as connection:
+        envelope_id = resolve_envelope(connection, digits_of(digits))
+        if show_envelope(connection, envelope_id) is None:
+            raise envelope_unknown(envelope_id)
+        position = read_position(connection, envelope_id)
+        found = read_items_page(connection, envelope_id, position, event or None, first, PAGE_ITEMS)
+    shown = [ShownPayload(item, Payload.of(item.data)) for item in found.items]
+    more = None
+    if found.next_event is not None:
+        more = link(f"/envelopes/{envelope_id}/items", event=found.next_event, **{"from": found.next_index})
+    return page("envelopes/items.html", envelope_id=envelope_id, shown=shown, more=more)

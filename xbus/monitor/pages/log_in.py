@@ -1,0 +1,55 @@
+"""The page to log in, and the end of a session."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from xbus.errors import CallError
+from xbus.monitor.problems import LOG_IN, status_of
+from xbus.monitor.rendering import Page, local
+from xbus.monitor.requests import SESSION_COOKIE, TheParts, TheVisitor, origin_of
+
+router = APIRouter()
+
+MOST_LETTERS = 1024
+
+
+@router.get(LOG_IN)
+def ask(request: Request, parts: TheParts, then: str = "/") -> HTMLResponse:
+    """Ask for name and password."""
+    return _form(request, parts, then)
+
+
+@router.post(LOG_IN)
+def enter(
+    request: Request,
+    parts: TheParts,
+    name: Annotated[str, Form(max_length=MOST_LETTERS)],
+    password: Annotated[str, Form(max_length=MOST_LETTERS)],
+    then: Annotated[str, Form()] = "/",
+) -> Response:
+    """Begin a session."""
+    try:
+        token = parts.door.enter(name, password, origin_of(request))
+    except CallError as error:
+        return _form(request, parts, then, name, error)
+    answer = RedirectResponse(local(then), HTTPStatus.SEE_OTHER)
+    answer.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="lax", secure=parts.is_encrypted)
+    return answer
+
+
+@router.post("/log-out")
+def leave(parts: TheParts, visitor: TheVisitor) -> Response:
+    """End the session."""
+    parts.door.leave(visitor)
+    answer = RedirectResponse(LOG_IN, HTTPStatus.SEE_OTHER)
+    answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="lax", secure=parts.is_encrypted)
+    return answer
+
+
+def _form(request: Request, parts: TheParts, then: str, name: str = "", error: CallError | None = None) -> HTMLResponse:
+    page = Page(parts.renderer, parts.bus.now(), None, request.url.path)
+    status = HTTPStatus.OK if error is None else status_of(error)
+    return page("log_in.html", status=status, then=local(then), name=name, error=error)

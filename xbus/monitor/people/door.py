@@ -1,0 +1,118 @@
+"""Lets persons in by their password, and knows them again by their session."""
+
+import math
+import threading
+from datetime import timedelta
+
+from xbus.broker.journal import people
+from xbus.broker.journal.audit import acting_as
+from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.logins import WrongGuesses
+from xbus.clock import Clock
+from xbus.config import MonitorSettings
+from xbus.errors import Failed, Refused
+from xbus.monitor.people.visitor import NotLoggedIn, Visitor
+from xbus.passwords import Passwords
+
+HASHED_AT_ONCE = 1
+"""Checking a password takes a core and memory on purpose; guesses must leave the others to the broker."""
+
+FOR_EVER = timedelta(days=36_500)
+
+
+class Door:
+    """Checks passwords, sessions and tokens; safe for threads.
+
+    Args:
+        journal: has the persons.
+        settings: say how long sessions last.
+        passwords: compares passwords.
+        clock: tells the moment, and measures pauses after wrong guesses.
+    """
+
+    def __init__(self, journal: ConnectionPool, settings: MonitorSettings, passwords: Passwords, clock: Clock) -> None:
+        self._journal = journal
+        self._lifetime = _span(hours=settings.session_hours)
+        self._idle = _span(minutes=settings.idle_minutes)
+        self._passwords = passwords
+        self._clock = clock
+        self._guesses = WrongGuesses(clock)
+        self._hashing = threading.Semaphore(HASHED_AT_ONCE)
+
+    def enter(self, name: str, password: str, origin: str) -> str:
+        """Begin a session for who knows the password of a person.
+
+        Returns:
+            The session's token.
+
+        Raises:
+            Refused: name or password is wrong, or the person is disabled (``login_refused``): nobody learns which.
+            Failed: after wrong guesses the next one must wait (``slow_down``).
+        """
+        with self._hashing:
+            if (seconds := self._guesses.pause(name, origin)) > 0:
+                raise Failed(
+                    "there were wrong passwords for this name, or from this address",
+                    f"wait {math.ceil(seconds)} s",
+                    code="slow_down",
+                )
+            with self._journal.reading() as connection:
+                found = people.read_password_hash(connection, name)
+            person, password_hash = found or (None, None)
+            is_right = self._passwords.verify(password, password_hash)
+            if not is_right or person is None or person.disabled_at is not None:
+                self._guesses.note(name, origin)
+                raise Refused(
+                    "the name or the password is wrong",
+                    "try again; a manager sets passwords by: xbus person password NAME",
+                    code="login_refused",
+                )
+        with acting_as(person.name, origin), self._journal.writing() as connection:
+            return people.open_session(
+                connection, person.id, origin, self._clock.now(), self._lifetime, verified_hash=password_hash
+            )
+
+    def known(self, token: str, origin: str, *, is_by_itself: bool = False) -> Visitor:
+        """Find the person of a session.
+
+        Args:
+            is_by_itself: whether an open page asks, and its person may be away: that prolongs no session.
+
+        Raises:
+            NotLoggedIn: no session has this token any more.
+        """
+        now = self._clock.now()
+        with self._journal.reading() as connection:
+            session = people.find_session(connection, token, now, self._idle)
+        if session is None:
+            raise NotLoggedIn("the session has ended", "log in")
+        if not is_by_itself and session.needs_renewal(now):
+            with self._journal.writing() as connection:
+                people.renew_session(connection, session.id, now)
+        return Visitor(session.person, origin, session.id)
+
+    def known_program(self, token: str, origin: str) -> Visitor:
+        """Find the person whose token for programs this is.
+
+        Raises:
+            NotLoggedIn: the token is unknown, has ended, or its person is disabled.
+        """
+        now = self._clock.now()
+        with self._journal.reading() as connection:
+            person = people.find_token(connection, token, now)
+        if person is None:
+            raise NotLoggedIn("the token is not in force", "make one: xbus person token add NAME TOKEN-NAME")
+        if person.last_seen_at is None or now - person.last_seen_at >= people.USE_NOTED:
+            with self._journal.writing() as connection:
+                people.mark_token_used(connection, token, now)
+        return Visitor(person, origin)
+
+    def leave(self, visitor: Visitor) -> None:
+        """End the session of a visitor."""
+        if visitor.session_id is not None:
+            with acting_as(visitor.person.name, visitor.origin), self._journal.writing() as connection:
+                people.end_session(connection, visitor.session_id, self._clock.now())
+
+
+def _span(*, hours: float = 0.0, minutes: float = 0.0) -> timedelta:
+    return FOR_EVER if math.inf in (hours, minutes) else timedelta(hours=hours, minutes=minutes)

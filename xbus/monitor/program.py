@@ -1,0 +1,119 @@
+"""``start_xbusmonitor``: builds the monitor from its configuration, and serves it until it is stopped."""
+
+import signal
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import click
+import uvicorn
+
+from xbus import ending, logs, service_manager
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.clock import SystemClock
+from xbus.config import FILE_VARIABLE, MonitorSettings, host_and_port, load
+from xbus.config.plaintext import is_local
+from xbus.errors import ConfigurationError
+from xbus.monitor.application import build
+from xbus.monitor.bus import Bus
+
+STOP_SECONDS = 5
+"""Seconds that requests may take when the monitor stops. Fewer cut pages off, more delay the end."""
+
+EXIT_CODES = (
+    "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
+    "names with its cure, with 2 when the command line is wrong, and with 3 when the database can't be reached."
+)
+
+
+@click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    envvar=FILE_VARIABLE,
+    show_envvar=True,
+    metavar="FILE",
+    help="The broker's configuration file; [monitor] has the options of this program.",
+)
+@click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when it serves, as JSON.")
+def start(path: Path | None, ready_file: Path | None) -> None:
+    """Serve the bus to browsers until SIGTERM or SIGINT.
+
+    Add a person first: xbus person add NAME manager
+    """
+    with ending.in_one_line("start_xbusmonitor"):
+        config = load(path)
+        logs.set_up(config.logging)
+        schema.check(config.database.url)
+        _stop_at_signal()
+        with closing(ConnectionPool(config.database.url)) as journal:
+            serve(Bus(config, journal, SystemClock()), ready_file)
+
+
+def serve(bus: Bus, ready_file: Path | None) -> None:
+    """Serve until a signal comes.
+
+    Args:
+        bus: all that pages ask.
+        ready_file: gets the process id and the address as JSON when the port is open.
+
+    Raises:
+        ConfigurationError: the address can't be taken, or other machines would send passwords in plain text.
+    """
+    settings = bus.config.monitor
+    _check_plaintext(settings, allowed=bus.config.curve.allow_plaintext)
+    with closing(_bound(settings.listen)) as listening:
+        address = _address(settings, listening)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                build(bus, is_encrypted=settings.certificate is not None),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ssl_certfile=settings.certificate,
+                ssl_keyfile=settings.certificate_key,
+                timeout_graceful_shutdown=STOP_SECONDS,
+            )
+        )
+        service_manager.tell_ready({"monitor": address}, ready_file)
+        server.run(sockets=[listening])
+
+
+def _check_plaintext(settings: MonitorSettings, *, allowed: bool) -> None:
+    if settings.certificate is None and not allowed and not is_local(f"tcp://{settings.listen}"):
+        raise ConfigurationError(
+            f"[monitor] listen = {settings.listen} takes passwords from other machines without encryption",
+            "give [monitor] certificate and certificate_key, or let it listen at 127.0.0.1 behind a web server that "
+            "has one; or say [curve] allow_plaintext = true where the network is trusted",
+            code="plaintext_refused",
+        )
+
+
+def _bound(address: str) -> socket.socket:
+    host, port = host_and_port(address)
+    try:
+        return socket.create_server(
+            ("" if host == "*" else host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"[monitor] listen = {address} can't be taken ({error.strerror})",
+            "see which program has the port, or give another",
+            code="address_in_use",
+        ) from error
+
+
+def _address(settings: MonitorSettings, listening: socket.socket) -> str:
+    host, port = host_and_port(settings.listen)[0], listening.getsockname()[1]
+    scheme = "http" if settings.certificate is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _stop_at_signal() -> None:
+    """Have SIGTERM and SIGINT end the program with 0."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))

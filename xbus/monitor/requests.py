@@ -1,0 +1,99 @@
+"""Parts of each request that pages, actions and the REST interface take as arguments: the bus, the visitor, the page.
+
+``application`` puts what these need into the state of the application.
+"""
+
+from typing import Annotated, TypeAlias
+
+from fastapi import Depends, Request
+
+from xbus.monitor.bus import Bus
+from xbus.monitor.live.sampler import Sampler
+from xbus.monitor.people.door import Door
+from xbus.monitor.people.visitor import NotLoggedIn, Visitor
+from xbus.monitor.rendering import Page, Renderer
+
+SESSION_COOKIE = "xbus_session"
+
+_BEARER = "bearer "
+
+LIVE = "/live"
+"""Below it a page that is open asks by itself, without its person."""
+
+
+class Parts:
+    """The parts of the monitor that requests need.
+
+    Args:
+        bus: all that pages ask.
+        door: knows persons.
+        renderer: makes pages.
+        sampler: knows how the bus is just now.
+        is_encrypted: whether browsers come by HTTPS, so that cookies travel by nothing else.
+    """
+
+    def __init__(self, bus: Bus, door: Door, renderer: Renderer, sampler: Sampler, *, is_encrypted: bool) -> None:
+        self.bus = bus
+        self.door = door
+        self.renderer = renderer
+        self.sampler = sampler
+        self.is_encrypted = is_encrypted
+
+
+def parts_of(request: Request) -> Parts:
+    """Give the parts that the application was built with."""
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+TheParts: TypeAlias = Annotated[Parts, Depends(parts_of)]
+
+
+def origin_of(request: Request) -> str:
+    """Give the address from which a request came."""
+    return request.client.host if request.client else ""
+
+
+def _bus(parts: TheParts) -> Bus:
+    return parts.bus
+
+
+TheBus: TypeAlias = Annotated[Bus, Depends(_bus)]
+
+
+def _sampler(parts: TheParts) -> Sampler:
+    return parts.sampler
+
+
+TheSampler: TypeAlias = Annotated[Sampler, Depends(_sampler)]
+
+
+def visitor_of(request: Request, parts: TheParts) -> Visitor:
+    """Find the person behind a request.
+
+    Raises:
+        NotLoggedIn: there is none.
+    """
+    origin = origin_of(request)
+    named = request.headers.get("authorization", "")
+    if named.lower().startswith(_BEARER):
+        return parts.door.known_program(named[len(_BEARER) :].strip(), origin)
+    token = request.cookies.get(SESSION_COOKIE)
+    if token is None:
+        raise NotLoggedIn("nobody is logged in", "log in, or send a token: Authorization: Bearer TOKEN")
+    return parts.door.known(token, origin, is_by_itself=request.url.path.startswith(LIVE))
+
+
+TheVisitor: TypeAlias = Annotated[Visitor, Depends(visitor_of)]
+
+
+def _page(request: Request, parts: TheParts, visitor: TheVisitor) -> Page:
+    return Page(parts.renderer, parts.bus.now(), visitor, request.url.path, is_fragment=is_fragment(request))
+
+
+ThePage: TypeAlias = Annotated[Page, Depends(_page)]
+
+
+def is_fragment(request: Request) -> bool:
+    """Check whether htmx asks for a part of the page that is open, and not for the page that was asked for before."""
+    return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers

@@ -1,0 +1,99 @@
+"""Protects browsers: each answer gets headers, and a request that a page of another site causes is turned away."""
+
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""Nothing runs and nothing is fetched but what the monitor itself serves (Content-Security-Policy Level 3)."""
+
+HEADERS = {
+    "content-security-policy": POLICY,
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+MOST_BODY_BYTES = 64 * 1024 * 1024
+"""The largest request: an item, or a file to upload."""
+
+
+class Shield:
+    """Adds headers to each answer, and turns away what another site has a browser send, and what is too large.
+
+    A browser says by ``Sec-Fetch-Site`` whose page makes a request (Fetch Metadata Request Headers); an old one says at
+    least the ``Origin``. A program sends neither, and has no cookie that somebody could abuse.
+
+    Args:
+        app: answers the rest.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Carry a request out."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        answer = self._guarded(send, is_asset=scope["path"].startswith("/assets/"))
+        if scope["method"] not in SAFE_METHODS and is_foreign(headers):
+            refusal = "This request comes from a page of another site. [cross_origin]\n"
+            await PlainTextResponse(refusal, HTTPStatus.FORBIDDEN)(scope, receive, answer)
+        elif _declared_bytes(headers) > MOST_BODY_BYTES:
+            refusal = f"This request is larger than {MOST_BODY_BYTES} bytes. [too_large]\n"
+            await PlainTextResponse(refusal, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, answer)
+        else:
+            await self._app(scope, _bounded(receive), answer)
+
+    def _guarded(self, send: Send, *, is_asset: bool) -> Send:
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                found = MutableHeaders(scope=message)
+                found.update(HEADERS)
+                # A page shows what a person may see: no cache keeps it.
+                found["cache-control"] = "public, max-age=31536000, immutable" if is_asset else "no-store"
+            await send(message)
+
+        return answer
+
+
+def is_foreign(headers: Headers) -> bool:
+    """Check whether a page of another site has a browser make a request."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Stop reading a request that did not say beforehand how large it is."""
+    taken = 0
+
+    async def bounded() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MOST_BODY_BYTES:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"it is larger than {MOST_BODY_BYTES} bytes")
+        return message
+
+    return bounded
+
+
+def _declared_bytes(headers: Headers) -> int:
+    told = headers.get("content-length", "0")
+    return int(told) if told.isdecimal() and len(told) < 19 else MOST_BODY_BYTES + 1
