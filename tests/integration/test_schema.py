@@ -18,6 +18,8 @@ from alembic.script import ScriptDirectory
 
 from tests.support.bus import add_demo
 from tests.support.journal import NOW
+from xbus.broker.journal.configuration.reading import read_stored
+from xbus.broker.journal.configuration.table_checks import find_table_problems
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
@@ -263,6 +265,28 @@ def test_rights_of_people_can_be_taken_back(database_url: str) -> None:
     with reading(database_url) as connection:
         (ada,) = list_persons(connection)
     assert (ada.name, ada.rights) == ("ada", frozenset())
+
+
+def test_secret_fields_can_be_taken_back_and_their_edits_are_noticed(database_url: str) -> None:
+    add_demo(database_url)
+    with writing(database_url) as connection:
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        alembic.command.downgrade(configured, "0020")
+        alembic.command.upgrade(configured, "head")
+    schema.check(database_url)
+    with writing(database_url) as connection:
+        types = metadata.tables["event_type"]
+        before = read_version(connection)
+        connection.execute(sa.update(types).values(secret="iban"))
+        assert read_version(connection) == before + 1
+        assert read_stored(connection).in_use.event_types["test_event"].secret == ("iban",)
+        assert find_table_problems(connection) == []
+        connection.execute(sa.update(types).values(secret="iban\ncard..number"))
+        (problem,) = find_table_problems(connection)
+    assert problem.cause == "secret is 'iban\\ncard..number', and has to be paths like card.number, each on a line"
 
 
 def row_of_each_table(connection: sa.Connection, tables: sa.MetaData) -> None:
