@@ -25,7 +25,6 @@ _STATUS_OF_CODE = {
     "cross_origin": HTTPStatus.FORBIDDEN,
     "no_page": HTTPStatus.NOT_FOUND,
     "wrong_method": HTTPStatus.METHOD_NOT_ALLOWED,
-    "bad_request": HTTPStatus.UNPROCESSABLE_ENTITY,
     "slow_down": HTTPStatus.TOO_MANY_REQUESTS,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
 }

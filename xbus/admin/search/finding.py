@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from xbus.admin.repair.payload import Payload
-from xbus.admin.search.conditions import Condition
+from xbus.admin.search.conditions import Fit
 from xbus.admin.search.items import PAGE_BYTES, EnvelopeItem, items_of
 from xbus.broker.journal.database.connection import Connection, connected
 from xbus.broker.journal.log.planning import position_before
@@ -35,7 +35,7 @@ class Search:
     """
 
     type_name: str
-    conditions: Sequence[Condition]
+    conditions: Sequence[Fit]
     since: datetime | None = None
     below: int | None = None
     limit: int = 20

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from xbus.admin.output import counted
+from xbus.admin.output import counted, escaped
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.corrections import check_size, correct, find_target, read_reach, read_standing
 from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
-from xbus.admin.repair.payload import Payload
+from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.places import find_meant
 from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
 from xbus.broker.journal.audit import acting_as
@@ -205,7 +205,10 @@ class CorrectItem(Action):
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-        return {"value": Payload.of(standing.to(target.role_id)).editable()}
+        payload = Payload.of(standing.to(target.role_id))
+        value = payload.editable()
+        # Marks of direction would show the value otherwise than it is.
+        return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
 
     def preview(self, bus: Bus) -> Iterator[str]:
         with bus.reading() as connection:

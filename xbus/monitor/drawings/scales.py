@@ -82,7 +82,7 @@ def value_ticks(greatest: float, unit: Unit, steps: int = 4) -> list[float]:
     return [number * step for number in range(max(1, math.ceil(greatest / step * 0.9999)) + 1)]
 
 
-def moment_ticks(since: datetime, until: datetime, most: int = 8) -> Sequence[tuple[datetime, str]]:
+def moment_ticks(since: datetime, until: datetime, most: int = 6) -> Sequence[tuple[datetime, str]]:
     """Choose moments of an axis of time, each with its text, in UTC."""
     seconds = (until - since).total_seconds()
     step = next(span for span in SPANS if span >= MINUTE and span * most >= seconds)

@@ -4,31 +4,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, Field
 
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.view import view
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
-from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
+from xbus.broker.journal.operations.parked_list import count_parked_groups, list_parked
+from xbus.monitor.queries import ParkedQuery
 from xbus.monitor.reading import digits_of
 from xbus.monitor.requests import TheBus, ThePage
 
 router = APIRouter(prefix="/parked")
 
 PAGE_ROWS = 100
-
-
-class ParkedQuery(BaseModel):
-    """The filters of the list, as they stand in its address."""
-
-    role: Annotated[str, Field(max_length=255)] = ""
-    code: Annotated[str, Field(max_length=255)] = ""
-    type: Annotated[str, Field(max_length=255)] = ""
-    service: Annotated[str, Field(max_length=255)] = ""
-
-    def filters(self) -> Filters:
-        """Make the filters of the journal."""
-        return Filters(self.role or None, self.service or None, self.type or None, self.code or None)
 
 
 @router.get("")
