@@ -53,7 +53,7 @@ class GraphRow:
     @property
     def label(self) -> str:
         """Its name, cut to what fits."""
-        return cut(printable(self.name), LETTERS - len(self.shown_figure))
+        return cut(printable(self.name), LETTERS - len(self.shown_figure) - bool(self.figure))
 
 
 @dataclass(frozen=True, slots=True)

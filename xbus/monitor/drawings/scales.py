@@ -57,8 +57,13 @@ def span_text(seconds: float) -> str:
     """Write a span of time in its largest unit: ``3 min``."""
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= size:
-            return f"{_digits(seconds / size)} {unit}"
-    return f"{_digits(seconds)} s"
+            return f"{_short(seconds / size)} {unit}"
+    return f"{_short(seconds)} s"
+
+
+def _short(value: float) -> str:
+    """Write about two digits that count."""
+    return f"{value:.{0 if value >= 10 else 1}f}".removesuffix(".0")
 
 
 def _digits(value: float) -> str:
