@@ -2,6 +2,20 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.pages import envelopes, home, items, log_in, parked
+from xbus.monitor.pages import (
+    envelopes,
+    home,
+    items,
+    log_in,
+    parked,
+    recipients,
+)
 
-PAGES: tuple[APIRouter, ...] = (home.router, envelopes.router, items.router, parked.router, log_in.router)
+PAGES: tuple[APIRouter, ...] = (
+    home.router,
+    envelopes.router,
+    items.router,
+    parked.router,
+    recipients.router,
+    log_in.router,
+)
