@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import jinja2
 from fastapi.responses import HTMLResponse
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from xbus.admin.output import age, counted, moment
 from xbus.broker.journal.people import Right
@@ -49,7 +49,14 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.filters.update(
-            moment=moment, counted=counted, short=shortened, tone=tone, command=shlex.join, json=_json, segment=_segment
+            moment=moment,
+            counted=counted,
+            short=shortened,
+            tone=tone,
+            command=shlex.join,
+            json=_json,
+            segment=_segment,
+            exactly=_exactly,
         )
         self._environment.globals.update(version=installed_version(), assets=_assets_version(), link=link)
 
@@ -134,6 +141,11 @@ def _harmless(value: object) -> object:
     if value is None:
         return ""
     return value if isinstance(value, Markup) else printable(str(value))
+
+
+def _exactly(text: object) -> Markup:
+    """Write a text as it is, for a field whose content comes back: nothing of it may change on the way."""
+    return escape(text)
 
 
 def _json(value: object) -> str:

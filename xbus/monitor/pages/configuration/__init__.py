@@ -6,6 +6,6 @@ The bus file stays the one description of the bus: every form makes a bus file, 
 
 from fastapi import APIRouter
 
-from xbus.monitor.pages.configuration import entries
+from xbus.monitor.pages.configuration import editing, entries
 
-ROUTERS: tuple[APIRouter, ...] = (entries.router,)
+ROUTERS: tuple[APIRouter, ...] = (editing.router, entries.router)
