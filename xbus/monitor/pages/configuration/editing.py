@@ -138,10 +138,8 @@ def remove(bus: TheBus, page: ThePage, visitor: TheVisitor, section: Section, na
     """Show the plan that removes an entry."""
     visitor.check(Right.MANAGER)
     with bus.reading() as connection:
-        stored = read_entry(connection, section, name).stored
-    text = bus_file.write(stored.in_use.without(section, name))
-    base = text_of(stored, section, name)
-    return _plan(bus, page, PlannedFile(file=text, base=base, section=section, stored=name, prune=True))
+        base = read_entry(connection, section, name).text
+    return _plan(bus, page, PlannedFile(file="", base=base, section=section, stored=name, prune=True))
 
 
 @router.get("/file")
@@ -201,6 +199,10 @@ def _plan(
 ) -> HTMLResponse:
     with bus.reading() as connection:
         stored = read_stored(connection)
+        if asked.prune and asked.section is not None:
+            # One entry goes. Others may have added some since: the file has to name them, or they would go, too.
+            text = bus_file.write(stored.in_use.without(asked.section, asked.stored))
+            asked = asked.model_copy(update={"file": text})
         planned = ApplyBusFile(file=asked.file, prune=asked.prune).plan(connection)
     present = text_of(stored, asked.section, asked.stored)
     seen = asked.version if asked.version is not None else planned.plan.version
