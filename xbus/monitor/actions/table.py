@@ -2,6 +2,7 @@
 
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.configuration import ApplyBusFile
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
 from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
@@ -38,3 +39,4 @@ ACTIONS: tuple[type[Action], ...] = (
     RemoveToken,
     ChangeOwnPassword,
 )
+ACTIONS: tuple[type[Action], ...] = (*(Pause, Drain, ResumePaused, Detach, Attach, SetLoginPassword, ApplyBusFile),)

@@ -20,4 +20,9 @@ PAGES: tuple[APIRouter, ...] = (
     recipients.router,
     people.router,
     log_in.router,
+from xbus.monitor.pages import audit, configuration, envelopes, home, log_in, recipients
+
+PAGES: tuple[APIRouter, ...] = (
+    *(home.router, envelopes.router, recipients.router, audit.router, log_in.router),
+    *configuration.ROUTERS,
 )
