@@ -29,6 +29,7 @@ ACTIONS: tuple[type[Action], ...] = (
     Detach,
     Attach,
     SetLoginPassword,
+    ApplyBusFile,
     AddPerson,
     SetRights,
     SetPassword,
@@ -39,4 +40,3 @@ ACTIONS: tuple[type[Action], ...] = (
     RemoveToken,
     ChangeOwnPassword,
 )
-ACTIONS: tuple[type[Action], ...] = (*(Pause, Drain, ResumePaused, Detach, Attach, SetLoginPassword, ApplyBusFile),)

@@ -3,6 +3,8 @@
 from fastapi import APIRouter
 
 from xbus.monitor.pages import (
+    audit,
+    configuration,
     envelopes,
     home,
     items,
@@ -18,11 +20,8 @@ PAGES: tuple[APIRouter, ...] = (
     items.router,
     parked.router,
     recipients.router,
-    people.router,
-    log_in.router,
-from xbus.monitor.pages import audit, configuration, envelopes, home, log_in, recipients
-
-PAGES: tuple[APIRouter, ...] = (
-    *(home.router, envelopes.router, recipients.router, audit.router, log_in.router),
     *configuration.ROUTERS,
+    people.router,
+    audit.router,
+    log_in.router,
 )
