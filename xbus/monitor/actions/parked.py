@@ -11,7 +11,7 @@ from xbus.admin.output import counted, escaped
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.corrections import check_size, correct, find_target, read_reach, read_standing
 from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
-from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.places import find_meant
 from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
 from xbus.broker.journal.audit import acting_as
@@ -205,7 +205,7 @@ class CorrectItem(Action):
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-        payload = Payload.of(standing.to(target.role_id))
+        payload = standing.payload(target.role_id)
         value = payload.editable()
         # Marks of direction would show the value otherwise than it is.
         return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
@@ -221,8 +221,7 @@ class CorrectItem(Action):
         with bus.writing(visitor) as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-            payload = Payload.of(standing.to(target.role_id))
-            after = payload.replaced(self.value)
+            after = standing.payload(target.role_id).replaced(self.value)
             check_size(after, bus.config.front.max_item_bytes)
             reach = read_reach(connection, target)
             decision = decision_of(bus.clock, self.reason)

@@ -102,7 +102,7 @@ def items(
             raise envelope_unknown(envelope_id)
         position = read_position(connection, envelope_id)
         found = read_items_page(connection, envelope_id, position, event or None, first, PAGE_ITEMS)
-    shown = [ShownPayload(item, Payload.of(item.data)) for item in found.items]
+    shown = [ShownPayload(item, item.payload) for item in found.items]
     more = None
     if found.next_event is not None:
         more = link(f"/envelopes/{envelope_id}/items", event=found.next_event, **{"from": found.next_index})
