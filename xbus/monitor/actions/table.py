@@ -2,6 +2,7 @@
 
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.configuration import ApplyBusFile
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
 from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
@@ -28,6 +29,7 @@ ACTIONS: tuple[type[Action], ...] = (
     Detach,
     Attach,
     SetLoginPassword,
+    ApplyBusFile,
     AddPerson,
     SetRights,
     SetPassword,

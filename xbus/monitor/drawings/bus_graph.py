@@ -9,18 +9,18 @@ from typing import NamedTuple
 from xbus.admin.table import cut, printable
 from xbus.monitor.drawings.layers import BEND_HEIGHT, Bend, Place, arrange
 
-BOX_WIDTH = 190.0
-COLUMN_GAP = 90.0
+BOX_WIDTH = 178.0
+COLUMN_GAP = 66.0
 HEAD_HEIGHT = 30.0
 ROW_HEIGHT = 22.0
 MARGIN = 8.0
-LETTERS = 24
+LETTERS = 20
 """Columns of text that fit into a box, with its figure."""
 
-MOST_BOXES = 30
+MOST_BOXES = 24
 """Boxes of a column. Of more the calmest are drawn as one, so that the graph stays readable."""
 
-MOST_ROWS = 8
+MOST_ROWS = 6
 """Rows of a box. Of more the calmest are left out, and their number is told."""
 
 TONES = ("", "busy", "bad")
@@ -53,7 +53,7 @@ class GraphRow:
     @property
     def label(self) -> str:
         """Its name, cut to what fits."""
-        return cut(printable(self.name), LETTERS - len(self.shown_figure))
+        return cut(printable(self.name), LETTERS - len(self.shown_figure) - bool(self.figure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 def _width(rate: float) -> float:
     """The pixels of a curve: each tenfold rate makes it thicker by the same."""
-    return round(min(1.5 + 1.6 * math.log10(1 + 10 * rate), 9.0), 1) if rate > 0 else 1.0
+    return round(min(1.5 + 1.3 * math.log10(1 + 10 * rate), 7.0), 1) if rate > 0 else 1.0
 
 
 def texts(drawing: BusDrawing) -> Iterator[GraphRow]:

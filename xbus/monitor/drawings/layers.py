@@ -16,6 +16,9 @@ SWEEPS = 6
 GAP = 12.0
 """Pixels between two nodes of a layer."""
 
+TALL = 700.0
+"""Pixels of a layer. Where one is taller all begin at the top, as only a part of the drawing is in view at a time."""
+
 BEND_HEIGHT = 6.0
 """Pixels that an edge takes where it passes a layer."""
 
@@ -137,12 +140,25 @@ def _settle(
         for place in column:
             middles[place] = taken + sizes[place] / 2
             taken += sizes[place] + GAP
+    if max(middles.values(), default=0.0) * 2 > TALL:
+        return _stack(columns, sizes)
     for neighbours in (before, behind, before):
         for column in columns:
             wanted = [_mean([middles[each] for each in neighbours.get(place, ())], middles[place]) for place in column]
             for place, middle in zip(column, spread(wanted, [sizes[place] for place in column]), strict=True):
                 middles[place] = middle
     return {place: middle - sizes[place] / 2 for place, middle in middles.items()}
+
+
+def _stack(columns: Sequence[Sequence[Place]], sizes: Mapping[Place, float]) -> dict[Place, float]:
+    """Put the places of each layer one below the other, from the top on."""
+    tops: dict[Place, float] = {}
+    for column in columns:
+        taken = 0.0
+        for place in column:
+            tops[place] = taken
+            taken += sizes[place] + GAP
+    return tops
 
 
 def _mean(values: Sequence[float], otherwise: float) -> float:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from xbus.monitor.drawings.scales import Unit, moment_ticks, value_ticks
 
-WIDTH, HEIGHT = 640.0, 190.0
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 14.0, 24.0
+WIDTH, HEIGHT = 440.0, 180.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 14.0, 24.0
 """Pixels around the field of the lines, for the texts of the axes."""
 
 

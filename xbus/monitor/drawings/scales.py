@@ -57,8 +57,13 @@ def span_text(seconds: float) -> str:
     """Write a span of time in its largest unit: ``3 min``."""
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= size:
-            return f"{_digits(seconds / size)} {unit}"
-    return f"{_digits(seconds)} s"
+            return f"{_short(seconds / size)} {unit}"
+    return f"{_short(seconds)} s"
+
+
+def _short(value: float) -> str:
+    """Write about two digits that count."""
+    return f"{value:.{0 if value >= 10 else 1}f}".removesuffix(".0")
 
 
 def _digits(value: float) -> str:
@@ -82,7 +87,7 @@ def value_ticks(greatest: float, unit: Unit, steps: int = 4) -> list[float]:
     return [number * step for number in range(max(1, math.ceil(greatest / step * 0.9999)) + 1)]
 
 
-def moment_ticks(since: datetime, until: datetime, most: int = 8) -> Sequence[tuple[datetime, str]]:
+def moment_ticks(since: datetime, until: datetime, most: int = 6) -> Sequence[tuple[datetime, str]]:
     """Choose moments of an axis of time, each with its text, in UTC."""
     seconds = (until - since).total_seconds()
     step = next(span for span in SPANS if span >= MINUTE and span * most >= seconds)

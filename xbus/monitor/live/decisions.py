@@ -143,4 +143,4 @@ def _number(group: AttentionGroup, what: str) -> str:
 
 def _address_of(kind: str, name: str) -> str:
     pages = {"role": "recipients", "type": "types", "emitter": "emitters"}
-    return f"/{pages[kind]}/{quote(name, safe='')}" if kind in pages else "/recipients"
+    return f"/{pages[kind]}/{quote(name, safe='')}" if kind in pages else "/pauses"

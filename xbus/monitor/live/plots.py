@@ -5,7 +5,7 @@ from datetime import datetime
 
 from xbus.broker.journal.samples.sample import Sample
 from xbus.monitor.drawings.plot import LinePlot, PlotValue, plot
-from xbus.monitor.drawings.scales import NUMBER, SECONDS, number_text, rate_of
+from xbus.monitor.drawings.scales import NUMBER, SECONDS, number_text
 from xbus.monitor.live.ranges import PlotRange, parts_of
 
 
@@ -30,7 +30,7 @@ def draw_plots(samples: Sequence[Sample], range_: PlotRange, now: datetime) -> l
         late.append(PlotValue(*span, sample.lag_seconds))
         lacking.append(PlotValue(*span, sample.lag, f"{sample.parked:,} parked"))
     return [
-        plot("received", "Items received", rate_of("items"), received, since, until),
+        plot("received", "Items received each second", NUMBER, received, since, until),
         plot("late", "Age of the oldest envelope that a role lacks", SECONDS, late, since, until),
         plot("lacking", "Envelopes that roles lack", NUMBER, lacking, since, until),
     ]

@@ -3,6 +3,8 @@
 from fastapi import APIRouter
 
 from xbus.monitor.pages import (
+    audit,
+    configuration,
     envelopes,
     home,
     items,
@@ -18,6 +20,8 @@ PAGES: tuple[APIRouter, ...] = (
     items.router,
     parked.router,
     recipients.router,
+    *configuration.ROUTERS,
     people.router,
+    audit.router,
     log_in.router,
 )
