@@ -172,7 +172,7 @@ class ResumeAllParked(Action):
 class CorrectItem(Action):
     """Replace an item for all roles that lack it, or for one role for which it is parked.
 
-    The value is JSON, and is packed as the item was.
+    The value is JSON, and is packed as the item was; where the item is a text, it is the new text.
     """
 
     path: ClassVar[str] = "parked/correct"
@@ -183,7 +183,14 @@ class CorrectItem(Action):
     event: Annotated[str, Field(max_length=64)] | None = None
     item: Index
     role: Login | None = None
-    value: Annotated[str, Field(title="Value", description="The new item, as JSON.", json_schema_extra={ASKED: "text"})]
+    value: Annotated[
+        str,
+        Field(
+            title="Value",
+            description="The new item: as JSON, or as the text that it is.",
+            json_schema_extra={ASKED: "text"},
+        ),
+    ]
     reason: Reason
     resume: Annotated[
         bool,
@@ -221,7 +228,7 @@ class CorrectItem(Action):
         with bus.writing(visitor) as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-            after = standing.payload(target.role_id).replaced(self.value)
+            after = standing.payload(target.role_id).rewritten(self.value)
             check_size(after, bus.config.front.max_item_bytes)
             reach = read_reach(connection, target)
             decision = decision_of(bus.clock, self.reason)

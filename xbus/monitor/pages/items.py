@@ -26,5 +26,5 @@ def find(bus: TheBus, page: ThePage, query: Annotated[ItemQuery, Query()]) -> HT
         result = search_items(bus.config.database.url, query.search(), lambda searched, of: None)
         if result.stopped and result.next_below is not None:
             more = link("/items", **{**query.model_dump(), "below": result.next_below})
-    shown = [] if result is None else [(item, closed, item.payload) for item, closed in result.found]
+    shown = [] if result is None else result.found
     return page("envelopes/find.html", query=query, types=types, result=result, shown=shown, more=more)

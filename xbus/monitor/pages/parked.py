@@ -40,5 +40,4 @@ def show(
     with bus.reading() as connection:
         envelope_id = resolve_envelope(connection, digits_of(digits))
         found = view(connection, envelope_id, role or None, event or None, span)
-    items = [(item, item.payload) for item in found.items]
-    return page("parked/show.html", it=found, items=items, role=role, here=f"/parked/{envelope_id}")
+    return page("parked/show.html", it=found, role=role, here=f"/parked/{envelope_id}")
