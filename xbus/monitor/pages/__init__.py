@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.pages import audit, configuration, envelopes, home, log_in, recipients
+from xbus.monitor.pages import audit, configuration, envelopes, home, log_in, recipients, upload
 
 PAGES: tuple[APIRouter, ...] = (
-    *(home.router, envelopes.router, recipients.router, audit.router, log_in.router),
+    *(home.router, envelopes.router, recipients.router, audit.router, upload.router, log_in.router),
     *configuration.ROUTERS,
 )

@@ -32,7 +32,7 @@ class AuditQuery(BaseModel):
 
     @field_validator("before", mode="before")
     @classmethod
-    def _nothing(cls, value: object) -> object:
+    def _nothing(cls, value: int | str | None) -> int | str | None:
         return None if value == "" else value
 
     def filters(self) -> AuditFilters:
