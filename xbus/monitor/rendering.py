@@ -144,7 +144,10 @@ def _harmless(value: object) -> object:
 
 
 def _exactly(text: object) -> Markup:
-    """Write a text as it is, for a field whose content comes back: nothing of it may change on the way."""
+    """Write a text as it is, for a field whose content comes back: nothing of it may change on the way.
+
+    In a text area it stands on a line of its own, since a browser takes the first new line away.
+    """
     return escape(text)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.configuration.entries import MAX_ISOLATED
-from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
+from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name, is_path
 from xbus.broker.journal.writes import LIMIT_NAMES
 from xbus.rpc.curve import KEY_LENGTH, is_public_key
 
@@ -71,6 +71,10 @@ Fields: TypeAlias = Mapping[str, TableKey]
 
 def _is_list_of_names(value: Any) -> bool:
     return isinstance(value, list) and all(map(is_name, value))
+
+
+def _is_list_of_paths(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_path, value))
 
 
 def _is_list_of_keys(value: Any) -> bool:
@@ -157,6 +161,17 @@ TABLES = TableKey(_is_list_of_tables, "a list of tables: write [[event_type.node
 
 OF_SERVICE = replace(NAME, shape=Shape.CHOICE, refers_to=Section.SERVICE)
 
+SECRET: Fields = {
+    "secret": TableKey(
+        _is_list_of_paths,
+        'a list of paths of keys, such as ["card.number", "iban"]',
+        default=(),
+        read=lambda paths: tuple(sorted(set(paths))),
+        shape=Shape.LINES,
+        means="Fields of items that are shown only to who asks for secrets, such as card.number.",
+    )
+}
+
 NODE: Fields = {"name": NAME, "service": OF_SERVICE, "to": NAMES}
 
 ISOLATION: Fields = {
@@ -221,7 +236,7 @@ FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 IMMEDIATE: Fields = {"immediate_reply": replace(SWITCH, means="Its emitter waits for what a consumer replies.")}
 
 SECTIONS: Mapping[Section, Fields] = {
-    Section.EVENT_TYPE: {"name": NAME, **IMMEDIATE, "node": TABLES, **ISOLATION, **FORMER},
+    Section.EVENT_TYPE: {"name": NAME, **IMMEDIATE, "node": TABLES, **ISOLATION, **SECRET, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
     Section.ROLE: {
         "login": NAME,

@@ -11,7 +11,6 @@ from xbus.broker.journal.people import Right
 from xbus.monitor.actions.action import ASKED, Action
 from xbus.monitor.bus import Bus
 from xbus.monitor.people.visitor import Visitor
-from xbus.passwords import Passwords
 
 
 class SetLoginPassword(Action):
@@ -43,7 +42,7 @@ class SetLoginPassword(Action):
         yield "Within 2 seconds the broker ends all sessions of the login: its programs must log in with the new one."
 
     def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
-        password_hash = Passwords().hash_password(self.password.get_secret_value())
+        password_hash = bus.passwords.hash_password(self.password.get_secret_value())
         with bus.writing(visitor) as connection:
             set_password(connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions)
         yield f"The password of {self.kind} {self.login} is set."

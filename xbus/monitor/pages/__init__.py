@@ -2,9 +2,28 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.pages import audit, configuration, envelopes, home, log_in, recipients, upload
+from xbus.monitor.pages import (
+    audit,
+    configuration,
+    envelopes,
+    home,
+    items,
+    log_in,
+    parked,
+    people,
+    recipients,
+    upload,
+)
 
 PAGES: tuple[APIRouter, ...] = (
-    *(home.router, envelopes.router, recipients.router, audit.router, upload.router, log_in.router),
+    home.router,
+    envelopes.router,
+    items.router,
+    parked.router,
+    recipients.router,
     *configuration.ROUTERS,
+    people.router,
+    audit.router,
+    upload.router,
+    log_in.router,
 )
