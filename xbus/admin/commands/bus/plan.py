@@ -7,7 +7,8 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.applying import Decisions, PlannedChange, Problems, plan_change, tell_change
+from xbus.admin.applying import Problems, plan_change, tell_change
+from xbus.admin.bus_file.change import Decisions, PlannedChange
 from xbus.admin.objects import JsonObject
 from xbus.admin.output import Output, counted, moment, name_column
 from xbus.admin.program import config_option, database_url, output_option
