@@ -47,7 +47,7 @@ class PlannedFile(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    file: str
+    file: str = ""
     base: str = ""
     section: Section | None = None
     stored: str = ""
