@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, Field
 
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration import Section
@@ -21,6 +21,10 @@ PAGE_ROWS = 50
 _ENTRY = re.compile(rf'({"|".join(Section)}) "(.+)"', re.DOTALL)
 
 
+def _none_for_nothing(value: object) -> object:
+    return None if value == "" else value
+
+
 class AuditQuery(BaseModel):
     """The filters of the list, as they stand in its address."""
 
@@ -28,12 +32,7 @@ class AuditQuery(BaseModel):
     who: str = ""
     action: str = ""
     object: str = ""
-    before: Annotated[int, Field(ge=1, le=2**62)] | None = None
-
-    @field_validator("before", mode="before")
-    @classmethod
-    def _nothing(cls, value: int | str | None) -> int | str | None:
-        return None if value == "" else value
+    before: Annotated[Annotated[int, Field(ge=1, le=2**62)] | None, BeforeValidator(_none_for_nothing)] = None
 
     def filters(self) -> AuditFilters:
         """Make the filters of the journal.
