@@ -12,6 +12,7 @@ from xbus.monitor.pages import (
     parked,
     people,
     recipients,
+    upload,
 )
 
 PAGES: tuple[APIRouter, ...] = (
@@ -23,5 +24,6 @@ PAGES: tuple[APIRouter, ...] = (
     *configuration.ROUTERS,
     people.router,
     audit.router,
+    upload.router,
     log_in.router,
 )
