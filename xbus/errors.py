@@ -6,6 +6,7 @@
     ├── SchemaError                the database holds no schema, or another one
     ├── JournalError               the journal could not do what was asked
     │   ├── JournalUnavailable     ... now; the same may go well later
+    │   ├── EnvelopeCancelled      ... as somebody cancelled the envelope meanwhile
     │   ├── EnvelopeIdTaken        ... as there is an envelope of that id
     │   └── EventIdTaken           ... as another envelope has an event of that id
     ├── ProtocolError              frames that are not the protocol
@@ -74,6 +75,12 @@ class JournalUnavailable(JournalError):
     """The database can't be reached or written now; nothing of the call was kept."""
 
     default_code = "journal_unavailable"
+
+
+class EnvelopeCancelled(JournalError):
+    """Somebody else cancelled the envelope meanwhile, for the reason ``cause``; nothing of the call was kept."""
+
+    default_code = "envelope_closed"
 
 
 class EnvelopeIdTaken(JournalError):

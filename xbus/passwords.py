@@ -12,7 +12,12 @@ import re
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from xbus.errors import Refused
+
 logger = logging.getLogger(__name__)
+
+SHORTEST = 8
+"""Characters of a person's password at the least, as OWASP's ASVS 5.0 asks for in 6.2.1. Longer ones are better."""
 
 _SALT_DIGITS = 40
 
@@ -28,6 +33,17 @@ def _default_hasher() -> PasswordHasher:
 def is_legacy_hash(password_hash: str) -> bool:
     """Check whether ``password_hash`` has the form in which xbus.broker 0.2.0 wrote them."""
     return re.fullmatch(r"[0-9a-f]{80}", password_hash) is not None
+
+
+def check_new(password: str) -> None:
+    """Let a new password of a person pass.
+
+    Raises:
+        Refused: others would guess it (``weak_password``).
+    """
+    if len(password) < SHORTEST:
+        cause = f"the password has fewer than {SHORTEST} characters"
+        raise Refused(cause, "take a longer one, such as a sentence", code="weak_password")
 
 
 class Passwords:

@@ -12,7 +12,7 @@ depends_on = None
 IDENTIFIER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 MOMENT = sa.DateTime(timezone=True)
 
-RIGHTS = "manager, operator, uploader, clearer, viewer; blanks between them."
+RIGHTS = "manager, operator, uploader, clearer, viewer, with blanks between them; empty where nobody has given any."
 CREATED = "When it was added; or when the database got this column."
 LAST_SEEN = "When a session or token of it was last used, to a minute."
 REMOVED = "When it was disabled; null while in use."

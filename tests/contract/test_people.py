@@ -1,5 +1,6 @@
 """People on every database: their rights, sessions and tokens, each change with its act in the audit."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,11 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW
 from xbus import model
+from xbus.broker.housekeeping.people import remove_ended_sessions
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.people import (
     Person,
     PersonSession,
@@ -40,6 +43,7 @@ from xbus.broker.journal.people import (
     set_rights,
 )
 from xbus.broker.journal.people.sessions import IDLE, USE_NOTED
+from xbus.clock import SystemClock
 from xbus.errors import Refused
 
 DAY = timedelta(days=1)
@@ -411,6 +415,24 @@ def test_no_act_has_a_token_or_a_hash(shared_url: str) -> None:
 
     told = str(acts(shared_url))
     assert [secret for secret in (session, token, "secret-hash", "other-hash") if secret in told] == []
+
+
+async def test_the_broker_removes_ended_sessions_now_and_then(journal: Journal) -> None:
+    def log_in_now(connection: sa.Connection) -> None:
+        ada = add_person(connection, "ada", (), None, NOW)
+        open_session(connection, ada.id, "10.0.0.1", SystemClock().now(), DAY)
+        open_session(connection, ada.id, "10.0.0.1", NOW, DAY)
+
+    def count(connection: sa.Connection) -> int:
+        number: int = connection.execute(sa.select(sa.func.count()).select_from(model.person_session)).scalar_one()
+        return number
+
+    await journal.run(log_in_now)
+    removing = asyncio.create_task(remove_ended_sessions(journal, SystemClock(), look_seconds=0.001))
+    while await journal.read(count) == 2:
+        await asyncio.sleep(0)
+    removing.cancel()
+    assert await journal.read(count) == 1
 
 
 def test_sessions_that_have_ended_are_removed(shared_url: str) -> None:

@@ -17,8 +17,8 @@ from xbus.broker.back.monitoring.presence import Presence
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.replies.service import ReplyService as RepliesOfConsumers
 from xbus.broker.configuration import Configuration
+from xbus.broker.front.envelopes.ended_by_others import OpenTimeouts, OperatorCancels
 from xbus.broker.front.envelopes.replies import ReplyRequests as RepliesToEmitters
-from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.commit.committer import Committer
@@ -92,6 +92,7 @@ def assert_told(caplog: pytest.LogCaptureFixture) -> None:
         (Pruner, "watch"),
         (Space, "watch"),
         (OpenTimeouts, "watch"),
+        (OperatorCancels, "watch"),
         (BacklogChanges, "carry_out"),
     ],
 )

@@ -18,11 +18,14 @@ from alembic.script import ScriptDirectory
 
 from tests.support.bus import add_demo
 from tests.support.journal import NOW
+from xbus.broker.journal.configuration.reading import read_stored
+from xbus.broker.journal.configuration.table_checks import find_table_problems
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.log.catalog import read_version
-from xbus.errors import JournalUnavailable, SchemaError
+from xbus.broker.journal.people import Right, add_person, add_token, list_persons
+from xbus.errors import JournalError, JournalUnavailable, SchemaError
 from xbus.model import configuration, correction, emitter, envelope, event, head, metadata, role, writer
 
 
@@ -222,6 +225,68 @@ def test_limits_of_emitters_can_be_taken_back(database_url: str) -> None:
         connection.execute(sa.update(limits).values(items_per_second=6))
         connection.execute(sa.delete(limits))
         assert read_version(connection) == version + 3
+
+
+def test_people_and_their_profiles_stay_as_they_are(empty_database_url: str, tmp_path: Path) -> None:
+    """SQLite makes both tables anew."""
+    schema.upgrade(empty_database_url, migrations_before(tmp_path, "0020"))
+    with writing(empty_database_url) as connection:
+        old = sa.MetaData()
+        old.reflect(connection, only=["person", "emission_profile"])
+        people, profiles = old.tables["person"], old.tables["emission_profile"]
+        connection.execute(sa.insert(people).values(id=7, login="ada", password_hash="x", email="a@b", removed_at=NOW))
+        connection.execute(sa.insert(profiles).values(id=3, name="uploads", person_id=7, encoding="utf-8"))
+        before = [connection.execute(sa.select(table)).all() for table in (people, profiles)]
+
+    schema.upgrade(empty_database_url)
+
+    schema.check(empty_database_url)
+    with writing(empty_database_url) as connection:
+        assert [connection.execute(sa.select(table)).all() for table in (people, profiles)] == before
+        (ada,) = list_persons(connection)
+        assert (ada.id, ada.rights, ada.disabled_at, ada.last_seen_at) == (7, frozenset(), NOW, None)
+        assert ada.created_at > NOW
+    with pytest.raises(JournalError), writing(empty_database_url) as connection:
+        connection.execute(sa.delete(people))
+
+
+def test_rights_of_people_can_be_taken_back(database_url: str) -> None:
+    with writing(database_url) as connection:
+        ada = add_person(connection, "ada", {Right.MANAGER}, "x", NOW)
+        add_token(connection, ada.id, "nightly", (), None, NOW)
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        alembic.command.downgrade(configured, "0019")
+        assert "person_token" not in sa.inspect(connection).get_table_names()
+        alembic.command.upgrade(configured, "head")
+    schema.check(database_url)
+    with reading(database_url) as connection:
+        (ada,) = list_persons(connection)
+    assert (ada.name, ada.rights) == ("ada", frozenset())
+
+
+def test_secret_fields_can_be_taken_back_and_their_edits_are_noticed(database_url: str) -> None:
+    add_demo(database_url)
+    with writing(database_url) as connection:
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        alembic.command.downgrade(configured, "0020")
+        alembic.command.upgrade(configured, "head")
+    schema.check(database_url)
+    with writing(database_url) as connection:
+        types = metadata.tables["event_type"]
+        before = read_version(connection)
+        connection.execute(sa.update(types).values(secret="iban"))
+        assert read_version(connection) == before + 1
+        assert read_stored(connection).in_use.event_types["test_event"].secret == ("iban",)
+        assert find_table_problems(connection) == []
+        connection.execute(sa.update(types).values(secret="iban\ncard..number"))
+        (problem,) = find_table_problems(connection)
+    assert problem.cause == "secret is 'iban\\ncard..number', and has to be paths like card.number, each on a line"
 
 
 def row_of_each_table(connection: sa.Connection, tables: sa.MetaData) -> None:

@@ -63,6 +63,14 @@ CREATE TABLE "group" (
     display_name VARCHAR(255),
     created TIMESTAMP WITHOUT TIME ZONE
 );
+CREATE TABLE user_group (
+    user_id UUID REFERENCES "user" (user_id) ON UPDATE CASCADE ON DELETE CASCADE,
+    group_id INTEGER REFERENCES "group" (group_id) ON UPDATE CASCADE ON DELETE CASCADE
+);
+CREATE TABLE group_permission (
+    group_id INTEGER REFERENCES "group" (group_id) ON UPDATE CASCADE ON DELETE CASCADE,
+    permission_id INTEGER REFERENCES permission (permission_id) ON UPDATE CASCADE ON DELETE CASCADE
+);
 CREATE TABLE emitter_profile_event_type_rel (
     event_id UUID NOT NULL REFERENCES event_type (id) ON DELETE CASCADE,
     profile_id UUID NOT NULL REFERENCES emitter_profile (id) ON DELETE CASCADE,
@@ -218,8 +226,8 @@ class OldDatabase:
         self.add("emitter", login=f"{name}_1", password=old_hash(PASSWORD), profile_id=profile_id)
         return profile_id
 
-    def add_user(self, login: str) -> str:
-        """Add a user; the id."""
+    def add_user(self, login: str, permissions: Sequence[str] = ()) -> str:
+        """Add a user, in a group for each permission; the id."""
         user_id = str(UUID(int=next(self._ids)))
         self.add(
             "user",
@@ -229,6 +237,14 @@ class OldDatabase:
             email_address=f"{login}@somedomain.example",
             password=old_hash(PASSWORD),
         )
+        for number, name in enumerate(permissions):
+            self.add("group", group_name=f"{login} {number}")
+            self.add("permission", permission_name=name)
+            self.execute('INSERT INTO user_group SELECT %s, max(group_id) FROM "group"', [user_id])
+            self.execute(
+                'INSERT INTO group_permission SELECT (SELECT max(group_id) FROM "group"), max(permission_id)'
+                " FROM permission"
+            )
         return user_id
 
     def add_demo(self) -> None:
@@ -246,9 +262,7 @@ class OldDatabase:
         profile_id = self.add("emitter_profile", name="test_profile")
         self.add("emitter_profile_event_type_rel", event_id=type_id, profile_id=profile_id)
         self.add("emitter", login="test_emitter", password=old_hash(PASSWORD), profile_id=profile_id)
-        self.add_user("manager")
-        self.add("group", group_name="managers")
-        self.add("permission", permission_name="xbus_manager")
+        self.add_user("manager", ["xbus_manager"])
 
     def content(self) -> dict[str, list[tuple[Any, ...]]]:
         """All rows of all its tables."""

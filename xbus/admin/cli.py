@@ -30,6 +30,7 @@ COMMANDS = (
     "pausing.drain",
     "pausing.pause",
     "pausing.resume",
+    "person",
     "recipient",
     "replay",
     "session",

@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.people import Right, list_persons
 from xbus.config import load
 from xbus.errors import XbusError
 
@@ -19,6 +20,35 @@ KINDS = {
     "emitter": Section.EMITTER,
 }
 """The sections of the names, by the word for their kind on the command line."""
+
+
+class PersonName(click.ParamType[str]):
+    """The name of a person, known or not: a command looks it up by itself."""
+
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            with reading(load(ctx.params.get("config_path")).database.url) as connection:
+                people = list_persons(connection)
+        except XbusError:
+            return []
+        return [CompletionItem(each.name) for each in people if each.name.startswith(incomplete)]
+
+
+class RightName(click.ParamType[Right]):
+    """The name of a right."""
+
+    name = "right"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Right:
+        try:
+            return Right(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is none of the rights {', '.join(Right)}", param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(each.value) for each in Right if each.startswith(incomplete)]
 
 
 class Name(click.ParamType[str]):
@@ -55,3 +85,5 @@ def _names(config_path: Path | None, section: Section) -> Iterable[str]:
 
 ROLE, SERVICE, TYPE, EMITTER = map(Name, (Section.ROLE, Section.SERVICE, Section.EVENT_TYPE, Section.EMITTER))
 OF_KIND = Name(None)
+PERSON = PersonName()
+RIGHT = RightName()

@@ -4,15 +4,17 @@ An id ends with ``_id``, a moment with ``_at`` or is called ``since`` where a st
 of the same name beside it ends with ``_list``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
+from xbus.admin.clearing_databases import ClearingDatabase
 from xbus.admin.why.findings import Finding
 from xbus.broker.journal.archive.reading import Whereabouts
 from xbus.broker.journal.audit.reading import AuditRow
 from xbus.broker.journal.audit.verifying import Verification
 from xbus.broker.journal.bulk.summaries import OutputSummary
+from xbus.broker.journal.database.clearing_items import ClearingItem
 from xbus.broker.journal.log.overlays import OverlaidItem
 from xbus.broker.journal.log.role_progress import RoleProgress
 from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
@@ -23,8 +25,10 @@ from xbus.broker.journal.operations.failures import FailureDetail, FailureSummar
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
+from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
 from xbus.emitter.outbox import OutboxStatus
+from xbus.rpc.codec import Value
 
 JsonObject: TypeAlias = Mapping[str, object]
 
@@ -42,6 +46,35 @@ def of_sessions(found: LoginSessions) -> JsonObject:
 
 def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
     return {"kind": kind, "login": login, "public_key": key}
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+def of_person(person: Person, sessions: int) -> JsonObject:
+    return {
+        "person": person.name,
+        "rights": _of_rights(person.rights),
+        "sessions": sessions,
+        "created_at": person.created_at,
+        "last_seen_at": person.last_seen_at,
+        "disabled_at": person.disabled_at,
+    }
+
+
+def of_person_token(person: Person, token: PersonToken) -> JsonObject:
+    return {
+        "person": person.name,
+        "token": token.name,
+        "rights": _of_rights(token.rights),
+        "created_at": token.created_at,
+        "last_used_at": token.used_at,
+        "expires_at": token.expires_at,
+    }
+
+
+def _of_rights(rights: Collection[Right]) -> list[str]:
+    return write_rights(rights).split()
 
 
 # -- the audit ---------------------------------------------------------------------------------------------------------
@@ -330,6 +363,24 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
         "oldest_at": status.oldest,
         "trouble": trouble,
         "refused": refused,
+    }
+
+
+# -- clearing ----------------------------------------------------------------------------------------------------------
+
+
+def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
+    return {
+        "item_id": item.id,
+        "state": item.state,
+        "type": item.type,
+        "item_type": item.item_type,
+        "received_at": item.received_at,
+        "cleared_at": item.cleared_at,
+        "event_id": item.event_id,
+        "value": value,
+        "consumer": database.consumer,
+        "request_types": database.request_types,
     }
 
 

@@ -38,8 +38,9 @@ COLOURS = {
         "building",
         "delivering",
         "paused",
+        "new",
     ),
-    "green": ("done", "received", "present", "ready", "corrected"),
+    "green": ("done", "received", "present", "ready", "corrected", "cleared"),
 }
 """The colours of states on a terminal: red asks for a person, yellow goes on by itself, green is well."""
 
@@ -124,6 +125,12 @@ class Output:
     def when(self, at: datetime | None, now: datetime) -> str | None:
         """Write a moment of a list: its age, or the moment itself where the command may be wide."""
         return moment(at) if self.is_wide else age(at, now)
+
+    def ahead(self, at: datetime | None, now: datetime) -> str | None:
+        """Write a moment to come in a list: the time until then, or the moment itself where the command may be wide."""
+        if at is None or self.is_wide:
+            return moment(at)
+        return age(now, at) if at > now else "over"
 
     def _paint(self, text: str) -> str:
         return _COLOURED.sub(_painted, text) if self.coloured else text

@@ -111,6 +111,11 @@ def confirm(question: str) -> None:
 reason_option = click.option("--reason", required=True, callback=_not_blank, metavar="TEXT", help="Why; it is kept.")
 
 
+secrets_option = click.option(
+    "--show-secrets", is_flag=True, help="Show the fields, too, that the event type calls secret."
+)
+
+
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most."
 )

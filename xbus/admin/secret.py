@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from xbus.errors import ConfigurationError
-from xbus.rpc.curve import PASSWORD_VARIABLE, parse_address, read_password
+from xbus.rpc.curve import PASSWORD_VARIABLE, first_line, parse_address, read_password
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -67,4 +67,30 @@ def password_of(login: str, file: Path | None) -> str:
             f"nothing says the password of {login}, and nobody can be asked",
             f"set {PASSWORD_VARIABLE}, or give --password-file",
         ) from abort
+    return asked
+
+
+def new_password_options(command: Command) -> Command:
+    """Add ``--stdin`` and ``--file``; the command gets ``from_stdin`` and ``file`` for :func:`new_password`."""
+    by_file = click.option(
+        "--file", type=click.Path(path_type=Path), metavar="FILE", help="Take the first line of a file."
+    )
+    by_stdin = click.option("--stdin", "from_stdin", is_flag=True, help="Take the first line of standard input.")
+    return by_stdin(by_file(command))
+
+
+def new_password(login: str, from_stdin: bool, file: Path | None) -> str:
+    """Give the password that somebody is to have: from standard input or the file, otherwise ask for it twice.
+
+    Raises:
+        ConfigurationError: the source can't be read, or has no password.
+        click.UsageError: both sources are given.
+    """
+    if from_stdin and file is not None:
+        raise click.UsageError("--stdin and --file exclude each other")
+    if file is not None:
+        return read_password(file)
+    if from_stdin:
+        return first_line(sys.stdin.readline(), "standard input")
+    asked: str = click.prompt(f"New password of {login}", hide_input=True, confirmation_prompt=True, err=True)
     return asked

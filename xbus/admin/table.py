@@ -111,7 +111,7 @@ def _fitted(floors: Sequence[int], widths: list[int], width: int | None) -> list
 
 def _lines(row: Sequence[str], widths: Sequence[int], wraps: bool) -> Iterator[Sequence[str]]:
     if not wraps:
-        yield [_cut(cell, width) for cell, width in zip(row, widths, strict=True)]
+        yield [cut(cell, width) for cell, width in zip(row, widths, strict=True)]
         return
     wrapped = [wrap(cell, max(1, width)) for cell, width in zip(row, widths, strict=True)]
     yield from zip_longest(*wrapped, fillvalue="")
@@ -126,7 +126,8 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], pa
     return (" " * GAP).join(aligned).rstrip()
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """Cut a text that takes more columns of a terminal than ``width``."""
     if columns_of(text) <= width:
         return text
     kept = ""

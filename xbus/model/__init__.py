@@ -24,6 +24,7 @@ from xbus.model.contents import contents, contents_end
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.people import person, person_session, person_token
+from xbus.model.sample import sample
 from xbus.model.session import registration, session
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "registration",
     "reply",
     "role",
+    "sample",
     "segment",
     "sending_limit",
     "service",

@@ -115,6 +115,13 @@ event_type = Table(
         comment="With more items than this refused in one event the whole envelope is parked all the same.",
     ),
     Column(
+        "secret",
+        Text,
+        nullable=False,
+        server_default=text("''"),
+        comment="The fields of its items that people do not see: paths of keys with dots between them, each on a line.",
+    ),
+    Column(
         "first_name",
         String(255),
         nullable=False,

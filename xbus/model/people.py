@@ -13,7 +13,11 @@ person = Table(
     Column("display_name", String(255)),
     Column("email", String(255)),
     Column(
-        "rights", Text, nullable=False, comment="manager, operator, uploader, clearer, viewer; blanks between them."
+        "rights",
+        Text,
+        nullable=False,
+        comment="manager, operator, uploader, clearer, viewer, with blanks between them; empty where nobody has given "
+        "any.",
     ),
     Column("created_at", Timestamp, nullable=False, comment="When it was added; or when the database got this column."),
     Column("last_seen_at", Timestamp, comment="When a session or token of it was last used, to a minute."),

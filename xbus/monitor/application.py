@@ -1,5 +1,6 @@
 """Puts the monitor together: who asks passes the shield, then a page or the REST interface answers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,24 +17,24 @@ from xbus.monitor.actions.serving import serve_for_persons, serve_for_programs
 from xbus.monitor.actions.table import ACTIONS
 from xbus.monitor.api import RESOURCES
 from xbus.monitor.bus import Bus
+from xbus.monitor.live.audience import Audience
+from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.pages import PAGES
 from xbus.monitor.people.door import Door
 from xbus.monitor.rendering import PACKAGE, Renderer
 from xbus.monitor.requests import Parts
 from xbus.monitor.shield import Shield
-from xbus.passwords import Passwords
 
 THREADS = 4
 """Requests that read the journal at once. More take processor time from the broker beside."""
 
 
-def build(bus: Bus, *, is_encrypted: bool, passwords: Passwords | None = None) -> FastAPI:
+def build(bus: Bus, *, is_encrypted: bool) -> FastAPI:
     """Build the application.
 
     Args:
         bus: all that pages ask.
         is_encrypted: whether browsers come by HTTPS.
-        passwords: compares passwords; tests hand in a cheap one.
     """
     app = FastAPI(
         title="Xbus",
@@ -42,10 +43,11 @@ def build(bus: Bus, *, is_encrypted: bool, passwords: Passwords | None = None) -
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=_threads,
+        lifespan=_running,
     )
-    door = Door(bus.journal, bus.config.monitor, passwords or Passwords(), bus.clock)
-    app.state.parts = Parts(bus, door, Renderer(), is_encrypted=is_encrypted)
+    door = Door(bus.journal, bus.config.monitor, bus.passwords, bus.clock)
+    sampler = Sampler(bus, Audience())
+    app.state.parts = Parts(bus, door, Renderer(), sampler, is_encrypted=is_encrypted)
     app.add_middleware(Shield)
     app.add_exception_handler(XbusError, problems.of_the_bus)
     app.add_exception_handler(HTTPException, problems.of_http)
@@ -76,7 +78,14 @@ def _for_programs() -> APIRouter:
 
 
 @asynccontextmanager
-async def _threads(_: FastAPI) -> AsyncIterator[None]:
-    """Bound the threads in which requests block."""
+async def _running(app: FastAPI) -> AsyncIterator[None]:
+    """Bound the threads in which requests block, and sample the bus meanwhile."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-    yield
+    sampler: Sampler = app.state.parts.sampler
+    sampling = asyncio.create_task(sampler.run(), name="samples of the bus")
+    try:
+        yield
+    finally:
+        sampler.audience.end()
+        sampling.cancel()
+        await asyncio.wait([sampling])

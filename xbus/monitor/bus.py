@@ -13,6 +13,7 @@ from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import Clock
 from xbus.config import Config
 from xbus.monitor.people.visitor import Visitor
+from xbus.passwords import Passwords
 
 T = TypeVar("T")
 
@@ -24,12 +25,16 @@ class Bus:
         config: the broker's configuration.
         journal: connections to its database.
         clock: tells the moment.
+        passwords: makes and checks hashes; tests hand in a cheap one.
     """
 
-    def __init__(self, config: Config, journal: ConnectionPool, clock: Clock) -> None:
+    def __init__(
+        self, config: Config, journal: ConnectionPool, clock: Clock, passwords: Passwords | None = None
+    ) -> None:
         self.config = config
         self.broker = RunningBroker(config.file)
         self.clock = clock
+        self.passwords = passwords or Passwords()
         self.journal = journal
 
     def now(self) -> datetime:

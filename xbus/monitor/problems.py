@@ -25,7 +25,6 @@ _STATUS_OF_CODE = {
     "cross_origin": HTTPStatus.FORBIDDEN,
     "no_page": HTTPStatus.NOT_FOUND,
     "wrong_method": HTTPStatus.METHOD_NOT_ALLOWED,
-    "bad_request": HTTPStatus.UNPROCESSABLE_ENTITY,
     "slow_down": HTTPStatus.TOO_MANY_REQUESTS,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
 }
@@ -39,6 +38,8 @@ def status_of(error: XbusError) -> HTTPStatus:
         return HTTPStatus.UNAUTHORIZED
     if (status := _STATUS_OF_CODE.get(error.code)) is not None:
         return status
+    if error.code.startswith("bad_"):
+        return HTTPStatus.UNPROCESSABLE_ENTITY
     if error.code.startswith(("unknown_", "no_")) or error.code.endswith("_unknown"):
         return HTTPStatus.NOT_FOUND
     if isinstance(error, JournalUnavailable | Failed):

@@ -43,7 +43,7 @@ EXIT_CODES = (
 def start(path: Path | None, ready_file: Path | None) -> None:
     """Serve the bus to browsers until SIGTERM or SIGINT.
 
-    Add a person first: xbus person add NAME --rights manager
+    Add a person first: xbus person add NAME manager
     """
     with ending.in_one_line("start_xbusmonitor"):
         config = load(path)

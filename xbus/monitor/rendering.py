@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import jinja2
 from fastapi.responses import HTMLResponse
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from xbus.admin.output import age, counted, moment
 from xbus.broker.journal.people import Right
@@ -49,7 +49,14 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.filters.update(
-            moment=moment, counted=counted, short=shortened, tone=tone, command=shlex.join, json=_json, segment=_segment
+            moment=moment,
+            counted=counted,
+            short=shortened,
+            tone=tone,
+            command=shlex.join,
+            json=_json,
+            segment=_segment,
+            as_typed=_as_typed,
         )
         self._environment.globals.update(version=installed_version(), assets=_assets_version(), link=link)
 
@@ -127,6 +134,12 @@ def local(address: str) -> str:
 def _segment(name: object) -> str:
     """Write a name as one part of a path."""
     return quote(str(name), safe="")
+
+
+def _as_typed(text: str) -> Markup:
+    """Write a text into a field that a person edits: unchanged, line by line, since it must come back as it was."""
+    # A browser takes the first new line of a text area away.
+    return Markup("\n") + escape(text)
 
 
 def _harmless(value: object) -> object:

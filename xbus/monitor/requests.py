@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 from fastapi import Depends, Request
 
 from xbus.monitor.bus import Bus
+from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.door import Door
 from xbus.monitor.people.visitor import NotLoggedIn, Visitor
 from xbus.monitor.rendering import Page, Renderer
@@ -15,6 +16,9 @@ from xbus.monitor.rendering import Page, Renderer
 SESSION_COOKIE = "xbus_session"
 
 _BEARER = "bearer "
+
+LIVE = "/live"
+"""Below it a page that is open asks by itself, without its person."""
 
 
 class Parts:
@@ -24,13 +28,15 @@ class Parts:
         bus: all that pages ask.
         door: knows persons.
         renderer: makes pages.
+        sampler: knows how the bus is just now.
         is_encrypted: whether browsers come by HTTPS, so that cookies travel by nothing else.
     """
 
-    def __init__(self, bus: Bus, door: Door, renderer: Renderer, *, is_encrypted: bool) -> None:
+    def __init__(self, bus: Bus, door: Door, renderer: Renderer, sampler: Sampler, *, is_encrypted: bool) -> None:
         self.bus = bus
         self.door = door
         self.renderer = renderer
+        self.sampler = sampler
         self.is_encrypted = is_encrypted
 
 
@@ -55,7 +61,14 @@ def _bus(parts: TheParts) -> Bus:
 TheBus: TypeAlias = Annotated[Bus, Depends(_bus)]
 
 
-def _visitor(request: Request, parts: TheParts) -> Visitor:
+def _sampler(parts: TheParts) -> Sampler:
+    return parts.sampler
+
+
+TheSampler: TypeAlias = Annotated[Sampler, Depends(_sampler)]
+
+
+def visitor_of(request: Request, parts: TheParts) -> Visitor:
     """Find the person behind a request.
 
     Raises:
@@ -68,10 +81,10 @@ def _visitor(request: Request, parts: TheParts) -> Visitor:
     token = request.cookies.get(SESSION_COOKIE)
     if token is None:
         raise NotLoggedIn("nobody is logged in", "log in, or send a token: Authorization: Bearer TOKEN")
-    return parts.door.known(token, origin)
+    return parts.door.known(token, origin, is_by_itself=request.url.path.startswith(LIVE))
 
 
-TheVisitor: TypeAlias = Annotated[Visitor, Depends(_visitor)]
+TheVisitor: TypeAlias = Annotated[Visitor, Depends(visitor_of)]
 
 
 def _page(request: Request, parts: TheParts, visitor: TheVisitor) -> Page:

@@ -30,11 +30,15 @@ def completed(typed: str) -> list[str]:
         ("xbus pause type ", ["flights"]),
         ("xbus password role f", ["flight_store_1"]),
         ("xbus session end emitter ", ["airport_1"]),
+        ("xbus person disable a", ["ada"]),
+        ("xbus person token list ", ["ada"]),
+        ("xbus person rights ada u", ["uploader"]),
         ("xbus pause nonsense ", []),
     ],
 )
 def test_commands_options_and_names_are_completed(xbus: Xbus, bus: Path, typed: str, names: list[str]) -> None:
     xbus("apply", bus)
+    xbus("person", "add", "ada", "--no-password")
     assert completed(typed) == names
 
 
@@ -46,6 +50,7 @@ def test_without_a_bus_no_name_is_offered_and_nothing_disturbs_who_types(
     assert completed("xbus parked list --role ") == []
     monkeypatch.setenv("XBUS_CONFIG", str(tmp_path / "missing.ini"))
     assert completed("xbus parked list --role ") == []
+    assert completed("xbus person disable ") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

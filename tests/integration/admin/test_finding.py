@@ -15,7 +15,7 @@ from tests.integration.admin.parked_bus import CLIENTS, ParkedBus, make_parked_b
 from xbus.admin.cli import main
 from xbus.admin.search.items import read_items_page
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.model import archived_envelope, envelope, event, segment
+from xbus.model import archived_envelope, envelope, event, event_type, segment
 
 NEVER = "99999999-0000-7000-8000-000000000000"
 
@@ -242,3 +242,52 @@ def test_a_short_id_of_several_names_them(xbus: Xbus, bus: ParkedBus) -> None:
     assert "several envelopes begin with 019000000" in result.stderr
     assert all(str(envelope_id) in result.stderr for envelope_id in (bus.both, bus.alone, bus.done))
     assert xbus("envelope", "show", "nothing").exit_code == 2
+
+
+# -- secret fields -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def secret(bus: ParkedBus) -> ParkedBus:
+    """The same, whose clients have secret names."""
+    with writing(bus.url) as connection:
+        connection.execute(update(event_type).where(event_type.c.name == "clients").values(secret="card.number\nname"))
+    return bus
+
+
+def test_secret_fields_are_hidden_wherever_items_are_shown(xbus: Xbus, secret: ParkedBus) -> None:
+    commands = (
+        ("envelope", "items", str(secret.both)),
+        ("find", "clients", "number=1"),
+        ("parked", "show", str(secret.both), "--event", "1", "--items", "0:5"),
+    )
+    for command in commands:
+        for form in ((), ("-o", "json")):
+            hidden = xbus(*command, *form)
+            assert hidden.exit_code == 0, hidden.output
+            assert "ada" not in hidden.stdout
+            assert '"name": "***", "number": 1' in hidden.stdout
+            assert '"name": "ada", "number": 1' in xbus(*command, *form, "--show-secrets").stdout
+
+
+def test_items_are_found_by_secret_fields(xbus: Xbus, secret: ParkedBus) -> None:
+    found = objects(xbus, "find", "clients", "name=ada")
+    assert [item["value"] for item in found] == [{"name": "***", "number": 1}] * 2
+
+
+def test_corrections_are_hidden_too(xbus: Xbus, secret: ParkedBus) -> None:
+    place = (str(secret.both), "--event", "1", "--item", "0")
+    corrected = xbus("parked", "correct", *place, "--value", '{"name": "grace"}', "--reason", "typo")
+    assert corrected.exit_code == 0, corrected.output
+    assert "grace" not in corrected.stdout
+    for form in ((), ("-o", "json")):
+        shown = xbus("parked", "show", *place, *form).stdout
+        assert "typo" in shown
+        assert "grace" not in shown
+        assert "grace" in xbus("parked", "show", *place, *form, "--show-secrets").stdout
+
+
+def test_items_of_a_former_type_stay_hidden(xbus: Xbus, secret: ParkedBus) -> None:
+    with writing(secret.url) as connection:
+        connection.execute(update(event_type).values(removed_at=NOON))
+    assert "ada" not in xbus("envelope", "items", str(secret.both)).stdout

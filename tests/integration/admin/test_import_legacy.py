@@ -39,7 +39,7 @@ set password of role "consumer_role"
 set password of role "worker_role"
 set password of emitter "test_emitter"
 set password of person "manager"
-note: left out, as there is no place for it here: 1 group, 1 permission
+give person "manager" the rights: manager
 """
 
 

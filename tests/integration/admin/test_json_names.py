@@ -12,6 +12,7 @@ import click
 import pytest
 from sqlalchemy import insert, select, update
 
+from examples.clearing_store import ClearingStore
 from spark_worker.archive.archiver import Report
 from spark_worker.trueup.comparing import Verdict
 from tests.integration.admin.conftest import NOON, Xbus
@@ -19,6 +20,7 @@ from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
 from tests.support.ports import free_port
 from xbus import model
 from xbus.admin.cli import main
+from xbus.admin.commands import clearing
 from xbus.broker.journal.database.connection import writing
 from xbus.emitter.outbox import Outbox
 from xbus.headers import pack_headers
@@ -106,6 +108,9 @@ def bus(database_url: str) -> ParkedBus:
         resumed |= {"state": "resumed", "code": "x", "cause": "y", "changed_at": NOON, "resumed_as": bus.done}
         pause = {"kind": "role", "subject_id": roles["counter_1"], "reason": "why", "paused_by": "ada"}
         pause |= {"since": NOON, "until": NOON}
+        person = {"id": 1, "login": "ada", "rights": "operator", "created_at": NOON, "last_seen_at": NOON}
+        person |= {"removed_at": NOON}
+        session = {"person_id": 1, "token_hash": b"s", "created_at": NOON}
         for table, row in (
             (model.reply, {"event_id": event_id, "envelope_id": bus.both, **sent}),
             (model.bulk_attempt, attempt | {"items": 5, "bytes": 9}),
@@ -117,6 +122,12 @@ def bus(database_url: str) -> ParkedBus:
             (
                 model.session,
                 {"token_hash": b"s", "role_id": roles["store_1"], "expires_at": NOON},
+            ),
+            (model.person, person),
+            (model.person_session, session | {"origin": "10.0.0.1", "used_at": NOON, "expires_at": NOON}),
+            (
+                model.person_token,
+                session | {"name": "nightly", "rights": "viewer", "used_at": NOON, "expires_at": NOON},
             ),
             (model.input_descriptor, {"name": "csv", "mimetype": "text/csv", "content": b"x"}),
             (
@@ -148,6 +159,7 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         # It hangs the rows into the chain, so that they have numbers.
         ("audit", "verify"): (),
         ("audit", "list"): (),
+        ("clearing", "list"): ("--url", "tcp://nowhere:1", "--login", "me"),
         ("config", "show"): (),
         ("descriptor", "list"): (),
         ("doctor",): (),
@@ -166,6 +178,8 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("keys", "list"): (),
         ("session", "list"): (),
         ("type", "list"): (),
+        ("person", "list"): (),
+        ("person", "token", "list"): (),
         ("why",): (str(bus.both), "--event", "1", "--item", "2"),
     }
 
@@ -185,7 +199,33 @@ def outbox(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def written(xbus: Xbus, bus: ParkedBus, outbox: Path) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+def _offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer with a clearing database that has a cleared and a new item."""
+    url = f"sqlite:///{tmp_path / 'clearing.db'}"
+    store = ClearingStore(url)
+    store.keep("9b2f3c1e-0000-4000-8000-000000000001", {"number": 1})
+    store.commit("9b2f3c1e-0000-4000-8000-000000000002")
+    store.close()
+
+    class Introduced:
+        def __init__(self, *_: str) -> None:
+            pass
+
+        def __enter__(self) -> "Introduced":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def consumers(self) -> Any:
+            return [({"name": "Shop"}, {"clearing": [True, url], "immediate_reply": [True, ["data_clearing"]]})]
+
+    monkeypatch.setenv("XBUS_PASSWORD", "secret")
+    monkeypatch.setattr(clearing, "Emitter", Introduced)
+
+
+@pytest.fixture
+def written(xbus: Xbus, bus: ParkedBus, outbox: Path, _offered: None) -> dict[tuple[str, ...], list[dict[str, Any]]]:
     """The objects that each command writes."""
     xbus("failure", "track", "1", "processing", "--comment", "asked")
     found = {}
@@ -208,7 +248,7 @@ def test_all_commands_write_the_names_of_the_page(written: dict[tuple[str, ...],
     seen = {name for found in written.values() for name, value in named(found) if value is not None}
     of_spark = {field.name for result in NEED_SPARK.values() for field in fields(result)} | {"emitted"}
     assert of_spark <= set(kinds)
-    assert set(kinds) - seen - of_spark == {"alarm"}
+    assert set(kinds) - seen - of_spark == {"alarm", "cleared_at"}
     shapes = {command: len({tuple(each) for each in found}) for command, found in written.items()}
     assert shapes == dict.fromkeys(written, 1)
 

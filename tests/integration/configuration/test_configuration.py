@@ -112,7 +112,14 @@ def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connec
             ),
             "worker_role": RoleSpec("worker_role", "worker_service", absent_minutes=0, instances=4, standby=True),
         },
-        event_types={"test_event": replace(demo_bus().event_types["test_event"], bad_items="isolate", max_isolated=7)},
+        event_types={
+            "test_event": replace(
+                demo_bus().event_types["test_event"],
+                bad_items="isolate",
+                max_isolated=7,
+                secret=("card.number", "iban"),
+            )
+        },
     )
     change(connection, bus)
     assert read_stored(connection).in_use == bus

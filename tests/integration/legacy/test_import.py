@@ -10,8 +10,9 @@ from xbus.broker.journal.configuration import BusSpec, ServiceSpec, apply, make_
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
 from xbus.broker.journal.log.catalog import read_catalog, read_version
+from xbus.broker.journal.people import Right, add_person, disable_person, find_person, list_persons, set_rights
 from xbus.errors import ConfigurationError
-from xbus.model import emitter, history, person
+from xbus.model import emitter, history
 
 NOON = datetime(2030, 5, 17, 12, tzinfo=UTC)
 
@@ -105,18 +106,52 @@ def test_what_changed_in_the_old_bus_is_changed_by_the_next_import(airport: OldD
     assert present.passwords == wished.passwords
 
 
-def test_who_was_removed_comes_back(airport: OldDatabase, sqlite_url: str) -> None:
+def test_who_was_disabled_stays_so_and_what_was_removed_comes_back(airport: OldDatabase, sqlite_url: str) -> None:
     take_over(airport, sqlite_url)
     with writing(sqlite_url) as connection:
-        connection.execute(sa.update(person).values(removed_at=NOON))
+        disable_person(connection, "ada", NOON)
         apply(connection, make_plan(read_stored(connection), BusSpec(), prune=True), NOON)
 
     planned = take_over(airport, sqlite_url)
 
-    assert 'restore person "ada"' in planned.changes
+    assert not any("ada" in change for change in planned.changes)
+    with reading(sqlite_url) as connection:
+        ada = find_person(connection, "ada")
+    assert ada is not None
+    assert ada.disabled_at == NOON
     assert 'restore role "store_1"' in planned.changes
     assert planned.passwords == ()
     assert plan(airport, sqlite_url).changes == ()
+
+
+def test_rights_go_over_once(airport: OldDatabase, database_url: str) -> None:
+    airport.add_user("bob", ["xbus_uploader", "xbus_manager"])
+    airport.add_user("eve", ["coffee"])
+    planned = take_over(airport, database_url)
+
+    assert 'give person "bob" the rights: manager uploader' in planned.changes
+    with writing(database_url) as connection:
+        rights = {each.name: each.rights for each in list_persons(connection)}
+        assert rights == {"ada": set(), "bob": {Right.MANAGER, Right.UPLOADER}, "eve": set()}
+        set_rights(connection, "ada", {Right.MANAGER}, NOON)
+        set_rights(connection, "bob", (), NOON)
+    assert take_over(airport, database_url).changes == ()
+
+
+def test_rights_that_were_given_meanwhile_stop_it(airport: OldDatabase, sqlite_url: str) -> None:
+    take_over(airport, sqlite_url)
+    airport.add_user("bob", ["xbus_manager"])
+    planned = plan(airport, sqlite_url)
+    with writing(sqlite_url) as connection:
+        add_person(connection, "bob", (), None, NOON)
+    with pytest.raises(ConfigurationError) as caught, writing(sqlite_url) as connection:
+        carry_out(connection, planned, NOON)
+    assert caught.value.code == "stale_plan"
+
+
+def test_a_database_without_memberships_has_no_rights(airport: OldDatabase, sqlite_url: str) -> None:
+    airport.execute("DROP TABLE user_group")
+    assert [user.permissions for user in read_legacy(airport.address).users] == [frozenset()]
 
 
 def test_what_was_changed_meanwhile_stops_it(airport: OldDatabase, sqlite_url: str) -> None:

@@ -40,7 +40,7 @@ def test_a_percent_sign_that_was_doubled_for_the_old_configuration_file_is_one(o
 
 
 def test_an_empty_one_is_read(old: OldDatabase) -> None:
-    assert read_legacy(old.address) == OldBus(without_counterpart={"group": 0, "permission": 0, "description": 0})
+    assert read_legacy(old.address) == OldBus(without_counterpart={"description": 0})
 
 
 @pytest.mark.parametrize(

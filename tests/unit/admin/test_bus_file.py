@@ -223,6 +223,11 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
             id="unknown bad_items",
         ),
         pytest.param(
+            '[[event_type]]\nname = "x"\nsecret = ["iban", "card..number"]\n',
+            (3, 'secret must be a list of paths of keys, such as ["card.number", "iban"]'),
+            id="a path without a key",
+        ),
+        pytest.param(
             '[[emitter_profile]]\nname = "x"\nevent_types = [\n  "a",\n  1,\n]\n',
             (3, 'event_types must be a list of names, such as ["store", "delays"]'),
             id="wrong type inside a list",
@@ -382,6 +387,7 @@ def buses(draw: st.DrawFn) -> BusSpec:
             nodes,
             "isolate" if draw(st.booleans()) else "envelope",
             draw(st.integers(1, MOST)),
+            tuple(sorted(draw(st.frozensets(NAMES.filter(lambda name: all(name.split("."))), max_size=3)))),
         )
     return BusSpec(
         event_types,

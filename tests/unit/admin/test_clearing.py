@@ -1,6 +1,8 @@
 """``xbus clearing`` with an emitter that only notes what it is to ask."""
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -8,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from click.testing import CliRunner, Result
 
+from examples.clearing_store import ClearingStore
 from xbus.admin.cli import main
 from xbus.admin.commands import clearing as command
 from xbus.errors import Failed, Refused, XbusError
@@ -18,6 +21,7 @@ class NotedEmitter:
 
     notes: ClassVar[list[Any]]
     reply: ClassVar[Any]
+    offered: ClassVar[Any] = []
 
     def __init__(self, url: str, login: str, password: str) -> None:
         self.notes.append(("login", url, login, password))
@@ -27,6 +31,10 @@ class NotedEmitter:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    def consumers(self) -> Any:
+        self.notes.append("consumers")
+        return self.offered
 
     def ask(self, type_name: str, *items: object) -> Any:
         self.notes.append((type_name, *items))
@@ -124,3 +132,70 @@ def test_nothing_is_shown_that_a_terminal_obeys(noted: type[NotedEmitter]) -> No
     result = clearing("show", "7")
     assert json.loads(result.stdout) == noted.reply
     assert all(character.isprintable() for line in result.stdout.splitlines() for character in line)
+
+
+def offer(*urls: str, types: tuple[str, ...] = ("data_clearing",)) -> list[Any]:
+    """The introductions of consumers with clearing databases, as the front shows them; before them of one without."""
+    features = {"immediate_reply": [True, [*types]]}
+    return [
+        ({"name": "Stock"}, {"clearing": [False, None], **features}),
+        *(({"name": f"Shop {number}"}, {"clearing": [True, url], **features}) for number, url in enumerate(urls, 1)),
+    ]
+
+
+def put_aside(folder: Path, *clients: dict[str, Any]) -> str:
+    """A clearing database with these items; its address."""
+    url = f"sqlite:///{folder / 'clearing.db'}"
+    store = ClearingStore(url)
+    for client in clients:
+        store.keep("9b2f3c1e-0000-4000-8000-000000000001", client)
+    store.commit("9b2f3c1e-0000-4000-8000-000000000002")
+    store.close()
+    return url
+
+
+def test_items_are_listed_from_the_database_that_the_consumer_announces(
+    noted: type[NotedEmitter], tmp_path: Path
+) -> None:
+    noted.offered = offer(put_aside(tmp_path, {"number": 1, "name": "Ada"}, {"number": 2, "name": "Grace"}))
+    lines = clearing("list").stdout.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["ID", "STATE", "TYPE", "ITEM"],
+        ["2", "new", "client", "Client"],
+        ["1", "new", "client", "Client"],
+    ]
+    assert '{"number": 2, "name": "Grace"}' in lines[1]
+    (found,) = map(json.loads, clearing("list", "--before", "2", "-o", "json").stdout.splitlines())
+    assert (found["item_id"], found["value"], found["consumer"]) == (1, {"number": 1, "name": "Ada"}, "Shop 1")
+    assert found["event_id"] == "9b2f3c1e-0000-4000-8000-000000000001"
+    assert len(clearing("list", "--limit", "1", "-o", "json").stdout.splitlines()) == 1
+    assert clearing("list", "--state", "cleared").stdout == "No items.\n"
+    assert len(clearing("list", "--state", "all").stdout.splitlines()) == 3
+    assert noted.notes.count("consumers") == 5
+
+
+def test_the_type_of_requests_chooses_the_consumer(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    noted.offered = offer(put_aside(tmp_path, {"number": 1}), types=("mending",))
+    assert "client" in clearing("list", "--type", "mending").stdout
+    none = "No registered consumer offers clearing to this emitter.\n"
+    assert clearing("list", "--type", "data_clearing").stdout == none
+
+
+def test_a_database_out_of_reach_hides_no_other(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    noted.offered = offer(
+        f"sqlite:///{tmp_path / 'elsewhere.db'}", put_aside(tmp_path, {"number": 1, "name": "Ada"}), "mysql://db/x"
+    )
+    result = clearing("list")
+    assert result.exit_code == 1
+    assert "Shop 2" in result.stdout
+    assert result.stderr.count("[clearing_unreadable]") == 2
+    assert "elsewhere.db can't be read (there is no database" in result.stderr
+
+
+def test_a_database_with_other_tables_is_told(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as database:
+        database.execute("CREATE TABLE item (id INT)")
+    noted.offered = offer(f"sqlite:///{other}")
+    result = clearing("list")
+    assert (result.exit_code, "[clearing_unreadable]" in result.stderr) == (3, True)

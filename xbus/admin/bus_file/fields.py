@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.configuration.entries import MAX_ISOLATED
-from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
+from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name, is_path
 from xbus.broker.journal.writes import LIMIT_NAMES
 from xbus.rpc.curve import KEY_LENGTH, is_public_key
 
@@ -48,6 +48,10 @@ Fields: TypeAlias = Mapping[str, TableKey]
 
 def _is_list_of_names(value: Any) -> bool:
     return isinstance(value, list) and all(map(is_name, value))
+
+
+def _is_list_of_paths(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_path, value))
 
 
 def _is_list_of_keys(value: Any) -> bool:
@@ -114,6 +118,15 @@ TABLES = TableKey(_is_list_of_tables, "a list of tables: write [[event_type.node
 
 NODE: Fields = {"name": NAME, "service": NAME, "to": NAMES}
 
+SECRET: Fields = {
+    "secret": TableKey(
+        _is_list_of_paths,
+        'a list of paths of keys, such as ["card.number", "iban"]',
+        default=(),
+        read=lambda paths: tuple(sorted(set(paths))),
+    )
+}
+
 ISOLATION: Fields = {"bad_items": BAD_ITEMS, "max_isolated": replace(COUNT, default=MAX_ISOLATED)}
 
 FAILING: Fields = {
@@ -147,7 +160,7 @@ LIMITS: Fields = dict.fromkeys(LIMIT_NAMES, COUNT)
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 
 SECTIONS: Mapping[Section, Fields] = {
-    Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION, **FORMER},
+    Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION, **SECRET, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
     Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **INSTANCES, **WATCH, **KEYS, "start": START, **FORMER},
     Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES, **LIMITS, **FORMER},

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 
-from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, KEYS, LIMITS, ORDER, WATCH, Fields
+from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, KEYS, LIMITS, ORDER, SECRET, WATCH, Fields
 from xbus.broker.journal.configuration import BusSpec
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.broker.journal.writes import SendingLimits
@@ -18,7 +18,7 @@ def write(bus: BusSpec) -> str:
 def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
     for event_type in bus.event_types.values():
         values = {"name": event_type.name, "immediate_reply": event_type.immediate_reply}
-        yield "event_type", values | _said(event_type, ISOLATION)
+        yield "event_type", values | _said(event_type, {**ISOLATION, **SECRET})
         for node in event_type.nodes.values():
             to = {"to": node.to} if node.to else {}
             yield "event_type.node", {"name": node.name, "service": node.service, **to}

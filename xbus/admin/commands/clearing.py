@@ -1,48 +1,152 @@
 """``xbus clearing``."""
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.output import escaped
-from xbus.admin.program import Command, CommandGroup, config_option
+from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
+from xbus.admin.objects import of_clearing_item
+from xbus.admin.output import STATE, Output, escaped, name_column
+from xbus.admin.program import Command, CommandGroup, config_option, limit_option, output_option
+from xbus.admin.repair.payload import Payload
 from xbus.admin.secret import login_and_password, login_option, password_file_option
+from xbus.admin.table import Column
+from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
+from xbus.clock import SystemClock
 from xbus.emitter import Emitter
+from xbus.ending import exit_code, tell
 from xbus.errors import XbusError
 from xbus.rpc.codec import Key, Value
+
+ALL = "all"
+
+HEADS = (
+    Column("ID", to_right=True),
+    STATE,
+    name_column("TYPE"),
+    name_column("ITEM"),
+    "RECEIVED",
+    Column("DATA", narrows=20),
+    Column("CONSUMER", optional=True),
+    Column("ASKED BY", optional=True),
+    Column("EVENT", wide_only=True),
+)
 
 
 @click.group(cls=CommandGroup)
 def clearing() -> None:
     """See and clear items that a consumer could not understand.
 
-    The consumer keeps them in its own clearing database. These commands ask it through the bus.
+    The consumer keeps them in its own clearing database. These commands find it, and ask it, through the bus.
     """
 
 
-def _asking(command: Command) -> Command:
-    """Add the options of who asks whom."""
-    options = (
-        config_option,
-        click.argument("item_id", type=int),
-        click.option(
-            "--type",
-            "type_name",
-            default="data_clearing",
-            show_default=True,
-            metavar="NAME",
-            help="The event type of such requests.",
-        ),
-        login_option("The emitter's login"),
-        password_file_option,
-        click.option("--url", help="The front's address; by default that of the configuration file."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_AS_EMITTER = (
+    login_option("The emitter's login"),
+    password_file_option,
+    click.option("--url", help="The front's address; by default that of the configuration file."),
+)
+
+
+def _with(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Add options to a command, in this order."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_asking = _with(
+    config_option,
+    click.argument("item_id", type=int),
+    click.option(
+        "--type",
+        "type_name",
+        default="data_clearing",
+        show_default=True,
+        metavar="NAME",
+        help="The event type of such requests.",
+    ),
+    *_AS_EMITTER,
+)
+"""The options of who asks whom."""
+
+
+@clearing.command("list")
+@config_option
+@click.option("--type", "type_name", metavar="NAME", help="Only of the consumer that answers requests of this type.")
+@click.option(
+    "--state",
+    type=click.Choice([*CLEARING_STATES, ALL]),
+    default=CLEARING_STATES[0],
+    show_default=True,
+    help="Only items in this state.",
+)
+@click.option("--before", type=click.IntRange(1), metavar="ID", help="Only items below this one.")
+@limit_option
+@_with(*_AS_EMITTER)
+@output_option("item")
+def list_(
+    config_path: Path | None,
+    type_name: str | None,
+    state: str,
+    before: int | None,
+    limit: int,
+    login: str | None,
+    password_file: Path | None,
+    url: str | None,
+    output: Output,
+) -> None:
+    """Show the items that consumers keep for a person, the newest first.
+
+    The bus tells the addresses of the clearing databases. The command reads them there, as this machine's user.
+    """
+    address = broker_address("front", url, config_path)
+    with Emitter(address, *login_and_password(login, password_file, address)) as emitter:
+        databases = list(clearing_databases(emitter.consumers(), type_name))
+    found: list[tuple[ClearingItem, ClearingDatabase]] = []
+    refusals: list[XbusError] = []
+    for database in databases:
+        try:
+            found += [(item, database) for item in database.read(None if state == ALL else state, before, limit)]
+        except XbusError as error:
+            refusals.append(error)
+    if output.as_json:
+        output.objects(of_clearing_item(item, Payload.of(item.data).plain, database) for item, database in found)
+    elif found:
+        click.echo("\n".join(_list(found, output, several=len(databases) > 1)))
+    elif not refusals:
+        click.echo("No items." if databases else "No registered consumer offers clearing to this emitter.")
+    for refusal in refusals:
+        tell("xbus", refusal)
+    if refusals:
+        click.get_current_context().exit(exit_code(refusals[0]))
+
+
+def _list(found: Sequence[tuple[ClearingItem, ClearingDatabase]], output: Output, *, several: bool) -> Iterator[str]:
+    now = SystemClock().now()
+    rows = [
+        (
+            str(item.id),
+            item.state,
+            item.type,
+            item.item_type,
+            output.when(item.received_at, now),
+            " ".join(Payload.of(item.data).lines()),
+            database.consumer if several else None,
+            ", ".join(database.request_types) if several else None,
+            item.event_id,
+        )
+        for item, database in found
+    ]
+    return output.table(HEADS, rows)
 
 
 @clearing.command()

@@ -10,9 +10,8 @@ import click
 
 from xbus.admin.moments import LONGEST_POSITION, Moment
 from xbus.admin.output import Output, counted
-from xbus.admin.program import config_option, database_url, limit_option, output_option
+from xbus.admin.program import config_option, database_url, limit_option, output_option, secrets_option
 from xbus.admin.progress import progress
-from xbus.admin.repair.payload import Payload
 from xbus.admin.search.conditions import Condition
 from xbus.admin.search.finding import MOST_ITEMS, Search, SearchResult, search_items
 from xbus.admin.table import Column
@@ -46,6 +45,7 @@ HEADS = (
 @click.option(
     "--read", "most", type=click.IntRange(1), default=MOST_ITEMS, show_default=True, help="Read so many items at most."
 )
+@secrets_option
 @limit_option
 @output_option("item")
 def find(
@@ -55,6 +55,7 @@ def find(
     since: datetime | None,
     before: int | None,
     most: int,
+    show_secrets: bool,
     limit: int,
     output: Output,
 ) -> None:
@@ -64,13 +65,13 @@ def find(
     fit. Several conditions must all fit; without any, all items do.
 
     The command looks at items as their emitters sent them, and at all that retention and archive left in the journal.
-    It stops after --read items or 1 GiB, and says so.
+    Fields that the type calls secret show as ***. It stops after --read items or 1 GiB, and says so.
     """
     url = database_url(config_path)
     wanted = [Condition.of(condition) for condition in conditions]
-    result = _search(url, Search(type_name, wanted, since, before, limit, most))
+    result = _search(url, Search(type_name, wanted, since, before, limit, most, show_secrets=show_secrets))
     if output.as_json:
-        output.objects(item.plain(Payload.of(item.data)) for item, _ in result.found)
+        output.objects(item.plain() for item, _ in result.found)
     else:
         click.echo("\n".join(_list(url, result, output)) if result.found else "Nothing found.")
     for sentence in _told(result):
@@ -101,7 +102,7 @@ def _list(url: str, result: SearchResult, output: Output) -> Iterator[str]:
             output.when(closed_at, now),
             str(item.event_number),
             str(item.index),
-            " ".join(Payload.of(item.data).lines()),
+            " ".join(item.payload.lines()),
             ids.get(item.envelope_id, item.envelope_id),
         )
         for item, closed_at in result.found

@@ -1,6 +1,5 @@
 """``xbus password``."""
 
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -8,19 +7,18 @@ import click
 
 from xbus.admin.names import OF_KIND
 from xbus.admin.program import config_option, database_url
+from xbus.admin.secret import new_password, new_password_options
 from xbus.broker.journal.configuration import set_password
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.passwords import Passwords
-from xbus.rpc.curve import first_line, read_password
 
 
 @click.command()
 @config_option
 @click.argument("kind", type=click.Choice(["emitter", "role"]))
 @click.argument("login", type=OF_KIND)
-@click.option("--stdin", "from_stdin", is_flag=True, help="Take the first line of standard input.")
-@click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Take the first line of a file.")
+@new_password_options
 @click.option("--keep-sessions", is_flag=True, help="Let those who are logged in go on.")
 def password(
     config_path: Path | None,
@@ -36,18 +34,7 @@ def password(
     login: its programs must log in with the new password.
     """
     url = database_url(config_path)
-    password_hash = Passwords().hash_password(_new_password(login, from_stdin, file))
+    password_hash = Passwords().hash_password(new_password(login, from_stdin, file))
     with writing(url) as connection:
         set_password(connection, kind, login, password_hash, SystemClock().now(), keep_sessions=keep_sessions)
     click.echo(f"The password of {kind} {login} is set.")
-
-
-def _new_password(login: str, from_stdin: bool, file: Path | None) -> str:
-    if from_stdin and file is not None:
-        raise click.UsageError("--stdin and --file exclude each other")
-    if file is not None:
-        return read_password(file)
-    if from_stdin:
-        return first_line(sys.stdin.readline(), "standard input")
-    asked: str = click.prompt(f"New password of {login}", hide_input=True, confirmation_prompt=True, err=True)
-    return asked

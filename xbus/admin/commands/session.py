@@ -1,13 +1,12 @@
 """``xbus session``: shows who is logged in, and ends sessions."""
 
-from datetime import datetime
 from pathlib import Path
 
 import click
 
 from xbus.admin.names import OF_KIND
 from xbus.admin.objects import of_sessions
-from xbus.admin.output import Output, age, moment, name_column
+from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.broker.journal.configuration import end_login
 from xbus.broker.journal.database.connection import reading, writing
@@ -36,12 +35,8 @@ def list_(config_path: Path | None, output: Output) -> None:
     if output.as_json:
         output.objects(map(of_sessions, found))
         return
-    rows = [(each.kind, each.login, each.sessions, _end(output, each.expires_at, now)) for each in found]
+    rows = [(each.kind, each.login, each.sessions, output.ahead(each.expires_at, now)) for each in found]
     click.echo("\n".join(output.table(HEADS, rows)) if rows else "Nobody is logged in.")
-
-
-def _end(output: Output, expires_at: datetime, now: datetime) -> str | None:
-    return moment(expires_at) if output.is_wide else age(now, expires_at)
 
 
 @session.command()

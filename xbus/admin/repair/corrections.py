@@ -202,3 +202,16 @@ def _states(detail: EnvelopeDetail | None) -> dict[str, str]:
 
 def _lacking(states: Mapping[str, str]) -> dict[str, str]:
     return {login: state for login, state in states.items() if state in LACKING}
+
+
+def check_size(item: bytes, most: int) -> None:
+    """Let the new form of an item pass.
+
+    Args:
+        most: the bytes that an item may have.
+
+    Raises:
+        Refused: it is larger (``item_too_large``).
+    """
+    if len(item) > most:
+        raise Refused(f"the item would take {len(item)} bytes", f"make it {most} at the most", code="item_too_large")

@@ -2,11 +2,12 @@
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NoReturn
 
+from xbus.admin.repair.masking import mask
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
@@ -52,6 +53,10 @@ class Payload:
             return cls(Kind.JSON, read_json(text))
         except Refused:
             return cls(Kind.TEXT, text)
+
+    def masked(self, paths: Set[str]) -> "Payload":
+        """Hide the values of secret fields; see :func:`~xbus.admin.repair.masking.mask`."""
+        return replace(self, value=mask(self.value, paths))
 
     def lines(self) -> Iterator[str]:
         """Show it to a person, long lines cut."""
@@ -102,6 +107,15 @@ class Payload:
         if self.kind is Kind.JSON:
             return json.dumps(value, ensure_ascii=False).encode()
         return item_bytes(value)
+
+    def replaced(self, text: str) -> bytes:
+        """Make the bytes of another item that ``text`` writes in JSON, packed as this one: as JSON, else as msgpack.
+
+        Raises:
+            Refused: as of :meth:`rewritten`.
+        """
+        kind = Kind.JSON if self.kind is Kind.JSON else Kind.MSGPACK
+        return Payload(kind, None).rewritten(text)
 
 
 def read_json(text: str) -> Value:

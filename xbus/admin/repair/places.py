@@ -75,6 +75,20 @@ def find_place(
     return places[0]
 
 
+def find_meant(
+    connection: Connection, envelope_id: UUID, role: str | None, event: str | None, item: int | None
+) -> tuple[Past, list[Parked]]:
+    """Find the parts that a person means: all parked parts of an envelope, or one item of it.
+
+    Raises:
+        Refused: as of :func:`find_place`.
+    """
+    if item is None:
+        return find_parked(connection, envelope_id, role)
+    place = find_place(connection, envelope_id, role, event, item)
+    return place.past, [place.only()]
+
+
 def parked_places(connection: Connection, past: Past, event: PastEvent, index: int) -> list[ParkedPlace]:
     """List the places where an item is parked, for each role that lacks it; empty if none does."""
     return _places(connection, past, parked_of(connection, past), event, index)

@@ -1,6 +1,6 @@
 """The page of ``xbus parked show``: for whom an envelope is parked, why, and which items are to blame."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
@@ -14,6 +14,7 @@ from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.operations.corrections import Correction, read_corrections
+from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.clock import SystemClock
@@ -40,6 +41,7 @@ class ShownItem:
     Args:
         named: whether a failure names it, or it is parked alone.
         corrections: those that count: one for all, and those for single roles that are newer.
+        secret: paths of the fields that are hidden.
     """
 
     event: PastEvent
@@ -47,6 +49,16 @@ class ShownItem:
     data: bytes
     named: bool
     corrections: Sequence[Correction]
+    secret: Set[str]
+
+    @property
+    def payload(self) -> Payload:
+        """Its value without secret fields."""
+        return Payload.of(self.data).masked(self.secret)
+
+    def corrected(self, correction: Correction) -> Payload:
+        """Read what a correction made of it, without secret fields."""
+        return Payload.of(correction.after).masked(self.secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,8 @@ def view(
     role: str | None = None,
     event: str | None = None,
     span: tuple[int, int] | None = None,
+    *,
+    show_secrets: bool = False,
 ) -> View:
     """Read a parked envelope.
 
@@ -113,6 +127,7 @@ def view(
         event: the event of the wanted items, by number or id; None for the only one.
         span: the first and the last index of the wanted items. None for those that failures name, or the first few if
             no failure names any.
+        show_secrets: whether the items show the fields that their event types call secret.
 
     Raises:
         Refused: it does not exist, or is not parked.
@@ -129,6 +144,7 @@ def view(
     corrections = _standing(
         correction for correction in read_corrections(connection, envelope_id) if correction.role in {None, *logins}
     )
+    secrets = {} if show_secrets else read_secret_fields(connection)
     items = [
         ShownItem(
             of_event,
@@ -136,6 +152,7 @@ def view(
             data[of_event, index],
             (of_event, index) in named,
             corrections.get((of_event.event_id, index), ()),
+            secrets.get(of_event.type_name, frozenset()),
         )
         for of_event, index in places
     ]
@@ -199,18 +216,18 @@ def _rows(parked: Parked, output: Output) -> Iterator[tuple[object, ...]]:
 
 
 def _item(item: ShownItem) -> Iterator[str]:
-    payload = Payload.of(item.data)
+    payload = item.payload
     told = [f"event {item.event.number}, item {item.index}", payload.kind, f"{len(item.data)} bytes"]
     yield ", ".join(told + ["named as bad"] * item.named)
     yield from (f"  {line}" for line in payload.lines())
     for correction in item.corrections:
         for_whom = correction.role or "all who lack it"
         yield f"corrected for {for_whom} {moment(correction.at)} by {correction.reason}"
-        yield from (f"  {line}" for line in Payload.of(correction.after).lines())
+        yield from (f"  {line}" for line in item.corrected(correction).lines())
 
 
 def _plain_item(item: ShownItem) -> dict[str, object]:
-    payload = Payload.of(item.data)
+    payload = item.payload
     return {
         "event_id": item.event.event_id,
         "event_number": item.event.number,
@@ -223,7 +240,7 @@ def _plain_item(item: ShownItem) -> dict[str, object]:
         "corrections": [
             {
                 "role": correction.role,
-                "value": Payload.of(correction.after).plain,
+                "value": item.corrected(correction).plain,
                 "at": correction.at,
                 "reason": correction.reason,
             }

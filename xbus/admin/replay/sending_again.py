@@ -65,28 +65,30 @@ def told(wanted: ReplayRequest, found: Preview) -> Iterator[str]:
         yield "Nothing is left to send."
 
 
+def unsent(history: Unreached | NoWay) -> str:
+    """Say how a new role gets the history that it wants, and that nobody has sent it."""
+    if isinstance(history, NoWay):
+        return _no_way(history)
+    if history.wants_reply:
+        return _never(history)
+    if history.rerouting:
+        return _rerouted(history)
+    return (
+        f'Earlier events of type "{history.type_name}" had no node for service {history.service}. To send them to '
+        f"{history.role}: {_later(history)}"
+    )
+
+
 def send_history(url: str, histories: Sequence[Unreached | NoWay], decision: RepairDecision) -> None:
     """Send new roles the history that they want by ``start`` and no graph brings; report what can't be sent."""
     for history in histories:
-        if isinstance(history, NoWay):
-            _tell_no_way(history)
-        elif history.wants_reply:
-            click.echo(
-                f'Role {history.role} does not get the earlier events of type "{history.type_name}": they had no node '
-                "for its service, and can't be sent again, because they have an immediate reply."
-            )
+        if isinstance(history, NoWay) or history.wants_reply or history.rerouting:
+            click.echo(unsent(history))
         else:
             _send_history(url, history, decision)
 
 
 def _send_history(url: str, history: Unreached, decision: RepairDecision) -> None:
-    later = _command(history.type_name, history.role, history.after + 1, "--unreached")
-    if history.rerouting:
-        click.echo(
-            f'Events of type "{history.type_name}" are rerouted now. When the broker\'s log tells: decision carried '
-            f"out, role {history.role} gets those that it lacks by: {later}"
-        )
-        return
     wanted = ReplayRequest(history.type_name, history.role, history.after, history.until, unreached=True)
     found = count(url, wanted)
     if found.envelopes or found.archived:
@@ -97,15 +99,33 @@ def _send_history(url: str, history: Unreached, decision: RepairDecision) -> Non
         send(url, wanted, found, decision)
     click.echo(
         f'Events of type "{history.type_name}" that are still open, or begin before the broker knows of the change, '
-        f"lack the node too. To send them to {history.role} when they are sealed: {later}"
+        f"lack the node too. To send them to {history.role} when they are sealed: {_later(history)}"
     )
 
 
-def _tell_no_way(history: NoWay) -> None:
-    click.echo(
+def _no_way(history: NoWay) -> str:
+    return (
         f"Role {history.role} gets nothing yet: no event type has a node for service {history.service}. When one has: "
         f"{_command('TYPE', history.role, history.after + 1, '--unreached')}"
     )
+
+
+def _never(history: Unreached) -> str:
+    return (
+        f'Role {history.role} does not get the earlier events of type "{history.type_name}": they had no node '
+        "for its service, and can't be sent again, because they have an immediate reply."
+    )
+
+
+def _rerouted(history: Unreached) -> str:
+    return (
+        f'Events of type "{history.type_name}" are rerouted now. When the broker\'s log tells: decision carried '
+        f"out, role {history.role} gets those that it lacks by: {_later(history)}"
+    )
+
+
+def _later(history: Unreached) -> str:
+    return _command(history.type_name, history.role, history.after + 1, "--unreached")
 
 
 def _goes_on(wanted: ReplayRequest, found: Preview) -> str:

@@ -3,9 +3,41 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from xbus.errors import Refused
 from xbus.rpc.codec import Value
+
+
+class Fit(Protocol):
+    """Something that an item fits, or not."""
+
+    def fits(self, item: Value) -> bool:
+        """Check whether an item fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyText:
+    """A text must be in the item: in a name, a text or a number of it, in capitals or not.
+
+    Args:
+        folded: the text, without regard to capitals.
+    """
+
+    folded: str
+
+    @classmethod
+    def of(cls, text: str) -> "AnyText":
+        """Make the condition."""
+        return cls(text.casefold())
+
+    def fits(self, item: Value) -> bool:
+        """Check whether the text is in an item."""
+        if isinstance(item, dict):
+            return any(self.fits(part) for pair in item.items() for part in pair)
+        if isinstance(item, list | tuple):
+            return any(map(self.fits, item))
+        return not isinstance(item, bytes) and self.folded in str(item).casefold()
 
 
 @dataclass(frozen=True, slots=True)

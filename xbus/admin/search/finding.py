@@ -1,18 +1,19 @@
 """Searches the items of an event type, from the newest back, up to a bound."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from xbus.admin.repair.payload import Payload
-from xbus.admin.search.conditions import Condition
+from xbus.admin.search.conditions import Fit
 from xbus.admin.search.items import PAGE_BYTES, EnvelopeItem, items_of
 from xbus.broker.journal.database.connection import Connection, connected
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head, read_segments
 from xbus.broker.journal.operations.envelopes.listing import known_type_id
 from xbus.broker.journal.operations.envelopes.search import SearchedEvent, read_search_page
+from xbus.broker.journal.operations.event_types import read_secret_fields
 
 MOST_ITEMS = 1_000_000
 """Items that one search reads at the most, unless its user wants it otherwise. It reads some 50,000 in a second."""
@@ -32,15 +33,17 @@ class Search:
         limit: how many items to find.
         most_items: how many to read.
         most_bytes: and how many bytes of them.
+        show_secrets: whether the items show the fields that the type calls secret.
     """
 
     type_name: str
-    conditions: Sequence[Condition]
+    conditions: Sequence[Fit]
     since: datetime | None = None
     below: int | None = None
     limit: int = 20
     most_items: int = MOST_ITEMS
     most_bytes: int = MOST_BYTES
+    show_secrets: bool = False
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class SearchResult:
         searched_from: all from this position on was searched; None for nothing yet.
         stopped: whether it ended before the beginning of the log or of the time that was asked for.
         is_bounded: whether it ended because it had read as much as it may.
+        secret: paths of the fields that are hidden.
     """
 
     found: list[tuple[EnvelopeItem, datetime]] = field(default_factory=list)
@@ -64,6 +68,7 @@ class SearchResult:
     searched_from: int | None = None
     stopped: bool = False
     is_bounded: bool = False
+    secret: Set[str] = frozenset()
 
     @property
     def next_below(self) -> int | None:
@@ -88,6 +93,8 @@ def search_items(url: str, search: Search, on_progress: Callable[[int, int], obj
     with connected(url) as connection:
         with connection.begin():
             type_id = known_type_id(connection, search.type_name)
+            if not search.show_secrets:
+                result.secret = read_secret_fields(connection).get(search.type_name, frozenset())
             above = 0 if search.since is None else position_before(connection, search.since)
             head = read_head(connection)
         top = head + 1 if search.below is None else min(search.below, head + 1)
@@ -123,7 +130,7 @@ def _search_event(connection: Connection, search: Search, event: SearchedEvent, 
         value = Payload.of(data).value
         if all(condition.fits(value) for condition in search.conditions):
             place = (event.envelope_id, event.position, event.event_id, event.number, search.type_name, index)
-            result.found.append((EnvelopeItem(*place, data), event.closed_at))
+            result.found.append((EnvelopeItem(*place, data, result.secret), event.closed_at))
     return True
 
 

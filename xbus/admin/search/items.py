@@ -1,7 +1,7 @@
 """The items of any envelope, page by page, as its emitter sent them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from xbus.admin.repair.payload import Payload
@@ -10,6 +10,7 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.parked import find_past
 from xbus.errors import Refused
 from xbus.rpc.codec import unpack_items
@@ -28,6 +29,7 @@ class EnvelopeItem:
 
     Args:
         position: of its envelope; None unless that is received.
+        secret: paths of the fields that are hidden.
     """
 
     envelope_id: UUID
@@ -37,9 +39,16 @@ class EnvelopeItem:
     type_name: str
     index: int
     data: bytes
+    secret: Set[str] = frozenset()
 
-    def plain(self, payload: Payload) -> Mapping[str, object]:
+    @property
+    def payload(self) -> Payload:
+        """Its value without secret fields."""
+        return Payload.of(self.data).masked(self.secret)
+
+    def plain(self) -> Mapping[str, object]:
         """Make an object of it for a program."""
+        payload = self.payload
         return {
             "envelope_id": self.envelope_id,
             "position": self.position,
@@ -75,6 +84,8 @@ def read_items_page(
     first: int,
     limit: int,
     max_bytes: int = SHOWN_BYTES,
+    *,
+    show_secrets: bool = False,
 ) -> ItemPage:
     """Read items of an envelope, as its emitter sent them: of an open one those that are durable so far.
 
@@ -84,6 +95,7 @@ def read_items_page(
         first: where to begin in that event, from 0.
         limit: how many items at the most.
         max_bytes: how many bytes of them, unless the first item alone has more.
+        show_secrets: whether the items show the fields that their event types call secret.
 
     Raises:
         Refused: the envelope (``envelope_unknown``) or the event (``event_unknown``) does not exist, or only an archive
@@ -96,12 +108,13 @@ def read_items_page(
             f"restore them first: xbus restore {envelope_id}",
             code="envelope_archived",
         )
+    secrets = {} if show_secrets else read_secret_fields(connection)
     found: list[EnvelopeItem] = []
     size = 0
     for item in _walk(connection, past, position, event, first):
         if len(found) == limit or (found and size + len(item.data) > max_bytes):
             return ItemPage(tuple(found), item.event_number, item.index)
-        found.append(item)
+        found.append(replace(item, secret=secrets.get(item.type_name, frozenset())))
         size += len(item.data)
     return ItemPage(tuple(found))
 

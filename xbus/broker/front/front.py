@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -222,6 +222,17 @@ class Front:
             return known.cancel(reason).map(self._cancelled) if isinstance(known, OpenEnvelope) else False
 
         return self._envelopes.with_envelope(envelope_id, cancel)
+
+    async def forget_cancelled(self) -> Collection[UUID]:
+        """Forget the open envelopes that an operator cancelled in the journal; their next calls get the reason.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        forgotten = await self._envelopes.forget_cancelled()
+        if forgotten:
+            self._ring()
+        return forgotten
 
     def put_envelope(
         self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeOptions = NO_OPTIONS

@@ -15,6 +15,7 @@ from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.housekeeping.pauses import PauseEnder
+from xbus.broker.housekeeping.people import remove_ended_sessions
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.journal.database.engine import file_of
 from xbus.broker.metrics.families import Family
@@ -197,6 +198,8 @@ class BackPart:
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
         self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
         self._shared.tasks.create_task(AuditKeeper(self._shared.journal).watch(), name="audit")
+        ended = remove_ended_sessions(self._shared.journal, self._shared.clock)
+        self._shared.tasks.create_task(ended, name="ended sessions of people")
         self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")

@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator
 
-from xbus.broker.front.envelopes import Checks, EnvelopeLimits, OpenTimeouts, OpenTooLong, ReplyRequests
+from xbus.broker.front.envelopes import (
+    Checks,
+    EnvelopeLimits,
+    OpenTimeouts,
+    OpenTooLong,
+    OperatorCancels,
+    ReplyRequests,
+)
 from xbus.broker.front.front import Front
 from xbus.broker.front.replay import ArchiveRestore, Replay, restore_command
 from xbus.broker.front.verbs import (
@@ -71,6 +78,7 @@ class FrontPart:
             self._space,
         )
         self._timeouts = OpenTimeouts(shared.journal, self._front, shared.clock, config.open_envelope_timeout)
+        self._cancels = OperatorCancels(self._front)
         self._open_too_long = OpenTooLong(
             shared.journal, shared.health, shared.clock, shared.config.health.open_minutes
         )
@@ -142,6 +150,8 @@ class FrontPart:
             # A back in this process hears of it from the journal.
             self._shared.journal.on_sealed(lambda sealed: self._bell.ring())
         self._shared.configuration.on_change(self._sessions.configuration_changed)
+        self._shared.configuration.on_change(self._cancels.configuration_changed)
+        self._shared.tasks.create_task(self._cancels.watch(), name="envelopes cancelled by operators")
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.tasks.create_task(self._sessions.watch(), name="emitters' ended sessions")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")

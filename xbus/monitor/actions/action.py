@@ -28,7 +28,8 @@ class Action(BaseModel, ABC):
     """A thing that a person may do, with all that it needs to be done.
 
     A field is either asked of the person by the form, if its ``json_schema_extra`` has ``asked``, or comes with the
-    link to the form. The values of ``asked`` are ``line``, ``text``, ``check``, ``choice`` and ``password``.
+    link to the form. The values of ``asked`` are ``line``, ``text``, ``check``, ``choice``, ``several`` (values with
+    spaces between) and ``password``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
@@ -54,6 +55,14 @@ class Action(BaseModel, ABC):
     @abstractmethod
     def command(self) -> Sequence[str]:
         """Give the words of the ``xbus`` command that does the same."""
+
+    def typed(self, bus: Bus) -> Mapping[str, str]:
+        """Give the text that stands in fields of the form before a person types, by their names.
+
+        Raises:
+            Refused: it can't be done by a form.
+        """
+        return {}
 
     @abstractmethod
     def preview(self, bus: Bus) -> Iterable[str]:

@@ -29,16 +29,15 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
         visitor.check(kind.right)
         given = dict(request.query_params)
         back = local(given.pop("back", "/"))
-        fields = asked_fields(kind, given)
-        unsaid = {field.name: UNSAID for field in fields if field.is_required}
+        asked = {field.name for field in asked_fields(kind, given)}
+        unsaid = {field.name: UNSAID for field in asked_fields(kind, given) if field.is_required}
         lists = {name: request.query_params.getlist(name) for name in given}
         action = _read(kind, {**unsaid, **{name: _one(name, values, kind) for name, values in lists.items()}})
-        asked = {field.name for field in fields}
         return page(
             "action.html",
             action=action,
             sentences=list(action.preview(bus)),
-            fields=fields,
+            fields=asked_fields(kind, {**action.typed(bus), **given}),
             fixed=[(name, value) for name, values in lists.items() if name not in asked for value in values],
             back=back,
         )

@@ -1,5 +1,40 @@
 """The table of all actions."""
 
 from xbus.monitor.actions.action import Action
+from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.logins import SetLoginPassword
+from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
+from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
+from xbus.monitor.actions.people import (
+    AddPerson,
+    AddToken,
+    ChangeOwnPassword,
+    DisablePerson,
+    EnablePerson,
+    EndSessions,
+    RemoveToken,
+    SetPassword,
+    SetRights,
+)
 
-ACTIONS: tuple[type[Action], ...] = ()
+ACTIONS: tuple[type[Action], ...] = (
+    ResumeParked,
+    ResumeAllParked,
+    CorrectItem,
+    DropParked,
+    Pause,
+    Drain,
+    ResumePaused,
+    Detach,
+    Attach,
+    SetLoginPassword,
+    AddPerson,
+    SetRights,
+    SetPassword,
+    DisablePerson,
+    EnablePerson,
+    EndSessions,
+    AddToken,
+    RemoveToken,
+    ChangeOwnPassword,
+)

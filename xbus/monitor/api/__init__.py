@@ -2,6 +2,12 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.api import description
+from xbus.monitor.api import description, envelopes, items, parked, state
 
-RESOURCES: tuple[APIRouter, ...] = (description.router,)
+RESOURCES: tuple[APIRouter, ...] = (
+    envelopes.router,
+    items.router,
+    parked.router,
+    state.router,
+    description.router,
+)

@@ -2,6 +2,22 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.pages import envelopes, home, log_in
+from xbus.monitor.pages import (
+    envelopes,
+    home,
+    items,
+    log_in,
+    parked,
+    people,
+    recipients,
+)
 
-PAGES: tuple[APIRouter, ...] = (home.router, envelopes.router, log_in.router)
+PAGES: tuple[APIRouter, ...] = (
+    home.router,
+    envelopes.router,
+    items.router,
+    parked.router,
+    recipients.router,
+    people.router,
+    log_in.router,
+)

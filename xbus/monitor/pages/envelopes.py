@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel
 
 from xbus.admin.repair.payload import Payload
 from xbus.admin.search.items import EnvelopeItem, read_items_page
@@ -15,58 +14,27 @@ from xbus.broker.journal.operations.envelopes.details import envelope_unknown, r
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.errors import Refused
-from xbus.monitor.reading import digits_of, moment_of
+from xbus.monitor.queries import EnvelopeQuery
+from xbus.monitor.reading import digits_of
 from xbus.monitor.rendering import link
 from xbus.monitor.requests import TheBus, ThePage
 from xbus.states import EnvelopeState
 
 router = APIRouter(prefix="/envelopes")
 
-PAGE_ROWS = 50
-
 PAGE_ITEMS = 20
 """Items of a page. More make it long; one may have megabytes, of which only the beginning is shown."""
-
-
-class EnvelopeQuery(BaseModel):
-    """The filters of the list, as they stand in its address."""
-
-    state: Literal["", "open", "received", "cancelled"] = ""
-    type: str = ""
-    emitter: str = ""
-    role: str = ""
-    since: str = ""
-    key: str = ""
-    undelivered: bool = False
-    before: str = ""
-
-    def filters(self) -> EnvelopeFilters:
-        """Make the filters of the journal.
-
-        Raises:
-            Refused: the moment can't be read (``bad_moment``).
-        """
-        return EnvelopeFilters(
-            EnvelopeState(self.state) if self.state else None,
-            self.type or None,
-            self.emitter or None,
-            self.role or None,
-            moment_of(self.since),
-            self.key or None,
-            self.undelivered,
-        )
 
 
 @router.get("")
 def list_(bus: TheBus, page: ThePage, query: Annotated[EnvelopeQuery, Query()]) -> HTMLResponse:
     """Show envelopes, the newest first."""
-    filters = query.filters()
     with bus.reading() as connection:
         before = resolve_envelope(connection, digits_of(query.before)) if query.before else None
-        found = list_envelopes(connection, filters, before, PAGE_ROWS)
+        found = list_envelopes(connection, query.filters(), before, query.limit)
         in_use = read_stored(connection).in_use
     more = None
-    if len(found) == PAGE_ROWS:
+    if len(found) == query.limit:
         more = link("/envelopes", **{**query.model_dump(), "before": found[-1].id})
     names = {
         section.name: sorted(in_use.section(section)) for section in (Section.EVENT_TYPE, Section.EMITTER, Section.ROLE)

@@ -72,8 +72,11 @@ class Door:
                 connection, person.id, origin, self._clock.now(), self._lifetime, verified_hash=password_hash
             )
 
-    def known(self, token: str, origin: str) -> Visitor:
+    def known(self, token: str, origin: str, *, is_by_itself: bool = False) -> Visitor:
         """Find the person of a session.
+
+        Args:
+            is_by_itself: whether an open page asks, and its person may be away: that prolongs no session.
 
         Raises:
             NotLoggedIn: no session has this token any more.
@@ -83,7 +86,7 @@ class Door:
             session = people.find_session(connection, token, now, self._idle)
         if session is None:
             raise NotLoggedIn("the session has ended", "log in")
-        if session.needs_renewal(now):
+        if not is_by_itself and session.needs_renewal(now):
             with self._journal.writing() as connection:
                 people.renew_session(connection, session.id, now)
         return Visitor(session.person, origin, session.id)

@@ -8,7 +8,6 @@ import click
 from xbus.admin.applying import (
     ANSWERS,
     OWED_FIRST,
-    Decisions,
     Problems,
     apply_change,
     confirm_removals,
@@ -16,6 +15,7 @@ from xbus.admin.applying import (
     plan_change,
     tell_change,
 )
+from xbus.admin.bus_file.change import Decisions
 from xbus.admin.names import ROLE
 from xbus.admin.program import Careful, config_option, database_url
 from xbus.broker.journal.configuration.owed import Owed

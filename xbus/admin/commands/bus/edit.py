@@ -10,14 +10,13 @@ import click
 
 from xbus.admin import bus_file
 from xbus.admin.applying import (
-    Decisions,
-    PlannedChange,
     Problems,
     apply_change,
     decide_about_owed,
     plan_change,
     tell_change,
 )
+from xbus.admin.bus_file.change import Decisions, PlannedChange
 from xbus.admin.program import config_option, confirm, database_url
 from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.database.connection import reading

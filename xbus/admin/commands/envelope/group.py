@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from xbus.admin.commands.envelope.cancel import cancel
 from xbus.admin.commands.envelope.items import items
 from xbus.admin.commands.envelope.show import show
 from xbus.admin.moments import Moment
@@ -37,10 +38,10 @@ HEADS = (
 
 @click.group(cls=CommandGroup)
 def envelope() -> None:
-    """Show envelopes, their states and their items."""
+    """Show envelopes, their states and their items, and cancel open ones."""
 
 
-for command in (show, items):
+for command in (show, items, cancel):
     envelope.add_command(command)
 
 

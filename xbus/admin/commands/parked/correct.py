@@ -1,17 +1,18 @@
 """``xbus parked correct``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
-from xbus.admin.commands.parked.decide import envelope_argument, event_option, resumed_lines, role_option
+from xbus.admin.commands.parked.decide import envelope_argument, event_option, role_option
 from xbus.admin.program import config_option, database_url, load_config, reason_option
-from xbus.admin.repair.corrections import CorrectionTarget, Reach, find_target, read_reach, read_standing
+from xbus.admin.repair.corrections import CorrectionTarget, Reach, check_size, find_target, read_reach, read_standing
 from xbus.admin.repair.corrections import correct as correct_item
 from xbus.admin.repair.moves import decision_of, resume_place
 from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.sentences import corrected_sentence, reach_sentences, resumed_sentences
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.clock import SystemClock
@@ -57,7 +58,7 @@ def correct(
         target = find_target(connection, wanted, role, event, item)
         found = read_standing(connection, target)
     after = found.sent if as_sent else _after(found.to(target.role_id), value, file)
-    _check_size(after, load_config(config_path).front.max_item_bytes)
+    check_size(after, load_config(config_path).front.max_item_bytes)
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
         target = find_target(connection, wanted, role, event, item)
@@ -67,49 +68,20 @@ def correct(
         resumed = [resume_place(connection, place, decision, ids) for place in target.places] if resumes else []
     click.echo("\n".join(_lines(target, reach)))
     for each in resumed:
-        click.echo("\n".join(resumed_lines(each)))
+        click.echo("\n".join(resumed_sentences(each)))
     if target.places and not resumes:
         click.echo(f"Next: xbus parked resume {wanted}")
 
 
 def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
-    what = f"Corrected item {target.index} of event {target.event.number}"
-    if target.role is not None:
-        yield f"{what} for {target.role.role}."
-    else:
-        yield f"{what} for all roles that lack it, and for those that come later."
-        yield from _reached(reach)
-    if reach.workers:
-        yield f"It goes through the workers again: {', '.join(reach.workers)}."
-
-
-def _reached(reach: Reach) -> Iterator[str]:
-    if reach.only_roles is not None:
-        yield f"The envelope is for {', '.join(reach.only_roles)} only."
-    if reach.lacking:
-        yield f"Roles that lack it: {_named(reach.lacking)}."
-    for envelope_id, lacking in reach.repeats.items():
-        yield f"Roles that lack it as envelope {envelope_id}: {_named(lacking)}."
-    if not (reach.lacking or reach.repeats):
-        yield "No role lacks it now."
-    if reach.having:
-        yield f"Roles that have it keep it as they got it: {', '.join(reach.having)}."
-
-
-def _named(lacking: Mapping[str, str]) -> str:
-    return ", ".join(f"{login} ({state})" for login, state in sorted(lacking.items()))
+    yield corrected_sentence(target, done=True)
+    yield from reach_sentences(target, reach)
 
 
 def _after(present: bytes, value: str | None, file: BinaryIO | None) -> bytes:
     if file is not None:
         return file.read()
-    return _edited(present) if value is None else _packed(present, value)
-
-
-def _packed(present: bytes, value: str) -> bytes:
-    payload = Payload.of(present)
-    kind = Kind.JSON if payload.kind is Kind.JSON else Kind.MSGPACK
-    return Payload(kind, None).rewritten(value)
+    return _edited(present) if value is None else Payload.of(present).replaced(value)
 
 
 def _edited(present: bytes) -> bytes:
@@ -120,8 +92,3 @@ def _edited(present: bytes) -> bytes:
         raise Refused("nothing was changed in the editor", code="unchanged")
     # Editors end a file with a new line.
     return payload.rewritten(after if before.endswith("\n") else after.removesuffix("\n"))
-
-
-def _check_size(item: bytes, most: int) -> None:
-    if len(item) > most:
-        raise Refused(f"the item would take {len(item)} bytes", f"make it {most} at the most", code="item_too_large")

@@ -1,24 +1,21 @@
 """``xbus parked resume`` and ``drop``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID
 
 import click
 
 from xbus.admin.names import ROLE, SERVICE, TYPE
-from xbus.admin.output import counted
 from xbus.admin.program import Command, EnvelopeId, config_option, confirm, database_url, reason_option
 from xbus.admin.repair.bulk import resume_all
-from xbus.admin.repair.moves import Resumed, decision_of
+from xbus.admin.repair.moves import decision_of
 from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
-from xbus.admin.repair.places import find_place
-from xbus.broker.journal.database.connection import Connection, reading, writing
-from xbus.broker.journal.log.repeats import Past
+from xbus.admin.repair.places import find_meant
+from xbus.admin.repair.sentences import parts_of, resumed_sentences
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
-from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.broker.journal.operations.parked_list import Filters, list_parked
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.clock import SystemClock
@@ -85,10 +82,10 @@ def resume(
     with writing(url) as connection:
         resumed = []
         for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids):
-            past, found = _meant(connection, envelope_id, role, event, item)
+            past, found = find_meant(connection, envelope_id, role, event, item)
             resumed += [resume_parked(connection, past, parked, decision, ids) for parked in found]
     for each in resumed:
-        click.echo("\n".join(resumed_lines(each)))
+        click.echo("\n".join(resumed_sentences(each)))
 
 
 def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool) -> None:
@@ -111,7 +108,7 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
 
 @click.command()
 @config_option
-@envelope_argument
+@click.argument("envelope_ids", nargs=-1, required=True, type=EnvelopeId(), metavar="ENVELOPE...")
 @role_option("Only for this role.")
 @event_option
 @item_option
@@ -119,20 +116,23 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def drop(
     config_path: Path | None,
-    envelope_id: str,
+    envelope_ids: tuple[str, ...],
     role: str | None,
     event: str | None,
     item: int | None,
     reason: str,
     yes: bool,
 ) -> None:
-    """Drop everything parked of an envelope for good: its roles go without it."""
+    """Drop everything parked of envelopes for good: their roles go without it. It drops all named ones or none."""
+    if item is not None and len(envelope_ids) != 1:
+        raise click.UsageError("--item is one of one envelope")
     _check_event(event, item)
     url = database_url(config_path)
     with reading(url) as connection:
-        _, found = _meant(connection, resolve_envelope(connection, envelope_id), role, event, item)
+        named = dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids)
+        found = [parked for each in named for parked in find_meant(connection, each, role, event, item)[1]]
     for parked in found:
-        click.echo(f"{parked.role} goes without {_what(parked)}")
+        click.echo(f"{parked.role} goes without {parts_of(parked)}")
     if not yes:
         confirm("Drop that for good?")
     decision = decision_of(SystemClock(), reason)
@@ -146,30 +146,3 @@ def drop(
 def _check_event(event: str | None, item: int | None) -> None:
     if event is not None and item is None:
         raise click.UsageError("--event goes with --item: an envelope is resumed or dropped as a whole")
-
-
-def _meant(
-    connection: Connection, envelope_id: UUID, role: str | None, event: str | None, item: int | None
-) -> tuple[Past, list[Parked]]:
-    """Find the parts that a command means: all parked parts of an envelope, or one item of it."""
-    if item is None:
-        return find_parked(connection, envelope_id, role)
-    place = find_place(connection, envelope_id, role, event, item)
-    return place.past, [place.only()]
-
-
-def _what(parked: Parked) -> str:
-    whole = [f"envelope {parked.envelope_id}"] if parked.delivery is not None else []
-    items = [counted(len(parked.items)) + " of it that were parked alone"] if parked.items else []
-    if items and not whole:
-        items = [f"{counted(len(parked.items))} of envelope {parked.envelope_id}"]
-    return " and ".join(whole + items)
-
-
-def resumed_lines(resumed: Resumed) -> Iterator[str]:
-    """Report the resumed parts."""
-    if resumed.whole:
-        yield f"Resumed envelope {resumed.envelope_id} for {resumed.role}."
-    if resumed.items_as is not None:
-        items = counted(resumed.items)
-        yield f"Resumed {items} of envelope {resumed.envelope_id} for {resumed.role}, as envelope {resumed.items_as}."

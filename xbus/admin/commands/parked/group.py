@@ -11,7 +11,7 @@ from xbus.admin.commands.parked.decide import drop, envelope_argument, event_opt
 from xbus.admin.names import ROLE, SERVICE, TYPE
 from xbus.admin.objects import of_parked_part
 from xbus.admin.output import CAUSE, Output, counted, name_column, one_json
-from xbus.admin.program import CommandGroup, config_option, database_url, limit_option, output_option
+from xbus.admin.program import CommandGroup, config_option, database_url, limit_option, output_option, secrets_option
 from xbus.admin.repair.moves import present_item
 from xbus.admin.repair.places import find_place
 from xbus.admin.repair.view import view
@@ -110,6 +110,7 @@ def _what(summary: ParkedSummary) -> str:
     metavar="FILE",
     help="Write the bytes of --item there, as the role would get them.",
 )
+@secrets_option
 @output_option()
 def show(
     config_path: Path | None,
@@ -119,9 +120,13 @@ def show(
     item: int | None,
     span: str | None,
     raw: Path | None,
+    show_secrets: bool,
     output: Output,
 ) -> None:
-    """Show the roles and causes of a parked envelope, and its items: first those that failures name."""
+    """Show the roles and causes of a parked envelope, and its items: first those that failures name.
+
+    Fields that the event type calls secret show as ***.
+    """
     if raw is not None and item is None:
         raise click.UsageError("--raw needs --item: whose bytes?")
     if item is not None and span is not None:
@@ -133,7 +138,7 @@ def show(
             place = find_place(connection, named, role, event, item)
             _write(raw, present_item(connection, place))
             return
-        found = view(connection, named, role, event, wanted)
+        found = view(connection, named, role, event, wanted, show_secrets=show_secrets)
     click.echo(one_json(found.plain()) if output.as_json else "\n".join(found.lines(output)))
 
 

@@ -8,12 +8,12 @@ import click
 
 from xbus.admin.names import ROLE
 from xbus.admin.objects import of_role, progress_of
-from xbus.admin.output import STATE, Output, age, counted, moment, name_column
+from xbus.admin.output import STATE, Output, age, counted, name_column
 from xbus.admin.program import config_option, confirm, database_url, load_config, output_option, reason_option
+from xbus.admin.repair.outlook import told
 from xbus.admin.table import Column
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.writes import PresenceWork
 from xbus.clock import SystemClock
@@ -70,7 +70,7 @@ def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None
     url = database_url(config_path)
     with reading(url) as connection:
         outlook = detaching.outlook(connection, login)
-    click.echo("\n".join(_told(outlook)))
+    click.echo("\n".join(told(outlook)))
     if not yes:
         confirm(f"Detach {login}?")
     with writing(url) as connection:
@@ -86,21 +86,6 @@ def attach(config_path: Path | None, login: str) -> None:
     with writing(database_url(config_path)) as connection:
         position = detaching.attach(connection, login, SystemClock().now())
     click.echo(f"{login} is attached: it gets all from position {position} on.")
-
-
-def _told(outlook: detaching.Outlook) -> Iterator[str]:
-    number = f"{outlook.envelopes:,}" + (" or more" if outlook.envelopes >= MOST_COUNTED else "")
-    if not outlook.envelopes:
-        yield f"{outlook.role} has got all that it is owed."
-        return
-    yield f"{outlook.role} has not got, and will miss: {number} envelope{'s' * (outlook.envelopes != 1)}."
-    if outlook.head > outlook.position:
-        yield f"They lie in the log between the positions {outlook.position + 1} and {outlook.head}."
-    if outlook.since is not None:
-        yield f"The oldest was received at {moment(outlook.since)}."
-    if outlook.rows:
-        told = ", ".join(f"{number:,} {state}" for state, number in sorted(outlook.rows.items()))
-        yield f"Some had their turn already: {told}."
 
 
 def _rows(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> Iterator[tuple[object, ...]]:
@@ -141,5 +126,5 @@ def _work(work: PresenceWork, output: Output) -> str:
     """Word the work: ``12: 40 %``, with the position and the progress; the call where that is unknown, or room is."""
     part, done = progress_of(work), work.get("done")
     progress = f"{int(100 * part)} %" if part is not None else f"{done:,} done" if done else ""
-    told = [work["verb"]] if output.is_wide or not progress else []
-    return f"{work.get('position') or work['envelope_id']}: {' '.join([*told, progress])}".rstrip()
+    words = [work["verb"]] if output.is_wide or not progress else []
+    return f"{work.get('position') or work['envelope_id']}: {' '.join([*words, progress])}".rstrip()

@@ -6,6 +6,7 @@ It checks, counts and writes; it never reads a socket. ``front.front`` is the on
 from xbus.broker.front.envelopes.checks import Checks, NewEvent
 from xbus.broker.front.envelopes.closed import content_differs
 from xbus.broker.front.envelopes.directory import EnvelopeDirectory, Known
+from xbus.broker.front.envelopes.ended_by_others import OpenTimeouts, OperatorCancels
 from xbus.broker.front.envelopes.futures import ignore
 from xbus.broker.front.envelopes.intake import EmitterIntake, Intake, TypeIntake
 from xbus.broker.front.envelopes.open import OpenEnvelope
@@ -14,7 +15,6 @@ from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions, tag
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, envelope_unknown, event_unknown
 from xbus.broker.front.envelopes.throttle import Throttle
-from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 
 __all__ = [
     "NO_OPTIONS",
@@ -30,6 +30,7 @@ __all__ = [
     "OpenEnvelope",
     "OpenTimeouts",
     "OpenTooLong",
+    "OperatorCancels",
     "ReplyRequests",
     "Throttle",
     "TypeIntake",

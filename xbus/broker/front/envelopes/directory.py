@@ -21,6 +21,7 @@ from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import OpenEnvelopeState
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
+from xbus.broker.journal.log.replies import read_cancelled
 from xbus.broker.journal.writes import PutEnvelope, SealReceipt, StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import EnvelopeIdTaken, JournalUnavailable, XbusError
@@ -29,6 +30,9 @@ from xbus.rpc.deferred import Answer, Deferred, awaited
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
+
+ASKED_AT_ONCE = 500
+"""Envelopes about which one read asks the journal. More would keep other readers waiting for longer."""
 
 SETTLE_SECONDS = 0.5
 """How long a call waits until it is known what became of earlier ones of its envelope, before it is refused for now."""
@@ -172,6 +176,32 @@ class EnvelopeDirectory:
         call = _WaitingCall(act, self._loop.create_future())
         lookup.waiting.append(call)
         return Deferred.of(call.answer)
+
+    async def forget_cancelled(self) -> list[UUID]:
+        """Forget the envelopes in memory that somebody else cancelled in the journal; gives their ids.
+
+        Raises:
+            JournalUnavailable: the journal can't say now.
+        """
+        # One that is being looked up may have been read before it was cancelled: its turn comes behind that.
+        here = [*self._open, *self._lookups]
+        forgotten: list[UUID] = []
+        for start in range(0, len(here), ASKED_AT_ONCE):
+            for envelope_id in await self._journal.read(read_cancelled, here[start : start + ASKED_AT_ONCE]):
+                stored = await self._journal.read(read_envelope, envelope_id)
+                end = functools.partial(self._end, None if stored is None else stored.reason)
+                if await awaited(self.with_envelope(envelope_id, end)):
+                    forgotten.append(envelope_id)
+        return forgotten
+
+    def _end(self, reason: str | None, known: Known | None) -> bool:
+        """End an envelope that was cancelled in the journal; whether it was thought to be open."""
+        # What is being closed learns of it by the answer to that.
+        if not isinstance(known, OpenEnvelope) or known.state.closing is not None:
+            return False
+        known.state.cancelled = reason or "no reason is kept"
+        self._forget(known)
+        return True
 
     def has_heard_of(self, envelope_id: UUID) -> bool:
         """Check whether an envelope is open, or a call for it is under way; of any other the journal knows more."""

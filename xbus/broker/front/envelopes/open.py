@@ -18,11 +18,12 @@ from xbus.broker.front.envelopes.state import (
     Writing,
     check_events,
     check_room,
+    envelope_closed,
 )
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
 from xbus.clock import Clock
-from xbus.errors import Refused
+from xbus.errors import EnvelopeCancelled, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.deferred import Deferred
@@ -322,7 +323,7 @@ class OpenEnvelope:
                 what this session was told when it sent something else than what is there, such as content_differs.
         """
         if self.state.closing is not None:
-            return Deferred.of(self.state.closing).map(self._receipt)
+            return self._closing(self.state.closing).map(self._receipt)
         before: list[asyncio.Future[Any]] = [*self.state.asking, *self._comparisons.pending]
         if before:
             return Deferred.of(self._answers.later(self._seal_behind(before, events)))
@@ -343,7 +344,7 @@ class OpenEnvelope:
             self.state.content_hash,
             self.state.headers,
         )
-        return Deferred.of(self._close(seal)).map(self._receipt)
+        return self._closing(self._close(seal)).map(self._receipt)
 
     async def _seal_behind(self, before: Sequence["asyncio.Future[Any]"], events: int | None) -> SealReceipt:
         """Seal as soon as the events that were ended before have their replies, and all that was sent a second time is
@@ -367,15 +368,29 @@ class OpenEnvelope:
             self.state.giving_up = True
             self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
         assert self.state.closing is not None
-        return Deferred.of(self.state.closing).map(self._cancelled)
+        return Deferred.of(self.state.closing).map(self._cancelled).recover(_cancelled_already)
 
     def _cancelled(self, answer: SealReceipt | None) -> bool:
         if answer is not None:
             self.state.check_open()
         return True
 
+    def _closing(self, writing: Writing) -> Deferred[SealReceipt | None]:
+        def explain(error: Exception) -> None:
+            if isinstance(error, EnvelopeCancelled):
+                raise envelope_closed(self.state.envelope_id, error.cause) from error
+            raise error
+
+        return Deferred.of(writing).recover(explain)
+
     def _close(self, write: Seal | Cancel) -> Writing:
         closing = self.write(write)
         self.state.closing = closing
         closing.add_done_callback(lambda _: self._forget(self))
         return closing
+
+
+def _cancelled_already(error: Exception) -> bool:
+    if isinstance(error, EnvelopeCancelled):
+        return True
+    raise error

@@ -44,7 +44,7 @@ class OpenTooLong:
             f"{self._minutes:g} minutes or longer, the oldest since {found.since:%Y-%m-%d %H:%M:%SZ}"
         )
         next_step = (
-            "see them with xbus envelope list --state open, and whether the emitter still runs; what it has left is "
-            "cancelled after [front] open_envelope_timeout"
+            "see them with xbus envelope list --state open, and whether the emitter still runs; xbus envelope cancel "
+            "ends one at once, [front] open_envelope_timeout what the emitter has left"
         )
         return Problem(OPEN_TOO_LONG, login, cause, found.since, next_step)

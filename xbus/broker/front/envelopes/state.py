@@ -79,6 +79,7 @@ class OpenEnvelopeState:
         data_bytes: of its items and headers.
         last_write: what was written last of it; done when all of it is durable.
         closing: the seal or cancel that is under way.
+        cancelled: why somebody else cancelled it; None while nobody did.
         damaged: whether items are missing, because a write failed while one behind it went well.
         key: what its emitter calls it, for good; None for none.
         holder: the hash of the session that sends it, where it has a key and that is known; no other may.
@@ -95,6 +96,7 @@ class OpenEnvelopeState:
     data_bytes: int = 0
     last_write: Writing | None = None
     closing: Writing | None = None
+    cancelled: str | None = None
     damaged: bool = False
     key: str | None = None
     holder: bytes | None = None
@@ -148,10 +150,11 @@ class OpenEnvelopeState:
         """Let a change pass.
 
         Raises:
-            Refused: envelope_closed while a seal or cancel is under way; envelope_broken where items are missing.
+            Refused: envelope_closed while a seal or cancel is under way, or after a cancel by somebody else;
+                envelope_broken where items are missing.
         """
-        if self.closing is not None:
-            raise envelope_closed(self.envelope_id)
+        if self.closing is not None or self.cancelled is not None:
+            raise envelope_closed(self.envelope_id, self.cancelled)
         if self.damaged:
             raise Refused(
                 f"items of envelope {self.envelope_id} could not be stored",

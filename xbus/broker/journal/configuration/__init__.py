@@ -24,6 +24,7 @@ from xbus.broker.journal.configuration.entries import (
 from xbus.broker.journal.configuration.logins import (
     LoginKeys,
     allow_key,
+    check_login,
     end_login,
     list_keys,
     logins_without_password,
@@ -53,6 +54,7 @@ __all__ = [
     "add_demo_rows",
     "allow_key",
     "apply",
+    "check_login",
     "end_login",
     "list_keys",
     "logins_without_password",

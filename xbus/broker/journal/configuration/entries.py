@@ -53,6 +53,7 @@ class EventTypeSpec:
         nodes: the graph's nodes by name.
         bad_items: what is parked where a recipient refuses items by their indices: the whole envelope, or those alone.
         max_isolated: with more items than this refused in one event the whole envelope is parked all the same.
+        secret: paths of the fields in its items that people do not see, sorted.
     """
 
     name: str
@@ -60,6 +61,7 @@ class EventTypeSpec:
     nodes: Mapping[str, NodeSpec]
     bad_items: Literal["envelope", "isolate"] = "envelope"
     max_isolated: int = MAX_ISOLATED
+    secret: tuple[str, ...] = ()
     renamed_from: str | None = field(default=None, compare=False)
 
 

@@ -63,9 +63,18 @@ def end_login(connection: Connection, kind: LoginKind, login: str, at: datetime)
     table = _table(kind)
     act = act_here(at, "sessions_ended", f'{kind} "{login}"')
     with new_version(connection, "sessions ended", f'sessions of {kind} "{login}"', at, acts=[act]):
-        if connection.execute(select(table.c.id).where(_in_use(table, login))).first() is None:
-            raise _unknown(kind, login)
+        check_login(connection, kind, login)
         return end_sessions(connection, table, login)
+
+
+def check_login(connection: Connection, kind: LoginKind, login: str) -> None:
+    """Let a login pass that is in use.
+
+    Raises:
+        ConfigurationError: no such emitter or role is in use (``unknown_login``).
+    """
+    if connection.execute(select(_table(kind).c.id).where(_in_use(_table(kind), login))).first() is None:
+        raise _unknown(kind, login)
 
 
 @dataclass(frozen=True, slots=True)

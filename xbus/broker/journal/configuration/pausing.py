@@ -53,14 +53,23 @@ def resume(connection: sa.Connection, kind: PauseKind, name: str, decision: Repa
     Raises:
         Refused: nothing of that kind has this name, or it is not paused (``not_paused``).
     """
-    subject_id = find_subject(connection, kind, name)
-    found = read_pauses(connection).get((kind, subject_id))
+    found = find_pause(connection, kind, name)
+    with _noted(connection, found, "resumed", decision.told, decision):
+        connection.execute(sa.delete(model.pause).where(_is(kind, found.subject_id)))
+
+
+def find_pause(connection: sa.Connection, kind: PauseKind, name: str) -> PauseEntry:
+    """Find the pause of what is in use under a name.
+
+    Raises:
+        Refused: nothing of that kind has this name, or it is not paused (``not_paused``).
+    """
+    found = read_pauses(connection).get((kind, find_subject(connection, kind, name)))
     if found is None:
         raise Refused(
             f'the {kind.told} "{name}" is not paused', "xbus health shows all that is paused", code="not_paused"
         )
-    with _noted(connection, found, "resumed", decision.told, decision):
-        connection.execute(sa.delete(model.pause).where(_is(kind, subject_id)))
+    return found
 
 
 def find_subject(connection: sa.Connection, kind: PauseKind, name: str) -> int:

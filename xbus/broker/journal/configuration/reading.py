@@ -17,6 +17,7 @@ from xbus.broker.journal.configuration.entries import (
 )
 from xbus.broker.journal.log.catalog import read_graph, read_limits, read_service_names, read_version
 from xbus.broker.journal.log.sessions import read_keys
+from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import NO_LIMITS
 from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
 
@@ -77,7 +78,9 @@ def _event_types(connection: Connection, removed: bool) -> Iterator[EventTypeSpe
     rows = connection.execute(select(event_type).where(_chosen(event_type, removed)).order_by(event_type.c.name))
     for row in rows.all():
         nodes = read_current_nodes(connection, row.id) or {}
-        yield EventTypeSpec(row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated)
+        yield EventTypeSpec(
+            row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated, read_paths(row.secret)
+        )
 
 
 def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:

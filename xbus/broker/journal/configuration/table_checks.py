@@ -13,11 +13,12 @@ import sqlalchemy as sa
 
 from xbus import graph as graphs
 from xbus import model
-from xbus.broker.journal.configuration.names import is_name
+from xbus.broker.journal.configuration.names import is_name, is_path
 from xbus.broker.journal.configuration.plan import make_plan
 from xbus.broker.journal.configuration.reading import read_stored
 from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.catalog import Catalog, name_column, read_catalog, read_graph, read_version
+from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import LIMIT_NAMES
 
 TABLES = (
@@ -167,6 +168,10 @@ def _is_from(least: float, most: float = math.inf) -> Callable[[float], bool]:
     return lambda value: least <= value <= most
 
 
+def _are_paths(written: str) -> bool:
+    return all(map(is_path, read_paths(written)))
+
+
 _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
     *((table, "name", is_name, "a name") for table in (model.emitter_profile, model.event_type, model.service)),
     *((table, "login", is_name, "a login") for table in (model.emitter, model.role)),
@@ -176,6 +181,7 @@ _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
     (model.service, "longest_delay", _is_from(0), "0 or more"),
     (model.service, "jitter", _is_from(0, 1), "from 0 to 1"),
     (model.event_type, "max_isolated", _is_from(0), "0 or more"),
+    (model.event_type, "secret", _are_paths, "paths like card.number, each on a line"),
     (model.role, "absent_minutes", _is_from(0), "0 or more"),
     (model.role, "parked_minutes", _is_from(0), "0 or more"),
 )

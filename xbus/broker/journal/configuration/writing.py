@@ -25,6 +25,7 @@ from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.logins import end_sessions, replace_keys
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
+from xbus.broker.journal.operations.event_types import write_paths
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 from xbus.errors import ConfigurationError
 from xbus.model import (
@@ -160,7 +161,8 @@ def _free_key(connection: Connection, name: str) -> str:
 
 
 def _write_event_type(connection: Connection, entry: EventTypeSpec, at: datetime) -> None:
-    event_type_id = _put(connection, event_type, entry.name, **_columns(entry, "name", "nodes"))
+    columns = _columns(entry, "name", "nodes", "secret")
+    event_type_id = _put(connection, event_type, entry.name, **columns, secret=write_paths(entry.secret))
     present = read_current_nodes(connection, event_type_id)
     if present != entry.nodes:
         graph_id = _write_graph(connection, event_type_id, entry.nodes, at)

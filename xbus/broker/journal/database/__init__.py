@@ -4,6 +4,6 @@ It knows how to speak to a database, and nothing of envelopes. No transaction ou
 other package of the journal may import it; programs beside the broker import ``connection``, ``grants``,
 ``schema`` and ``place``.
 
-Face: ``binary_copy``, ``connection``, ``engine``, ``exclusive``, ``foreign``, ``grants``, ``paging``, ``place``,
-``raw_reader``, ``rows``, ``schema``, ``table_rows``.
+Face: ``binary_copy``, ``clearing_items``, ``connection``, ``engine``, ``exclusive``, ``foreign``, ``grants``,
+``paging``, ``place``, ``raw_reader``, ``rows``, ``schema``, ``table_rows``.
 """

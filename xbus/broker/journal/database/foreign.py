@@ -1,4 +1,4 @@
-"""Rows of somebody else's database, which a data set is compared with."""
+"""Connections to somebody else's database, and rows of it that a data set is compared with."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def read_foreign(url: str, table: str) -> Iterator[tuple[Sequence[str], list[Seq
         ConfigurationError: the URL is of another database.
     """
     query = f"{table} AS wanted" if table.startswith("(") else _quoted(table)
-    with _reading(url) as connection, connection.begin():
+    with reading_foreign(url) as connection, connection.begin():
         # Unchanged: a colon or a per cent sign in a query is no parameter.
         plain = connection.execution_options(stream_results=True, no_parameters=True)
         result = plain.exec_driver_sql(f"SELECT * FROM {query}")
@@ -40,7 +40,14 @@ def read_foreign(url: str, table: str) -> Iterator[tuple[Sequence[str], list[Seq
 
 
 @contextmanager
-def _reading(url: str) -> Iterator[sa.Connection]:
+def reading_foreign(url: str) -> Iterator[sa.Connection]:
+    """Open a connection that only reads, to a database that is no journal.
+
+    Raises:
+        JournalUnavailable: the database can't be reached.
+        JournalError: the file does not exist (``no_database``).
+        ConfigurationError: the URL is of a database of another kind.
+    """
     if sa.make_url(url).get_backend_name() != "sqlite":
         with connected(url) as connection:
             yield connection

@@ -1,6 +1,6 @@
 """Plans an import from an xbus.broker 0.2.0 before anything is touched; pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 
 from xbus.broker.journal.configuration.entries import BusSpec
@@ -16,6 +16,7 @@ from xbus.broker.journal.legacy_import.entries import (
 from xbus.broker.journal.legacy_import.fitting import fit
 from xbus.broker.journal.legacy_import.present import Present
 from xbus.broker.journal.legacy_import.translation import Translation
+from xbus.broker.journal.people import Right, write_rights
 from xbus.passwords import is_legacy_hash
 
 
@@ -61,6 +62,17 @@ class PasswordChange:
 
 
 @dataclass(frozen=True)
+class RightsChange:
+    """Rights that a person gets who has none yet."""
+
+    login: str
+    rights: frozenset[Right]
+
+    def __str__(self) -> str:
+        return f'give person "{self.login}" the rights: {write_rights(self.rights)}'
+
+
+@dataclass(frozen=True)
 class ImportPlan:
     """The changes that an import would make.
 
@@ -68,22 +80,32 @@ class ImportPlan:
         bus: to the bus; without problems and removals.
         belongings: to entries beside the bus, those that others refer to first.
         passwords: to passwords.
+        rights: to people's rights.
         remarks: about what is left out, or changed its form.
     """
 
     bus: Plan
     belongings: tuple[BelongingChange, ...]
     passwords: tuple[PasswordChange, ...]
+    rights: tuple[RightsChange, ...]
     remarks: tuple[Remark, ...]
 
     @property
     def changes(self) -> tuple[str, ...]:
         """All that it does, a line each."""
-        return tuple(map(str, (*self.bus.changes, *self.belongings, *self.passwords)))
+        return tuple(map(str, (*self.bus.changes, *self.beside)))
+
+    @property
+    def beside(self) -> tuple[BelongingChange | PasswordChange | RightsChange, ...]:
+        """All changes that are not to the bus."""
+        return (*self.belongings, *self.passwords, *self.rights)
 
 
 def plan_import(present: Present, wished: Translation) -> ImportPlan:
-    """Compare the old bus with the present one. An import never removes anything."""
+    """Compare the old bus with the present one. An import never removes anything.
+
+    Somebody here has disabled people, and given them rights: that stays as it is.
+    """
     bus, misfits = fit(present.stored, wished.bus, wished.refused)
     wanted = {
         owner: password_hash
@@ -94,7 +116,15 @@ def plan_import(present: Present, wished: Translation) -> ImportPlan:
         bus=make_plan(present.stored, _as_it_is_here(present.stored.ever, bus)),
         belongings=tuple(_belongings(present, wished.belongings)),
         passwords=tuple(_passwords(present.passwords, wanted)),
-        remarks=(*misfits, *wished.remarks, *_kept(present.passwords, wanted)),
+        rights=tuple(
+            RightsChange(login, rights) for login, rights in wished.rights.items() if not present.rights.get(login)
+        ),
+        remarks=(
+            *misfits,
+            *wished.remarks,
+            *_disabled(present.disabled_people & wished.belongings.people.keys()),
+            *_kept(present.passwords, wanted),
+        ),
     )
 
 
@@ -117,8 +147,7 @@ def _belongings(present: Present, wished: Belongings) -> Iterator[BelongingChang
         for name, entry in entries.items():
             before = there[kind].get(name)
             if before is None:
-                returns = kind == "person" and name in present.removed_people
-                yield BelongingChange(Move.RESTORE if returns else Move.ADD, kind, name, entry)
+                yield BelongingChange(Move.ADD, kind, name, entry)
             elif before != entry:
                 differing = (field.name for field in fields(entry))
                 changed = tuple(name for name in differing if getattr(before, name) != getattr(entry, name))
@@ -136,6 +165,11 @@ def _kept(present: Mapping[Owner, str | None], wanted: Mapping[Owner, str]) -> I
     kept = [f'{owner[0]} "{owner[1]}"' for owner in wanted if _is_our_own(present.get(owner))]
     if kept:
         yield Remark(f"these have logged in here already or got another password, and keep it: {', '.join(kept)}")
+
+
+def _disabled(people: Set[str]) -> Iterator[Remark]:
+    for login in sorted(people):
+        yield Remark(f'person "{login}" is disabled here, and stays so', f"xbus person enable {login} changes that")
 
 
 def _is_our_own(password_hash: str | None) -> bool:

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, select
 
 from xbus.broker.journal.configuration.reading import Stored, read_stored
 from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
+from xbus.broker.journal.people import Right, list_persons
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
 
 
@@ -16,31 +17,33 @@ class Present:
 
     Args:
         stored: its configuration.
-        belongings: the entries beside it, in use.
-        removed_people: logins of former people.
+        belongings: the entries beside it, disabled people too.
+        disabled_people: logins of people who may do nothing.
         passwords: the hash of each present or former login; None if it never had a password.
+        rights: of each person, by login; none where nobody has given any.
     """
 
     stored: Stored
     belongings: Belongings
-    removed_people: frozenset[str]
+    disabled_people: frozenset[str]
     passwords: Mapping[Owner, str | None] = field(repr=False)
+    rights: Mapping[str, frozenset[Right]] = field(default_factory=dict)
 
 
 def read_present(connection: Connection) -> Present:
     """Read the bus before the import."""
+    people = list_persons(connection)
     return Present(
         stored=read_stored(connection),
         belongings=Belongings(_people(connection), _descriptors(connection), _emission_profiles(connection)),
-        removed_people=frozenset(
-            connection.execute(select(person.c.login).where(person.c.removed_at.is_not(None))).scalars()
-        ),
+        disabled_people=frozenset(each.name for each in people if each.disabled_at is not None),
         passwords=_passwords(connection),
+        rights={each.name: each.rights for each in people},
     )
 
 
 def _people(connection: Connection) -> dict[str, LegacyPerson]:
-    rows = connection.execute(select(person).where(person.c.removed_at.is_(None)).order_by(person.c.login))
+    rows = connection.execute(select(person).order_by(person.c.login))
     return {row.login: LegacyPerson(row.login, row.display_name, row.email) for row in rows}
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, func, or_, select
+from sqlalchemy import ColumnElement, Connection, FromClause, func, inspect, or_, select
 
 from xbus.broker.journal.legacy_import.rows import (
     OldBus,
@@ -18,6 +18,7 @@ from xbus.broker.journal.legacy_import.rows import (
 )
 from xbus.broker.journal.legacy_import.source import reading_legacy
 from xbus.broker.journal.legacy_import.tables import (
+    MEMBERSHIPS,
     emission_profile,
     emitter,
     emitter_profile,
@@ -27,12 +28,13 @@ from xbus.broker.journal.legacy_import.tables import (
     event_node,
     event_node_rel,
     event_type,
-    group,
+    group_permission,
     input_descriptor,
     permission,
     role,
     service,
     user,
+    user_group,
 )
 
 UNDELIVERED = ("wait", "exec")
@@ -110,10 +112,30 @@ def _emitters(connection: Connection) -> tuple[OldEmitter, ...]:
 
 
 def _users(connection: Connection) -> tuple[OldUser, ...]:
+    permissions = _permissions(connection)
     rows = connection.execute(select(user).order_by(user.c.user_name))
     return tuple(
-        OldUser(str(row.user_id), row.user_name, row.display_name, row.email_address, row.password) for row in rows
+        OldUser(
+            *(str(row.user_id), row.user_name, row.display_name, row.email_address, row.password),
+            frozenset(permissions.get(str(row.user_id), ())),
+        )
+        for row in rows
     )
+
+
+def _permissions(connection: Connection) -> dict[str, set[str]]:
+    """Read the names of permissions by the id of the user whose groups have them."""
+    found: dict[str, set[str]] = {}
+    if all(inspect(connection).has_table(each.name) for each in MEMBERSHIPS):
+        rows = connection.execute(
+            select(user_group.c.user_id, permission.c.permission_name)
+            .join(group_permission, group_permission.c.group_id == user_group.c.group_id)
+            .join(permission, permission.c.permission_id == group_permission.c.permission_id)
+            .where(permission.c.permission_name.is_not(None))
+        )
+        for user_id, name in rows:
+            found.setdefault(str(user_id), set()).add(name)
+    return found
 
 
 def _descriptors(connection: Connection) -> tuple[OldDescriptor, ...]:
@@ -142,8 +164,6 @@ def _without_counterpart(connection: Connection) -> dict[str, int]:
         )
     )
     return {
-        "group": _count(connection, group),
-        "permission": _count(connection, permission),
         "description": sum(described),
     }
 

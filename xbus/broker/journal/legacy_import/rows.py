@@ -67,13 +67,18 @@ class OldEmitter:
 
 @dataclass(frozen=True)
 class OldUser:
-    """Somebody who operates or administers the bus."""
+    """Somebody who operates or administers the bus.
+
+    Args:
+        permissions: the names of those that the user's groups have.
+    """
 
     id: str
     login: str | None
     display_name: str | None
     email: str | None
     password: str | None = field(repr=False)
+    permissions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,11 @@ user = table(
     column("password"),
 )
 
-group = table("group", column("group_id"))
+user_group = table("user_group", column("user_id"), column("group_id"))
 
-permission = table("permission", column("permission_id"))
+group_permission = table("group_permission", column("group_id"), column("permission_id"))
+
+permission = table("permission", column("permission_id"), column("permission_name"))
 
 input_descriptor = table(
     "input_descriptor", column("id"), column("name"), column("descriptor"), column("descriptor_mimetype")
@@ -44,9 +46,12 @@ event = table("event", column("execution_state"))
 
 event_consumer_inactive_rel = table("event_consumer_inactive_rel", column("event_id"), column("retry_event_id"))
 
+MEMBERSHIPS = (user_group, group_permission)
+"""A broker without users may lack them."""
+
 TABLES = (
     *(service, event_type, event_node, event_node_rel, role),
     *(emitter_profile, emitter_profile_event_type_rel, emitter),
-    *(user, group, permission, input_descriptor, emission_profile),
+    *(user, permission, input_descriptor, emission_profile),
     *(event, event_consumer_inactive_rel),
 )

@@ -23,7 +23,15 @@ from xbus.broker.journal.legacy_import.entries import (
 )
 from xbus.broker.journal.legacy_import.nodes import translate_nodes
 from xbus.broker.journal.legacy_import.rows import OldBus, OldEventType, OldNode
+from xbus.broker.journal.people import Right
 from xbus.passwords import is_legacy_hash
+
+RIGHTS = {
+    "xbus_manager": Right.MANAGER,
+    "xbus_uploader": Right.UPLOADER,
+    "xbus_data_clearer": Right.CLEARER,
+}
+"""The right here for each permission that the old monitor, xbus.monitor, asked for."""
 
 LONGEST_ENCODING = 64
 """Characters; what the database's column takes."""
@@ -38,6 +46,7 @@ class Translation:
         refused: why an event type is not in ``bus``, by its name.
         belongings: the entries beside the bus.
         passwords: the hashes as they are.
+        rights: of people who have some, by login.
         remarks: about what else is left out, or changed its form.
     """
 
@@ -46,6 +55,7 @@ class Translation:
     belongings: Belongings
     passwords: Mapping[Owner, str] = field(repr=False)
     remarks: tuple[Remark, ...]
+    rights: Mapping[str, frozenset[Right]] = field(default_factory=dict)
 
 
 def translate(old: OldBus) -> Translation:
@@ -64,6 +74,7 @@ class _Translator:
         self._logins: dict[str, str] = {}
         self._descriptor_names: dict[str, str] = {}
         self._passwords: dict[Owner, str] = {}
+        self._rights: dict[str, frozenset[Right]] = {}
         self._refused: dict[str, tuple[str, ...]] = {}
         self._remarks: list[Remark] = []
 
@@ -82,7 +93,7 @@ class _Translator:
         emission_profiles = {entry.name: entry for entry in self._make_emission_profiles()}
         self._remark_what_stays()
         belongings = Belongings(people, descriptors, emission_profiles)
-        return Translation(bus, self._refused, belongings, self._passwords, tuple(self._remarks))
+        return Translation(bus, self._refused, belongings, self._passwords, tuple(self._remarks), self._rights)
 
     # -- the bus ---------------------------------------------------------------------------------------------------
 
@@ -158,6 +169,7 @@ class _Translator:
             if self._is_named(row.login, "person"):
                 self._logins[row.id] = row.login
                 self._keep_password(("person", row.login), row.password)
+                self._keep_rights(row.login, row.permissions)
                 yield LegacyPerson(row.login, row.display_name, row.email)
 
     def _make_descriptors(self) -> Iterator[LegacyDescriptor]:
@@ -207,6 +219,14 @@ class _Translator:
         else:
             kind, login = owner
             self._remark(f'the password of {kind} "{login}" is left out, as it let nobody in', "set another one")
+
+    def _keep_rights(self, login: str, permissions: frozenset[str]) -> None:
+        rights = frozenset(RIGHTS[name] for name in permissions if name in RIGHTS)
+        if rights:
+            self._rights[login] = rights
+        unknown = tuple(name if is_name(name) else ascii(name) for name in sorted(permissions - RIGHTS.keys()))
+        if unknown:
+            self._remark(f'person "{login}" goes without {_quoted("permission", unknown)}, which mean nothing here')
 
     def _remark_what_stays(self) -> None:
         counts = [_counted(number, what) for what, number in self._old.without_counterpart.items() if number]

@@ -8,8 +8,8 @@ from xbus.broker.journal import configuration
 from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
-from xbus.broker.journal.legacy_import.plan import ImportPlan, PasswordChange
-from xbus.broker.journal.people import find_person
+from xbus.broker.journal.legacy_import.plan import ImportPlan, PasswordChange, RightsChange
+from xbus.broker.journal.people import find_person, write_rights
 from xbus.errors import ConfigurationError
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
 
@@ -26,7 +26,7 @@ def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
         ConfigurationError: the configuration or a password was changed since the plan was made.
     """
     configuration.apply(connection, plan.bus, at)
-    rest = [*plan.belongings, *plan.passwords]
+    rest = plan.beside
     if rest:
         expected = None if plan.bus.changes else plan.bus.version
         acts = [act_here(at, "imported", str(change)) for change in rest]
@@ -35,6 +35,8 @@ def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
                 _write(connection, change.entry, at)
             for password in plan.passwords:
                 _set_password(connection, password)
+            for given in plan.rights:
+                _give_rights(connection, given)
 
 
 def _write(connection: Connection, entry: LegacyPerson | LegacyDescriptor | EmissionProfile, at: datetime) -> None:
@@ -42,7 +44,7 @@ def _write(connection: Connection, entry: LegacyPerson | LegacyDescriptor | Emis
         case LegacyPerson(login, display_name, email):
             if find_person(connection, login) is None:
                 connection.execute(insert(person).values(login=login, rights="", created_at=at))
-            _put(connection, person, login, display_name=display_name, email=email, removed_at=None)
+            _put(connection, person, login, display_name=display_name, email=email)
         case LegacyDescriptor(name, content, mimetype):
             _put(connection, input_descriptor, name, content=content, mimetype=mimetype)
         case EmissionProfile(name, owner, descriptor, encoding):
@@ -83,11 +85,18 @@ def _set_password(connection: Connection, change: PasswordChange) -> None:
         update(table).where(table.c.login == login, untouched).values(password_hash=change.after)
     )
     if found.rowcount == 0:
-        raise ConfigurationError(
-            f'the password of {kind} "{login}" has been set by someone else in the meantime',
-            "import again",
-            code="stale_plan",
-        )
+        raise _stale(f'the password of {kind} "{login}" has been set')
+
+
+def _give_rights(connection: Connection, change: RightsChange) -> None:
+    has_none = (person.c.login == change.login) & (person.c.rights == "")
+    given = connection.execute(update(person).where(has_none).values(rights=write_rights(change.rights)))
+    if given.rowcount == 0:
+        raise _stale(f'person "{change.login}" has been given rights')
+
+
+def _stale(what: str) -> ConfigurationError:
+    return ConfigurationError(f"{what} by someone else in the meantime", "import again", code="stale_plan")
 
 
 def _logins_of(owner: Owner) -> Table:

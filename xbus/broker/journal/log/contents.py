@@ -123,8 +123,20 @@ def count_listed(connection: sa.Connection, graphs: Collection[int], after: int,
 
     It reads a row for each block and graph there. Some of the envelopes may have been removed since.
     """
-    rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": block_of(after + 1), "high": block_of(until)})
-    return sum(after < position <= until for position in _positions(rows)) if after < until else 0
+    return read_listed(connection, graphs, after, until).bit_count()
+
+
+def read_listed(connection: sa.Connection, graphs: Collection[int], after: int, until: int) -> int:
+    """Read those envelopes as bits: bit 0 stands for the position ``after + 1``, bit 1 for the next, and so on."""
+    if until <= after:
+        return 0
+    low, high = block_of(after + 1), block_of(until)
+    found: dict[int, int] = defaultdict(int)
+    for block, bitmap in connection.execute(_WINDOW, {"graphs": list(graphs), "low": low, "high": high}):
+        found[block] |= int.from_bytes(bitmap, "little")
+    joined = b"".join(found.get(block, 0).to_bytes(BLOCK_POSITIONS // 8, "little") for block in range(low, high + 1))
+    bits = int.from_bytes(joined, "little") >> (after - low * BLOCK_POSITIONS)
+    return bits & ((1 << (until - after)) - 1)
 
 
 def _next_block(connection: sa.Connection, graphs: Collection[int], block: int) -> int | None:

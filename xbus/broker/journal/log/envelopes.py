@@ -96,7 +96,7 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
         envelope["idempotency_key"],
         None if envelope["content_hash"] is None else bytes(envelope["content_hash"]),
         envelope["pruned_at"] is not None,
-        _reason(connection, envelope["id"]) if state is EnvelopeState.CANCELLED else None,
+        read_cancel_reason(connection, envelope["id"]) if state is EnvelopeState.CANCELLED else None,
         envelope["headers"],
     )
 
@@ -142,8 +142,8 @@ def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[Stored
     )
 
 
-def _reason(connection: sa.Connection, envelope_id: UUID) -> str | None:
-    """Read why an envelope was cancelled."""
+def read_cancel_reason(connection: sa.Connection, envelope_id: UUID) -> str | None:
+    """Read why an envelope was cancelled; None where it was not."""
     history = model.history.c
     told = sa.select(history.reason).where(
         history.subject == "envelope",

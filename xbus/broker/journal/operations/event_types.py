@@ -1,7 +1,7 @@
-"""Counts the events of each type that the journal has, by the log's table of contents."""
+"""Counts the events of each type that the journal has, by the log's table of contents, and reads secret fields."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -38,6 +38,26 @@ class TypeCounts:
     types: Sequence[TypeCount]
     upto: int
     head: int
+
+
+def read_secret_fields(connection: sa.Connection) -> Mapping[str, frozenset[str]]:
+    """Read the paths of the fields that people do not see, by the name of each event type that has some.
+
+    Former types are in it, too: envelopes of them are still there.
+    """
+    of_type = model.event_type.c
+    rows = connection.execute(sa.select(of_type.name, of_type.secret).where(of_type.secret != ""))
+    return {name: frozenset(read_paths(written)) for name, written in rows}
+
+
+def read_paths(written: str) -> tuple[str, ...]:
+    """Read the paths in the column ``secret``, sorted."""
+    return tuple(sorted(written.splitlines()))
+
+
+def write_paths(paths: Collection[str]) -> str:
+    """Write paths as the column ``secret`` has them: a line each."""
+    return "\n".join(sorted(paths))
 
 
 def count_types(connection: sa.Connection, since: datetime) -> TypeCounts:

@@ -68,6 +68,53 @@ def list_parked(connection: sa.Connection, filters: Filters, limit: int) -> list
     return sorted(found, key=lambda summary: (summary.since, summary.position), reverse=True)[:limit]
 
 
+@dataclass(frozen=True, slots=True)
+class ParkedGroup:
+    """All that is parked for one role with one code.
+
+    Args:
+        envelopes: how many are parked as a whole.
+        items: how many items are parked alone.
+        cause: of one of them.
+        oldest_at: when the first of them was parked.
+    """
+
+    role: str
+    service: str
+    code: str
+    envelopes: int
+    items: int
+    cause: str
+    oldest_at: datetime
+
+
+def count_parked_groups(connection: sa.Connection, filters: Filters) -> list[ParkedGroup]:
+    """Count what is parked by role and code, the largest groups first."""
+    found: dict[tuple[str, str, str], list[tuple[int, int, str, datetime]]] = defaultdict(list)
+    whole = (model.delivery, _joined_deliveries(), _meant_whole(filters), True)
+    alone = (model.parked_item, _joined_items(), _meant_items(filters), False)
+    for table, joined, meant, is_whole in (whole, alone):
+        key = model.role.c.login, model.service.c.name, table.c.code
+        oldest = sa.func.min(table.c.changed_at, type_=table.c.changed_at.type)
+        counted = sa.select(*key, sa.func.count(), sa.func.min(table.c.cause), oldest)
+        for role, service, code, number, cause, since in connection.execute(
+            counted.select_from(joined).where(*meant).group_by(*key)
+        ):
+            numbers = (number, 0) if is_whole else (0, number)
+            found[role, service, code].append((*numbers, cause, since))
+    groups = [
+        ParkedGroup(
+            *key,
+            envelopes=sum(part[0] for part in parts),
+            items=sum(part[1] for part in parts),
+            cause=parts[0][2],
+            oldest_at=min(part[3] for part in parts),
+        )
+        for key, parts in found.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.envelopes - group.items, group.role, group.code))
+
+
 def read_parked_roles(connection: sa.Connection, filters: Filters) -> list[int]:
     """Read the roles for which whole envelopes are parked."""
     role_id = model.delivery.c.role_id

@@ -31,7 +31,7 @@ PAGE_POSITIONS = 10_000
 """Positions of one read. More finds the next envelope of a rare type sooner, and reads longer."""
 
 
-_IS_PARKED = model.delivery.c.state == sa.literal_column(f"'{DeliveryState.PARKED.value}'")
+IS_PARKED = model.delivery.c.state == sa.literal_column(f"'{DeliveryState.PARKED.value}'")
 """Written out, for the sake of SQLite: see :func:`~xbus.broker.journal.log.envelopes.is_in`."""
 
 
@@ -105,7 +105,7 @@ def read_outline(connection: sa.Connection) -> Outline:
 def count_parked(connection: sa.Connection, role_id: int, most: int = MOST_COUNTED) -> Stalled | None:
     """Count the envelopes that are parked for a role; None without any."""
     delivery = model.delivery.c
-    return _count(connection, most, delivery.changed_at, delivery.role_id == role_id, _IS_PARKED)
+    return _count(connection, most, delivery.changed_at, delivery.role_id == role_id, IS_PARKED)
 
 
 def count_parked_items(connection: sa.Connection, role_id: int, most: int = MOST_COUNTED) -> Stalled | None:
@@ -256,7 +256,7 @@ def _roles() -> NamedRows:
             role.service_id,
             model.presence.c.state,
             model.presence.c.since,
-            _oldest(delivery.changed_at, delivery.role_id == role.id, _IS_PARKED).label("parked_since"),
+            _oldest(delivery.changed_at, delivery.role_id == role.id, IS_PARKED).label("parked_since"),
             _oldest(item.changed_at, item.role_id == role.id, item.state == ItemState.PARKED.value).label(
                 "items_since"
             ),

@@ -17,8 +17,8 @@ from xbus.broker.journal.people.changing import (
     set_password,
     set_rights,
 )
-from xbus.broker.journal.people.reading import find_person, list_persons, read_password_hash
-from xbus.broker.journal.people.rights import Person, Right
+from xbus.broker.journal.people.reading import find_person, known_person, list_persons, read_password_hash
+from xbus.broker.journal.people.rights import Person, Right, write_rights
 from xbus.broker.journal.people.sessions import (
     USE_NOTED,
     PersonSession,
@@ -56,6 +56,7 @@ __all__ = [
     "find_person",
     "find_session",
     "find_token",
+    "known_person",
     "list_persons",
     "list_tokens",
     "mark_token_used",
@@ -67,4 +68,5 @@ __all__ = [
     "replace_hash",
     "set_password",
     "set_rights",
+    "write_rights",
 ]

@@ -39,7 +39,7 @@ def add_person(
         raise Refused(f'there is a person "{name}" already', hint, code="name_taken")
     row = {"login": name, "rights": write_rights(rights), "password_hash": password_hash, "created_at": at}
     connection.execute(sa.insert(model.person).values(row))
-    note_acts(connection, [act_here(at, "added", f'person "{name}"', after=_told(rights))])
+    note_acts(connection, [act_here(at, "added", f'person "{name}"', after=write_rights(rights))])
     return known_person(connection, name)
 
 
@@ -53,7 +53,7 @@ def set_rights(connection: sa.Connection, name: str, rights: Collection[Right], 
     if Right.MANAGER not in rights:
         _check_others_manage(connection, person)
     connection.execute(sa.update(model.person).where(_person.id == person.id).values(rights=write_rights(rights)))
-    act = act_here(at, "rights_set", f'person "{name}"', before=_told(person.rights), after=_told(rights))
+    act = act_here(at, "rights_set", f'person "{name}"', before=write_rights(person.rights), after=write_rights(rights))
     note_acts(connection, [act])
 
 
@@ -84,7 +84,7 @@ def disable_person(connection: sa.Connection, name: str, at: datetime) -> None:
         connection.execute(sa.update(model.person).where(_person.id == person.id).values(removed_at=at))
         delete_sessions(connection, person.id)
         delete_tokens(connection, person.id)
-        note_acts(connection, [act_here(at, "disabled", f'person "{name}"', before=_told(person.rights))])
+        note_acts(connection, [act_here(at, "disabled", f'person "{name}"', before=write_rights(person.rights))])
 
 
 def enable_person(connection: sa.Connection, name: str, at: datetime) -> None:
@@ -96,7 +96,7 @@ def enable_person(connection: sa.Connection, name: str, at: datetime) -> None:
     person = _locked(connection, name)
     if person.disabled_at is not None:
         connection.execute(sa.update(model.person).where(_person.id == person.id).values(removed_at=None))
-        note_acts(connection, [act_here(at, "enabled", f'person "{name}"', after=_told(person.rights))])
+        note_acts(connection, [act_here(at, "enabled", f'person "{name}"', after=write_rights(person.rights))])
 
 
 def _locked(connection: sa.Connection, name: str) -> Person:
@@ -117,7 +117,3 @@ def _check_others_manage(connection: sa.Connection, person: Person) -> None:
         raise Refused(
             f'"{person.name}" is the last manager', "give somebody else the right manager first", code="last_manager"
         )
-
-
-def _told(rights: Collection[Right]) -> str:
-    return write_rights(rights) or Right.VIEWER.value

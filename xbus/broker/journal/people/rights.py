@@ -69,8 +69,11 @@ def read_rights(written: str) -> frozenset[Right]:
 
 
 def write_rights(rights: Collection[Right]) -> str:
-    """Write rights as their column has them: in the order of their definition, with blanks between them."""
-    return " ".join(right for right in Right if right in rights)
+    """Write rights as their column has them: in the order of their definition, with blanks between them.
+
+    No right is written as the one to view, which everybody has. So an empty column means that nobody has given any.
+    """
+    return " ".join(right for right in Right if right in rights) or Right.VIEWER.value
 
 
 def check_name(name: str) -> None:

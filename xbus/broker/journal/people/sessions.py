@@ -160,9 +160,13 @@ def count_sessions_of(connection: sa.Connection, at: datetime, idle: timedelta =
 
 
 def remove_expired(connection: sa.Connection, at: datetime, idle: timedelta = IDLE) -> int:
-    """Remove the rows of sessions that have ended by themselves; returns how many there were."""
+    """Remove the rows of sessions that have ended by themselves; returns how many there were.
+
+    It waits for nobody: rows that somebody else is about to end are left to them.
+    """
     is_over = sa.or_(_session.expires_at <= at, _session.used_at <= at - idle)
-    return connection.execute(sa.delete(model.person_session).where(is_over)).rowcount
+    found = sa.select(_session.id).where(is_over).with_for_update(skip_locked=True)
+    return connection.execute(sa.delete(model.person_session).where(_session.id.in_(found))).rowcount
 
 
 def replace_hash(connection: sa.Connection, person_id: int, verified_hash: str, better_hash: str) -> None:

@@ -74,7 +74,7 @@ def add_token(
     row = {"person_id": person_id, "name": name, "token_hash": token_hash(token), "rights": write_rights(rights)}
     connection.execute(sa.insert(model.person_token).values(**row, created_at=at, expires_at=expires_at))
     until = "" if expires_at is None else f", until {expires_at:%Y-%m-%d %H:%M:%SZ}"
-    after = f'token "{name}": {write_rights(rights) or Right.VIEWER}{until}'
+    after = f'token "{name}": {write_rights(rights)}{until}'
     note_acts(connection, [act_here(at, "token_added", f'person "{whose}"', after=after)])
     return token
 

@@ -18,6 +18,7 @@ from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfil
 from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import
 from xbus.broker.journal.legacy_import.present import Present
 from xbus.broker.journal.legacy_import.translation import Translation
+from xbus.broker.journal.people import Right
 
 HASH, OTHER_HASH = "0123456789abcdef" * 5, "fedcba9876543210" * 5
 OURS = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA"
@@ -100,9 +101,17 @@ def test_what_differs_is_changed() -> None:
     )
 
 
-def test_who_was_removed_comes_back() -> None:
-    present = replace(EVERYTHING, belongings=replace(BELONGINGS, people={}), removed_people=frozenset({"ada"}))
-    assert plan_import(present, WISHED).changes == ('restore person "ada"',)
+def test_who_was_disabled_stays_so() -> None:
+    plan = plan_import(replace(EVERYTHING, disabled_people=frozenset({"ada", "bob"})), WISHED)
+    assert plan.changes == ()
+    assert told(plan) == ([], ['person "ada" is disabled here, and stays so: xbus person enable ada changes that'])
+
+
+def test_people_get_rights_once() -> None:
+    wished = replace(WISHED, rights={"ada": frozenset({Right.UPLOADER, Right.MANAGER})})
+    assert plan_import(EVERYTHING, wished).changes == ('give person "ada" the rights: manager uploader',)
+    present = replace(EVERYTHING, rights={"ada": frozenset({Right.VIEWER})})
+    assert plan_import(present, wished).changes == ()
 
 
 # -- what can't be -----------------------------------------------------------------------------------------------------

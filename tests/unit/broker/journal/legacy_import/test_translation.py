@@ -27,6 +27,7 @@ from xbus.broker.journal.legacy_import.rows import (
     OldUser,
 )
 from xbus.broker.journal.legacy_import.translation import Translation, translate
+from xbus.broker.journal.people import Right
 
 HASH = "0123456789abcdef" * 5
 
@@ -70,6 +71,20 @@ def test_everything_has_its_counterpart() -> None:
     }
     assert translation.passwords == {("role", "names_1"): HASH, ("emitter", "airport_1"): HASH, ("person", "ada"): HASH}
     assert (translation.refused, translation.remarks) == ({}, ())
+
+
+def test_permissions_of_the_old_monitor_are_rights_here() -> None:
+    def user(*permissions: str) -> OldBus:
+        return OldBus(users=(OldUser("u1", "ada", None, None, None, frozenset(permissions)),))
+
+    rights = {"xbus_manager": Right.MANAGER, "xbus_uploader": Right.UPLOADER, "xbus_data_clearer": Right.CLEARER}
+    assert translate(user(*rights)).rights == {"ada": frozenset(rights.values())}
+    assert translate(user()).rights == {}
+    other = translate(user("xbus_uploader", "make_coffee", "a\nb"))
+    assert other.rights == {"ada": frozenset({Right.UPLOADER})}
+    assert notes(other) == [
+        """person "ada" goes without permissions "'a\\nb'", "make_coffee", which mean nothing here"""
+    ]
 
 
 def test_an_empty_bus_is_an_empty_bus() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -13,8 +14,9 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import Prepared, remember
 from xbus.broker.journal.commit.statements.put import put
 from xbus.broker.journal.commit.statements.rows import Row, RowStatement, update_rows
+from xbus.broker.journal.log.envelopes import read_cancel_reason
 from xbus.broker.journal.log.segments import content_hash
-from xbus.errors import JournalError
+from xbus.errors import EnvelopeCancelled, JournalError
 from xbus.headers import EventTags
 from xbus.states import EnvelopeState
 
@@ -148,5 +150,9 @@ def _received(receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | 
 
 def _close_envelopes(connection: sa.Connection, statement: RowStatement, rows: Sequence[Row]) -> None:
     if statement.execute(connection, rows) != len(rows):
+        # A group that fails is carried out anew, call by call: then it is known whose envelope is at fault.
+        reason = read_cancel_reason(connection, cast(UUID, rows[0][-1])) if len(rows) == 1 else None
+        if reason is not None:
+            raise EnvelopeCancelled(reason)
         ids = ", ".join(str(row[-1]) for row in rows[:3])
         raise JournalError(f"envelope {ids} is not there to be {rows[0][0]}")

@@ -1,8 +1,9 @@
-"""Open envelopes that their emitters have left are cancelled, so that what they hold does not stay for ever."""
+"""Open envelopes end without their emitters: after a time without a call, or as an operator cancels them."""
 
+import asyncio
 import logging
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Awaitable, Collection, Iterable
+from typing import NoReturn, Protocol
 from uuid import UUID
 
 from xbus.broker.journal.journal import Journal
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 LONGEST_LOOK_SECONDS = 60.0
 LOOKS = 10
 """Within a time-out it is looked so often, yet at least once a minute."""
+
+LOOK_AGAIN_SECONDS = 1.0
+"""Seconds until the next try to read what operators cancelled, after the database did not answer."""
 
 
 class Openings(Protocol):
@@ -86,3 +90,51 @@ class OpenTimeouts:
 
 def _extra(envelope_id: UUID) -> dict[str, object]:
     return {"action": "open_envelope_timed_out", "envelope_id": envelope_id}
+
+
+class Cancelled(Protocol):
+    """Keeps open envelopes in memory, and can forget those that are cancelled in the journal."""
+
+    def forget_cancelled(self) -> Awaitable[Collection[UUID]]:
+        """Forget them; answered with their ids."""
+
+
+class OperatorCancels:
+    """Has the front forget the envelopes that operators cancel in the journal.
+
+    A command writes the cancel and raises the version of the configuration, in one transaction. So the front looks
+    after each change of the configuration, and at no other time.
+
+    Args:
+        front: keeps open envelopes in memory.
+    """
+
+    def __init__(self, front: Cancelled) -> None:
+        self._front = front
+        self._changed = asyncio.Event()
+
+    def configuration_changed(self) -> None:
+        """Look soon, by ``watch``."""
+        self._changed.set()
+
+    async def watch(self) -> NoReturn:
+        """For ever: look after each change; an unreachable database only delays it."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.look()
+            except JournalError as error:
+                log.warning("cancelled envelopes not read: %s", error, extra={"action": "open_envelopes_unread"})
+                self._changed.set()
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def look(self) -> None:
+        """Have those forgotten that were cancelled.
+
+        Raises:
+            JournalError: the database can't be read now.
+        """
+        for envelope_id in await self._front.forget_cancelled():
+            extra = {"action": "open_envelope_cancelled", "envelope_id": envelope_id}
+            log.warning("an operator cancelled an open envelope", extra=extra)

@@ -1,0 +1,160 @@
+"""``python -m benchmarks.monitor_pages [SQLALCHEMY_URL]``: how long the monitor takes, over a large journal.
+
+It builds a journal of 10⁶ envelopes, 10⁵ failures and 10⁴ parked envelopes, in a file of its own unless an empty
+database is named, and writes a JSON line for a sample of the bus and for each page. ``ENVELOPES`` in the environment
+makes the journal smaller. The limits to be kept are 50 ms for a sample, and 300 ms for a page.
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from tests.support.daemon import write_config
+from tests.support.journal import add_small_bus
+from tests.support.long_log import list_all, newest_graphs, put_log
+from tests.support.ports import free_port
+from xbus import model
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.people import Right, add_person, add_token
+from xbus.broker.journal.samples.attention import read_attention
+from xbus.broker.journal.samples.keeping import KEPT, floor
+from xbus.broker.journal.samples.lags import LagReader
+from xbus.broker.journal.samples.taking import take
+from xbus.clock import SystemClock
+from xbus.config import load
+from xbus.monitor.application import build
+from xbus.monitor.bus import Bus
+from xbus.states import DeliveryState
+
+ENVELOPES = 1_000_000
+PARKED_SHARE, FAILURE_SHARE = 100, 10
+"""One envelope of so many is parked, and one of so many has failed."""
+
+PAGE = 100_000
+ROUNDS = 7
+
+PATHS = (
+    *("/", "/?range=1d", "/?range=5w", "/live/graph", "/live/plots?range=5w", "/live/decisions", "/figures"),
+    *("/envelopes", "/parked", "/parked?role=store_1&code=refused", "/recipients", "/recipients/store_1"),
+)
+
+
+def fill(url: str, envelopes: int) -> None:
+    """Build the journal."""
+    chosen = random.Random(7)
+    with writing(url) as connection:
+        add_small_bus(connection)
+        # The last of them were sealed a moment ago.
+        begin = SystemClock().now() - timedelta(seconds=PAGE)
+        graphs = newest_graphs(connection)
+        store = connection.execute(sa.select(model.role.c.id).where(model.role.c.login == "store_1")).scalar_one()
+    for number in range(0, envelopes, PAGE):
+        with writing(url) as connection:
+            log = [[graphs[chosen.choice(["notes", "flights", "fares"])]] for _ in range(min(PAGE, envelopes - number))]
+            ids = put_log(connection, log, begin)
+            _fail(connection, store, ids, number)
+    with writing(url) as connection:
+        list_all(connection, envelopes)
+        _sample(connection)
+
+
+def _sample(connection: sa.Connection) -> None:
+    """Add samples of five weeks."""
+    now, parts = SystemClock().now(), {"traffic": [[1, 1, 10, 100]], "roles": [[3, 7, 1.5, 0]]}
+    figures = {"position": 1, "envelopes": 10, "events": 10, "items": 100, "lag": 7, "lag_seconds": 1.5, "parked": 0}
+    for step, kept in KEPT.items():
+        length = timedelta(seconds=step)
+        begins = [floor(now, step) - number * length for number in range(1, int(kept / length))]
+        rows = [{"step": step, "began_at": at, "ended_at": at + length, "observed": step} for at in begins]
+        connection.execute(sa.insert(model.sample), [{**row, **figures, "parts": parts} for row in rows])
+
+
+def _fail(connection: sa.Connection, role_id: int, ids: list[uuid.UUID], before: int) -> None:
+    now, codes = SystemClock().now(), ("refused", "timed_out", "connection_lost")
+    common = {"role_id": role_id, "cause": "the total is no number", "changed_at": now}
+    parked = [
+        {**common, "envelope_id": ids[place], "position": before + place + 1, "code": codes[place % 3]}
+        for place in range(0, len(ids), PARKED_SHARE)
+    ]
+    states = {"state": DeliveryState.PARKED.value, "attempts": 5}
+    connection.execute(sa.insert(model.delivery), [{**row, **states} for row in parked])
+    failures = [
+        {"at": now, "envelope_id": ids[place], "role_id": role_id, "verb": "send_item", "code": codes[place % 3]}
+        for place in range(0, len(ids), FAILURE_SHARE)
+    ]
+    connection.execute(sa.insert(model.failure), [{**row, "message": "the total is no number"} for row in failures])
+
+
+@contextmanager
+def browser(url: str, folder: Path) -> Iterator[TestClient]:
+    """A program with a token at a monitor that has taken a sample."""
+    zmq = {f"{part}socket": f"tcp://127.0.0.1:{free_port()}" for part in ("front", "back")}
+    config = load(write_config(folder / "config.ini", url, {"zmq": zmq}))
+    with writing(url) as connection:
+        now = SystemClock().now()
+        person = add_person(connection, "bench", (Right.VIEWER,), None, now)
+        token = add_token(connection, person.id, "bench", (), None, now)
+    with closing(ConnectionPool(url)) as journal:
+        app = build(Bus(config, journal, SystemClock()), is_encrypted=False)
+        asyncio.run(app.state.parts.sampler.look())
+        yield TestClient(app, "http://monitor", headers={"authorization": f"Bearer {token}"})
+
+
+def tell(what: str, work: Callable[[], object]) -> None:
+    """Measure some rounds, and write the first one, the median and the longest in ms."""
+    taken = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        work()
+        taken.append(1000 * (time.perf_counter() - began))
+    figures = {"first_ms": taken[0], "median_ms": sorted(taken)[ROUNDS // 2], "longest_ms": max(taken)}
+    print(json.dumps({"what": what} | {name: round(value, 1) for name, value in figures.items()}), flush=True)
+
+
+def measure(url: str, folder: Path) -> None:
+    """Measure over a journal that is filled."""
+    journal, now = ConnectionPool(url), SystemClock().now()
+
+    def sample(lags: LagReader) -> None:
+        with journal.reading() as connection:
+            take(connection, lags, now)
+
+    def attention() -> None:
+        with journal.reading() as connection:
+            read_attention(connection, now)
+
+    with closing(journal):
+        tell("sample, roles that lack all", lambda: sample(LagReader()))
+        tell("what waits for a person", attention)
+    with browser(url, folder) as client:
+        for path in PATHS:
+            answer = client.get(path)
+            tell(f"{path} {answer.status_code} {len(answer.content)} bytes", partial(client.get, path))
+
+
+def main() -> None:
+    """Build and measure."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{folder}/xbus.db"
+        schema.upgrade(url)
+        fill(url, int(os.environ.get("ENVELOPES", ENVELOPES)))
+        measure(url, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

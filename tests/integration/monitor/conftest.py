@@ -1,0 +1,101 @@
+"""The monitor, asked as a browser does, over a journal of its own."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+from fastapi.testclient import TestClient
+from httpx2 import Response
+
+from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
+from tests.support.daemon import write_config
+from tests.support.ports import free_port
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.people import Right, add_person, add_token
+from xbus.clock import SystemClock
+from xbus.config import load
+from xbus.monitor.application import build
+from xbus.monitor.bus import Bus
+from xbus.passwords import Passwords
+
+PASSWORD = "correct horse"
+CHEAP = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+
+Enter = Callable[..., TestClient]
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """A monitor without a port, and the journal that it shows."""
+
+    url: str
+    bus: Bus
+    visit: Callable[[], TestClient]
+
+    def add(self, name: str, *rights: Right) -> None:
+        """Add a person whose password is :data:`PASSWORD`."""
+        with writing(self.url) as connection:
+            add_person(connection, name, rights, CHEAP.hash_password(PASSWORD), SystemClock().now())
+
+    def enter(self, name: str) -> TestClient:
+        """A browser in which a person is logged in."""
+        browser = self.visit()
+        answer = log_in(browser, name)
+        assert answer.status_code == 303, answer.text
+        return browser
+
+    def program(self, name: str, *rights: Right) -> TestClient:
+        """A program that acts for a new person."""
+        with writing(self.url) as connection:
+            now = SystemClock().now()
+            person = add_person(connection, name, rights, None, now)
+            token = add_token(connection, person.id, "test", rights, None, now)
+        client = self.visit()
+        client.headers["authorization"] = f"Bearer {token}"
+        return client
+
+
+def log_in(browser: TestClient, name: str, password: str = PASSWORD, **fields: str) -> Response:
+    """Send the form of the log-in."""
+    return browser.post("/log-in", data={"name": name, "password": password, **fields}, follow_redirects=False)
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """Databases differ in statements only, which the contracts of the journal test on each of them."""
+    return sqlite_url
+
+
+@pytest.fixture
+def parked(database_url: str) -> ParkedBus:
+    """A journal with envelopes that are parked."""
+    return make_parked_bus(database_url)
+
+
+@pytest.fixture
+def monitor(database_url: str, tmp_path: Path) -> Iterator[Monitor]:
+    """A monitor beside a broker that does not run."""
+    zmq = {f"{part}socket": f"tcp://127.0.0.1:{free_port()}" for part in ("front", "back")}
+    config = load(write_config(tmp_path / "config.ini", database_url, {"zmq": zmq}))
+    journal = ConnectionPool(database_url)
+    bus = Bus(config, journal, SystemClock(), CHEAP)
+    app = build(bus, is_encrypted=False)
+    yield Monitor(database_url, bus, lambda: TestClient(app, "http://monitor", raise_server_exceptions=False))
+    journal.close()
+
+
+@pytest.fixture
+def operator(monitor: Monitor) -> TestClient:
+    """The browser of a person who may repair."""
+    monitor.add("ada", Right.OPERATOR)
+    return monitor.enter("ada")
+
+
+@pytest.fixture
+def viewer(monitor: Monitor) -> TestClient:
+    """The browser of a person who may only look."""
+    monitor.add("vera", Right.VIEWER)
+    return monitor.enter("vera")

@@ -1,0 +1,95 @@
+"""Persons come in by their password, and nobody else does."""
+
+import pytest
+
+from tests.integration.monitor.conftest import PASSWORD, Monitor, log_in
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.people import Right, disable_person, set_password
+from xbus.clock import SystemClock
+
+
+@pytest.mark.parametrize("path", ["/", "/envelopes", "/parked", "/do/parked/resume", "/items"])
+def test_a_stranger_is_led_to_the_log_in(monitor: Monitor, path: str) -> None:
+    answer = monitor.visit().get(path, follow_redirects=False)
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/log-in")
+
+
+@pytest.mark.parametrize("path", ["/api/envelopes", "/api/openapi.json", "/api/health", "/api/parked"])
+def test_a_strangers_program_gets_a_problem(monitor: Monitor, path: str) -> None:
+    answer = monitor.visit().get(path)
+    assert (answer.status_code, answer.json()["code"]) == (401, "not_logged_in")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_person_logs_in_and_out(monitor: Monitor) -> None:
+    monitor.add("ada")
+    browser = monitor.visit()
+    answer = log_in(browser, "ada", then="/parked?role=a")
+    assert answer.headers["location"] == "/parked?role=a"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    assert browser.get("/envelopes").status_code == 200
+    browser.post("/log-out")
+    assert browser.get("/envelopes", follow_redirects=False).status_code == 303
+
+
+def test_a_session_that_was_logged_out_stays_out(monitor: Monitor) -> None:
+    monitor.add("ada")
+    browser = monitor.enter("ada")
+    stolen = dict(browser.cookies)
+    browser.post("/log-out")
+    thief = monitor.visit()
+    thief.cookies.update(stolen)
+    assert thief.get("/", follow_redirects=False).status_code == 303
+
+
+@pytest.mark.parametrize(("name", "password"), [("ada", "wrong"), ("nobody", PASSWORD), ("ada\x00", PASSWORD)])
+def test_a_wrong_name_and_a_wrong_password_look_alike(monitor: Monitor, name: str, password: str) -> None:
+    monitor.add("ada")
+    answer = log_in(monitor.visit(), name, password)
+    assert answer.status_code == 403
+    assert "the name or the password is wrong" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+def test_guesses_are_slowed_down(monitor: Monitor) -> None:
+    monitor.add("ada")
+    browser = monitor.visit()
+    answers = [log_in(browser, "ada", f"guess {number}") for number in range(12)]
+    assert answers[0].status_code == 403
+    assert answers[-1].status_code == 429
+    assert "slow_down" in answers[-1].text
+
+
+@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil"])
+def test_a_log_in_leads_nowhere_else(monitor: Monitor, target: str) -> None:
+    monitor.add("ada")
+    assert log_in(monitor.visit(), "ada", then=target).headers["location"] == "/"
+
+
+def test_a_disabled_person_is_out_at_once(monitor: Monitor) -> None:
+    monitor.add("root", Right.MANAGER)
+    monitor.add("ada")
+    browser = monitor.enter("ada")
+    with writing(monitor.url) as connection:
+        disable_person(connection, "ada", SystemClock().now())
+    assert browser.get("/envelopes", follow_redirects=False).status_code == 303
+    assert log_in(monitor.visit(), "ada").status_code == 403
+
+
+def test_a_new_password_ends_sessions(monitor: Monitor) -> None:
+    monitor.add("ada")
+    browser = monitor.enter("ada")
+    with writing(monitor.url) as connection:
+        set_password(connection, "ada", "some hash", SystemClock().now())
+    assert browser.get("/envelopes", follow_redirects=False).status_code == 303
+
+
+def test_a_token_is_a_program(monitor: Monitor) -> None:
+    program = monitor.program("batch", Right.VIEWER)
+    assert program.get("/api/envelopes").json() == {"found": [], "next": None}
+    program.headers["authorization"] = "Bearer " + "x" * 43
+    assert program.get("/api/envelopes").status_code == 401

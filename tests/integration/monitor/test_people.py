@@ -1,0 +1,78 @@
+"""A manager adds people and says what they may do; nobody else does."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.integration.monitor.conftest import PASSWORD, Monitor, log_in
+from xbus.broker.journal.people import Right
+
+NEW = "a new long password"
+
+
+@pytest.fixture
+def manager(monitor: Monitor) -> TestClient:
+    monitor.add("root", Right.MANAGER)
+    return monitor.enter("root")
+
+
+def test_a_new_person_comes_in_and_gets_rights(monitor: Monitor, manager: TestClient) -> None:
+    assert manager.post("/do/people/add", data={"name": "ben", "rights": ["operator", "clearer"]}).status_code == 200
+    assert log_in(monitor.visit(), "ben", NEW).status_code == 403
+    assert manager.post("/do/people/password", data={"name": "ben", "password": NEW}).status_code == 200
+    browser = monitor.visit()
+    assert log_in(browser, "ben", NEW).status_code == 303
+    assert browser.get("/people").status_code == 403
+    assert "clearer, operator" in manager.get("/people").text
+    form = manager.get("/do/people/rights", params={"name": "ben"}).text
+    assert 'value="operator" checked' in form
+    manager.post("/do/people/rights", data={"name": "ben", "rights": ["manager"]})
+    assert browser.get("/people").status_code == 200
+
+
+def test_the_last_manager_stays(manager: TestClient) -> None:
+    for path, fields in (("people/disable", {}), ("people/rights", {"rights": ["viewer"]})):
+        answer = manager.post(f"/do/{path}", data={"name": "root", **fields})
+        assert (answer.status_code, "last_manager" in answer.text) == (409, True)
+
+
+def test_a_token_is_shown_once(monitor: Monitor, manager: TestClient) -> None:
+    fields = {"name": "root", "token": "nightly", "rights": ["operator"], "until": "30d"}
+    made = manager.post("/api/people/token/add", json={**fields, "until": "30d"}).json()["done"][1]
+    program = monitor.visit()
+    program.headers["authorization"] = f"Bearer {made}"
+    assert program.get("/api/envelopes").status_code == 200
+    assert program.post("/api/people/add", json={"name": "x"}).status_code == 403
+    page = manager.get("/people/root").text
+    assert "nightly" in page
+    assert made not in page
+    manager.post("/do/people/token/remove", data={"name": "root", "token": "nightly"})
+    assert program.get("/api/envelopes").status_code == 401
+
+
+def test_a_person_changes_the_own_password(monitor: Monitor) -> None:
+    monitor.add("vera")
+    browser = monitor.enter("vera")
+    wrong = browser.post("/do/me/password", data={"present": "guess", "password": NEW})
+    assert wrong.status_code == 403
+    assert browser.post("/do/me/password", data={"present": PASSWORD, "password": "short"}).status_code == 409
+    assert browser.post("/do/me/password", data={"present": PASSWORD, "password": NEW}).status_code == 200
+    assert browser.get("/", follow_redirects=False).status_code == 303
+    assert log_in(monitor.visit(), "vera", NEW).status_code == 303
+
+
+@pytest.mark.parametrize("path", ["add", "rights", "password", "disable", "enable", "log-out", "token/add"])
+def test_others_manage_nobody(monitor: Monitor, manager: TestClient, viewer: TestClient, path: str) -> None:
+    fields = {"name": "root", "password": NEW, "token": "t"}
+    assert viewer.post(f"/do/people/{path}", data=fields).status_code in (403, 422)
+    assert manager.get("/people/root").text.count("disabled") == 0
+    assert viewer.get("/people/root").status_code == 403
+    assert "/people" not in viewer.get("/").text
+
+
+def test_hostile_names_are_harmless(manager: TestClient) -> None:
+    name = "<script>alert(1)</script>/../" + "x" * 200
+    assert manager.post("/do/people/add", data={"name": name}).status_code == 200
+    page = manager.get("/people").text
+    assert "<script>alert" not in page
+    assert manager.post("/do/people/add", data={"name": "a\u202eb"}).status_code == 422
+    assert manager.get("/people/nobody").status_code == 404

@@ -1,0 +1,65 @@
+"""Finds the clearing databases that consumers announce, and reads what waits there for a person."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from xbus.broker.journal.database.clearing_items import ClearingItem, read_clearing_items
+from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
+from xbus.rpc.codec import Key, Value
+
+UNREADABLE = "clearing_unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class ClearingDatabase:
+    """The clearing database of a consumer.
+
+    Args:
+        consumer: the name that the consumer gives itself.
+        url: its address, without a password.
+        request_types: the event types by which the consumer answers requests, sorted.
+    """
+
+    consumer: str
+    url: str
+    request_types: tuple[str, ...]
+
+    def read(self, state: str | None, before: int | None, limit: int) -> list[ClearingItem]:
+        """Read its items, the newest first; the arguments are those of ``read_clearing_items``.
+
+        Raises:
+            Failed: it can't be reached now (``clearing_unreadable``).
+            Refused: it is of another kind, or has other tables (``clearing_unreadable``).
+        """
+        try:
+            return read_clearing_items(self.url, state, before, limit)
+        except JournalUnavailable as error:
+            raise Failed(self._unread(error), UNREACHED, code=UNREADABLE) from error
+        except XbusError as error:
+            raise Refused(self._unread(error), UNREACHED, code=UNREADABLE) from error
+
+    def _unread(self, error: XbusError) -> str:
+        return f"the clearing database of {self.consumer} at {self.url} can't be read ({error.cause})"
+
+
+UNREACHED = (
+    "see that it runs, that this machine reaches it, and that ~/.pgpass or PGPASSWORD has its password; a path is that "
+    "of the consumer's machine"
+)
+
+
+def clearing_databases(
+    consumers: Iterable[tuple[Mapping[Key, Value], Mapping[Key, Value]]], request_type: str | None
+) -> Iterator[ClearingDatabase]:
+    """Find the databases that consumers announce.
+
+    Args:
+        consumers: their metadata and features, as the front shows them to an emitter.
+        request_type: only of the consumer that answers requests of this event type; None for all.
+    """
+    for metadata, features in consumers:
+        match features:
+            case {"clearing": [True, str(url)], "immediate_reply": [True, [*types]]}:
+                names = tuple(sorted(map(str, types)))
+                if request_type is None or request_type in names:
+                    yield ClearingDatabase(str(metadata.get("name", "a consumer")), url, names)

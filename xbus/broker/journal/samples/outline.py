@@ -1,0 +1,107 @@
+"""Reads the outline of the bus that a drawing needs: who sends which types, and where these go."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.catalog import read_version
+
+
+class ServiceOutline(NamedTuple):
+    """A service in use."""
+
+    name: str
+    is_worker: bool
+
+
+class RoleOfService(NamedTuple):
+    """A role in use, and the id of its service."""
+
+    login: str
+    service_id: int
+
+
+Ways = Mapping[int | None, Collection[int]]
+"""The way of a type: the ids of the services behind each service; None stands for its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class BusOutline:
+    """The entries in use by their ids, in one version of the configuration.
+
+    Args:
+        emitters: their logins.
+        types: their names.
+        sends: the types that each emitter may send.
+        ways: the way of each type, by its present graph.
+    """
+
+    version: int
+    emitters: Mapping[int, str]
+    types: Mapping[int, str]
+    services: Mapping[int, ServiceOutline]
+    roles: Mapping[int, RoleOfService]
+    sends: Mapping[int, Collection[int]]
+    ways: Mapping[int, Ways]
+
+
+def read_bus(connection: sa.Connection) -> BusOutline:
+    """Read the present configuration; it costs a read of some small tables."""
+    emitter, service, role = model.emitter.c, model.service.c, model.role.c
+    emitters = connection.execute(
+        sa.select(emitter.id, emitter.login, emitter.profile_id).where(emitter.removed_at.is_(None))
+    ).all()
+    of_profile = defaultdict(list)
+    for profile_id, type_id in connection.execute(_ALLOWED):
+        of_profile[profile_id].append(type_id)
+    in_use = sa.select(model.event_type.c.id, model.event_type.c.name).where(model.event_type.c.removed_at.is_(None))
+    services = sa.select(service.id, service.name, service.kind).where(service.removed_at.is_(None))
+    roles = sa.select(role.id, role.login, role.service_id).where(role.removed_at.is_(None))
+    return BusOutline(
+        version=read_version(connection),
+        emitters={emitter_id: login for emitter_id, login, _ in emitters},
+        types=dict(connection.execute(in_use).all()),
+        services={
+            service_id: ServiceOutline(name, kind == "worker")
+            for service_id, name, kind in connection.execute(services)
+        },
+        roles={role_id: RoleOfService(login, service_id) for role_id, login, service_id in connection.execute(roles)},
+        sends={emitter_id: of_profile[profile_id] for emitter_id, _, profile_id in emitters},
+        ways=_read_ways(connection),
+    )
+
+
+def _read_ways(connection: sa.Connection) -> dict[int, Ways]:
+    nodes = {node_id: (type_id, service_id) for node_id, type_id, service_id in connection.execute(_NODES)}
+    ways: defaultdict[int, defaultdict[int | None, set[int]]] = defaultdict(lambda: defaultdict(set))
+    behind = set()
+    for parent_id, child_id in connection.execute(_EDGES):
+        behind.add(child_id)
+        type_id, service_id = nodes[parent_id]
+        ways[type_id][service_id].add(nodes[child_id][1])
+    for node_id, (type_id, service_id) in nodes.items():
+        if node_id not in behind:
+            ways[type_id][None].add(service_id)
+    return {**ways}
+
+
+_ALLOWED = (
+    sa.select(model.profile_event_type.c.profile_id, model.profile_event_type.c.event_type_id)
+    .join(model.event_type, model.event_type.c.id == model.profile_event_type.c.event_type_id)
+    .where(model.event_type.c.removed_at.is_(None))
+)
+_LAST = sa.select(sa.func.max(model.graph.c.id).label("id")).group_by(model.graph.c.event_type_id).subquery()
+_NODES = (
+    sa.select(model.node.c.id, model.graph.c.event_type_id, model.node.c.service_id)
+    .join(model.graph, model.graph.c.id == model.node.c.graph_id)
+    .join(_LAST, _LAST.c.id == model.graph.c.id)
+)
+_EDGES = (
+    sa.select(model.edge.c.parent_id, model.edge.c.child_id)
+    .join(model.node, model.node.c.id == model.edge.c.parent_id)
+    .join(_LAST, _LAST.c.id == model.node.c.graph_id)
+)

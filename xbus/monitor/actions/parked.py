@@ -1,0 +1,240 @@
+"""Repairs of parked work: resume it, drop it, or correct an item."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar
+from uuid import UUID
+
+from pydantic import Field
+
+from xbus.admin.output import counted, escaped
+from xbus.admin.repair.bulk import resume_all
+from xbus.admin.repair.corrections import check_size, correct, find_target, read_reach, read_standing
+from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
+from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.places import find_meant
+from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
+from xbus.broker.journal.audit import acting_as
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.repeats import Past
+from xbus.broker.journal.operations.parked import Parked
+from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
+from xbus.broker.journal.people import Right
+from xbus.errors import Refused
+from xbus.ids import Ids
+from xbus.monitor.actions.action import ASKED, Action, Reason
+from xbus.monitor.bus import Bus
+from xbus.monitor.people.visitor import Visitor
+
+MOST_ENVELOPES = 1000
+"""Envelopes that one request may name. More make a transaction long, which others wait for; filters name any number."""
+
+OptionalReason = Annotated[
+    str, Field(title="Reason", description="Why; it is kept.", max_length=4000, json_schema_extra={ASKED: "line"})
+]
+Login = Annotated[str, Field(min_length=1, max_length=255)]
+Index = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class _OfEnvelopes(Action):
+    """The parked parts that an action is about."""
+
+    envelope_id: Annotated[list[UUID], Field(min_length=1, max_length=MOST_ENVELOPES)]
+    role: Login | None = None
+    event: Annotated[str, Field(max_length=64)] | None = None
+    item: Index | None = None
+
+    def options(self) -> Iterator[str]:
+        """Give the words that name them on a command line."""
+        yield from map(str, self.envelope_id)
+        for name, value in (("--role", self.role), ("--event", self.event), ("--item", self.item)):
+            if value is not None:
+                yield from (name, str(value))
+
+    def find(self, connection: Connection) -> list[tuple[Past, Parked]]:
+        """Find them.
+
+        Raises:
+            Refused: one of the envelopes is not parked (``not_parked``), or more is named than one item.
+        """
+        if self.item is not None and len(self.envelope_id) > 1:
+            raise Refused("an item is one of one envelope", "name one envelope", code="bad_request")
+        found = []
+        for envelope_id in dict.fromkeys(self.envelope_id):
+            past, parts = find_meant(connection, envelope_id, self.role, self.event, self.item)
+            found += [(past, parked) for parked in parts]
+        return found
+
+
+class ResumeParked(_OfEnvelopes):
+    """Deliver parked envelopes or items again, and count their attempts anew: all that are named, or none."""
+
+    path: ClassVar[str] = "parked/resume"
+    title: ClassVar[str] = "Resume"
+    right: ClassVar[Right] = Right.OPERATOR
+
+    reason: OptionalReason = ""
+
+    def command(self) -> Sequence[str]:
+        told = ["--reason", self.reason] if self.reason else []
+        return ["xbus", "parked", "resume", *self.options(), *told]
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        with bus.reading() as connection:
+            found = self.find(connection)
+        return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in found)
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        ids = Ids(bus.clock)
+        with bus.writing(visitor) as connection:
+            decision = decision_of(bus.clock, self.reason)
+            done = [resume(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
+        return (sentence for each in done for sentence in resumed_sentences(each))
+
+
+class DropParked(_OfEnvelopes):
+    """Drop everything parked of envelopes for good: their roles go without it."""
+
+    path: ClassVar[str] = "parked/drop"
+    title: ClassVar[str] = "Drop for good"
+    right: ClassVar[Right] = Right.OPERATOR
+    is_final: ClassVar[bool] = True
+
+    reason: Reason
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "parked", "drop", *self.options(), "--reason", self.reason]
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        with bus.reading() as connection:
+            found = self.find(connection)
+        return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in found)
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            decision = decision_of(bus.clock, self.reason)
+            found = [parked for _, parked in self.find(connection)]
+            for parked in found:
+                drop(connection, parked, decision)
+        return (f"{parked.role} goes without {parts_of(parked)}." for parked in found)
+
+
+class ResumeAllParked(Action):
+    """Resume everything parked that matches the filters."""
+
+    path: ClassVar[str] = "parked/resume-all"
+    title: ClassVar[str] = "Resume all of them"
+    right: ClassVar[Right] = Right.OPERATOR
+
+    role: Login | None = None
+    code: Annotated[str, Field(max_length=255)] | None = None
+    type: Annotated[str, Field(max_length=255)] | None = None
+    service: Annotated[str, Field(max_length=255)] | None = None
+    reason: OptionalReason = ""
+
+    def filters(self) -> Filters:
+        """Make the filters of the journal."""
+        return Filters(self.role, self.service, self.type, self.code)
+
+    def command(self) -> Sequence[str]:
+        named = {
+            "--role": self.role,
+            "--code": self.code,
+            "--type": self.type,
+            "--service": self.service,
+            "--reason": self.reason or None,
+        }
+        options = [word for name, value in named.items() if value is not None for word in (name, value)]
+        return ["xbus", "parked", "resume", "--all", *options]
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        groups = bus.read(lambda connection: count_parked_groups(connection, self.filters()))
+        if not groups:
+            raise Refused("nothing parked matches", "go back to the list", code="not_parked")
+        return (
+            f"{group.role} gets {_numbers(group.envelopes, group.items)} again that failed with {group.code}."
+            for group in groups
+        )
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        newest = bus.read(lambda connection: list_parked(connection, self.filters(), 1))
+        if not newest:
+            raise Refused("nothing parked matches", "go back to the list", code="not_parked")
+        # Parts that are parked again from now on are not resumed once more.
+        filters = replace(self.filters(), until=newest[0].since)
+        with acting_as(visitor.person.name, visitor.origin):
+            decision = decision_of(bus.clock, self.reason)
+            done = resume_all(bus.config.database.url, filters, decision, Ids(bus.clock))
+        yield f"Resumed {_numbers(done.envelopes, done.items)}."
+        yield from (f"{refusal}." for refusal in done.refusals)
+
+
+class CorrectItem(Action):
+    """Replace an item for all roles that lack it, or for one role for which it is parked.
+
+    The value is JSON, and is packed as the item was.
+    """
+
+    path: ClassVar[str] = "parked/correct"
+    title: ClassVar[str] = "Correct"
+    right: ClassVar[Right] = Right.OPERATOR
+
+    envelope_id: UUID
+    event: Annotated[str, Field(max_length=64)] | None = None
+    item: Index
+    role: Login | None = None
+    value: Annotated[str, Field(title="Value", description="The new item, as JSON.", json_schema_extra={ASKED: "text"})]
+    reason: Reason
+    resume: Annotated[
+        bool,
+        Field(
+            title="Resume it at once",
+            description="for all roles for which it is parked",
+            json_schema_extra={ASKED: "check"},
+        ),
+    ] = False
+
+    def command(self) -> Sequence[str]:
+        words = ["xbus", "parked", "correct", str(self.envelope_id)]
+        words += [] if self.event is None else ["--event", self.event]
+        words += ["--item", str(self.item), "--value", self.value]
+        words += [] if self.role is None else ["--role", self.role]
+        return [*words, "--reason", self.reason, *["--resume"] * self.resume]
+
+    def typed(self, bus: Bus) -> Mapping[str, str]:
+        with bus.reading() as connection:
+            target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
+            standing = read_standing(connection, target)
+        payload = Payload.of(standing.to(target.role_id))
+        value = payload.editable()
+        # Marks of direction would show the value otherwise than it is.
+        return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        with bus.reading() as connection:
+            target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
+            reach = read_reach(connection, target)
+        yield corrected_sentence(target, done=False)
+        yield from reach_sentences(target, reach)
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
+            standing = read_standing(connection, target)
+            payload = Payload.of(standing.to(target.role_id))
+            after = payload.replaced(self.value)
+            check_size(after, bus.config.front.max_item_bytes)
+            reach = read_reach(connection, target)
+            decision = decision_of(bus.clock, self.reason)
+            correct(connection, target, standing, after, decision)
+            ids = Ids(bus.clock)
+            resumed = [resume_place(connection, place, decision, ids) for place in target.places if self.resume]
+        yield corrected_sentence(target, done=True)
+        yield from reach_sentences(target, reach)
+        for each in resumed:
+            yield from resumed_sentences(each)
+
+
+def _numbers(envelopes: int, items: int) -> str:
+    told = [counted(envelopes, "envelope")] * (envelopes > 0 or not items)
+    return " and ".join(told + [f"{counted(items)} that were parked alone"] * (items > 0))

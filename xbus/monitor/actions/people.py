@@ -1,0 +1,242 @@
+"""Persons and their rights, and the tokens by which programs act for them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from pydantic import Field, SecretStr
+
+from xbus.admin.output import counted, moment
+from xbus.broker.journal import people
+from xbus.broker.journal.people import Right, write_rights
+from xbus.errors import Refused
+from xbus.monitor.actions.action import ASKED, Action
+from xbus.monitor.bus import Bus
+from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.reading import until_of
+from xbus.passwords import check_new
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+NewName = Annotated[
+    str,
+    Field(title="Name", min_length=1, max_length=255, json_schema_extra={ASKED: "line"}, description="To log in by."),
+]
+Rights = Annotated[
+    list[Right],
+    Field(
+        title="Rights",
+        description="A manager may everything, and everybody may view.",
+        json_schema_extra={ASKED: "several", "choices": [right.value for right in Right if right is not Right.VIEWER]},
+    ),
+]
+NewPassword = Annotated[
+    SecretStr,
+    Field(title="New password", min_length=1, max_length=1024, json_schema_extra={ASKED: "password"}),
+]
+
+
+class AddPerson(Action):
+    """Add a person, who can log in once a password is set."""
+
+    path: ClassVar[str] = "people/add"
+    title: ClassVar[str] = "Add a person"
+    right: ClassVar[Right] = Right.MANAGER
+
+    name: NewName
+    rights: Rights = Field(default_factory=list)
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "add", self.name, *self.rights, "--no-password"]
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        yield "Adds a person who has no password yet."
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            added = people.add_person(connection, self.name, self.rights, None, bus.now())
+        yield f"Person {added.name} is added: {write_rights(added.rights)}."
+        yield "Set a password next."
+
+
+class _OfPerson(Action):
+    """The person whom an action is about."""
+
+    right: ClassVar[Right] = Right.MANAGER
+
+    name: Name
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        person = bus.read(lambda connection: people.known_person(connection, self.name))
+        yield f"{person.name} has the rights: {write_rights(person.rights)}."
+
+
+class SetRights(_OfPerson):
+    """Give a person these rights, and take all others, at once."""
+
+    path: ClassVar[str] = "people/rights"
+    title: ClassVar[str] = "Set the rights"
+
+    rights: Rights = Field(default_factory=list)
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "rights", self.name, *(self.rights or [Right.VIEWER])]
+
+    def typed(self, bus: Bus) -> Mapping[str, str]:
+        return {"rights": " ".join(bus.read(lambda connection: people.known_person(connection, self.name)).rights)}
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            people.set_rights(connection, self.name, self.rights, bus.now())
+        yield f"Person {self.name} has the rights: {write_rights(self.rights or [Right.VIEWER])}."
+
+
+class SetPassword(_OfPerson):
+    """Set the password of a person, and end all sessions. Tokens stay."""
+
+    path: ClassVar[str] = "people/password"
+    title: ClassVar[str] = "Set the password"
+
+    password: NewPassword
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "password", self.name]
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        password = self.password.get_secret_value()
+        check_new(password)
+        password_hash = bus.passwords.hash_password(password)
+        with bus.writing(visitor) as connection:
+            people.set_password(connection, self.name, password_hash, bus.now())
+        yield f"The password of person {self.name} is set, and all sessions have ended."
+
+
+class ChangeOwnPassword(Action):
+    """Change the own password, which ends all own sessions."""
+
+    path: ClassVar[str] = "me/password"
+    title: ClassVar[str] = "Change my password"
+    right: ClassVar[Right] = Right.VIEWER
+
+    present: Annotated[
+        SecretStr, Field(title="Present password", max_length=1024, json_schema_extra={ASKED: "password"})
+    ]
+    password: NewPassword
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "password", "NAME"]
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        yield "All your sessions end: log in again with the new password."
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        name, password = visitor.person.name, self.password.get_secret_value()
+        if visitor.session_id is None:
+            raise Refused("a token changes no password", "log in", code="forbidden")
+        check_new(password)
+        found = bus.read(lambda connection: people.read_password_hash(connection, name))
+        if not bus.passwords.verify(self.present.get_secret_value(), None if found is None else found[1]):
+            raise Refused("the present password is wrong", "type it again", code="login_refused")
+        password_hash = bus.passwords.hash_password(password)
+        with bus.writing(visitor) as connection:
+            people.set_password(connection, name, password_hash, bus.now())
+        yield "Your password is changed: log in with the new one."
+
+
+class DisablePerson(_OfPerson):
+    """Let a person do nothing any more, at once: all sessions end, and all tokens are removed."""
+
+    path: ClassVar[str] = "people/disable"
+    title: ClassVar[str] = "Disable"
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "disable", self.name]
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            people.disable_person(connection, self.name, bus.now())
+        yield f"Person {self.name} is disabled."
+
+
+class EnablePerson(_OfPerson):
+    """Let a disabled person work again, with the password and the rights of before."""
+
+    path: ClassVar[str] = "people/enable"
+    title: ClassVar[str] = "Enable"
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "enable", self.name]
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            people.enable_person(connection, self.name, bus.now())
+        yield f"Person {self.name} is enabled."
+
+
+class EndSessions(_OfPerson):
+    """End all sessions of a person, who may log in again. Tokens stay."""
+
+    path: ClassVar[str] = "people/log-out"
+    title: ClassVar[str] = "Log out everywhere"
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "logout", self.name]
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            person = people.known_person(connection, self.name)
+            ended = people.end_sessions(connection, person.id, bus.now())
+        yield f"{counted(ended, 'session')} of person {self.name} ended."
+
+
+class AddToken(_OfPerson):
+    """Make a token by which a program acts for a person. Nobody can read it again."""
+
+    path: ClassVar[str] = "people/token/add"
+    title: ClassVar[str] = "Make a token"
+
+    token: Annotated[
+        str,
+        Field(
+            title="Name of the token",
+            description="Tells it from the person's others.",
+            min_length=1,
+            max_length=255,
+            json_schema_extra={ASKED: "line"},
+        ),
+    ]
+    rights: Rights = Field(default_factory=list)
+    until: Annotated[
+        str,
+        Field(title="Until", description="90d from now, or a date.", max_length=64, json_schema_extra={ASKED: "line"}),
+    ] = ""
+
+    def command(self) -> Sequence[str]:
+        rights = [word for right in self.rights for word in ("--right", right.value)]
+        until = ["--until", self.until] if self.until else []
+        return ["xbus", "person", "token", "add", self.name, self.token, *rights, *until]
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        until = until_of(self.until)
+        with bus.writing(visitor) as connection:
+            person = people.known_person(connection, self.name)
+            made = people.add_token(connection, person.id, self.token, self.rights, until, bus.now())
+        end = "" if until is None else f" It ends at {moment(until)}."
+        yield f"The token {self.token} of {self.name} is made. Copy it now, as nobody can read it again.{end}"
+        yield made
+
+
+class RemoveToken(_OfPerson):
+    """Remove a token: programs that have it are refused at once."""
+
+    path: ClassVar[str] = "people/token/remove"
+    title: ClassVar[str] = "Remove the token"
+
+    token: Annotated[str, Field(min_length=1, max_length=255)]
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "person", "token", "remove", self.name, self.token]
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            person = people.known_person(connection, self.name)
+            people.remove_token(connection, person.id, self.token, bus.now())
+        yield f"Token {self.token} of person {self.name} is removed."

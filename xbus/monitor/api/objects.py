@@ -1,0 +1,39 @@
+"""Answers of the REST interface: objects with the names of ``docs/json.md``."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from fastapi.responses import Response
+
+from xbus.admin.objects import JsonObject
+
+
+class ObjectResponse(Response):
+    """An object as JSON; ids and moments become text, hashes hexadecimal."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        """Write the object."""
+        return json.dumps(content, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def answer(found: JsonObject) -> ObjectResponse:
+    """Answer with one object."""
+    return ObjectResponse(found)
+
+
+def answer_list(found: Iterable[JsonObject], after: Mapping[str, object] | None = None) -> ObjectResponse:
+    """Answer with the objects of a list.
+
+    Args:
+        after: the parameters with which the list goes on; None where it ends.
+    """
+    return ObjectResponse({"found": list(found), "next": after})
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,90 @@
+"""Recipients: the list of roles, one role with its instances and its work, and how far a pause has come."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from xbus.admin.objects import progress_of
+from xbus.broker.journal.configuration import RoleSpec, ServiceSpec, read_stored
+from xbus.broker.journal.configuration.pausing import find_pause, find_subject
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.catalog import read_pauses
+from xbus.broker.journal.log.role_progress import MOST_COUNTED
+from xbus.broker.journal.operations.failures import FailureSummary, list_failures
+from xbus.broker.journal.operations.roles import RoleStatus, list_roles
+from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
+from xbus.broker.journal.writes import PauseEntry, PauseKind
+from xbus.errors import Refused
+from xbus.monitor.requests import TheBus, ThePage
+
+router = APIRouter()
+
+SHOWN_FAILURES = 10
+"""The newest failures of a role. More make its page long; the list of failures has all."""
+
+
+@router.get("/recipients")
+def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
+    """Show the roles: their state, their lag and their work."""
+    with bus.reading() as connection:
+        roles = list_roles(connection)
+    owed_days, now = bus.config.journal.owed_days, bus.now()
+    late = {role.role for role in roles if role.owes_too_long(owed_days, now)}
+    return page("recipients/list.html", roles=roles, late=late, progress_of=progress_of, most=MOST_COUNTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    status: RoleStatus
+    entry: RoleSpec
+    service: ServiceSpec
+    own_pause: PauseEntry | None
+    failures: list[FailureSummary]
+
+
+@router.get("/recipients/{login:path}")
+def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
+    """Show a role: why it is as it is, its programs and their work, and its newest failures."""
+    with bus.reading() as connection:
+        role = _read(connection, login)
+    findings = bus.inquiry().role(login)
+    return page(
+        "recipients/show.html",
+        role=role,
+        detail=role,
+        it=role.status,
+        findings=findings,
+        progress_of=progress_of,
+        moment_of=datetime.fromisoformat,
+        most=MOST_COUNTED,
+    )
+
+
+def _read(connection: Connection, login: str) -> _Role:
+    role_id = find_subject(connection, PauseKind.ROLE, login)
+    status = next(each for each in list_roles(connection) if each.role == login)
+    in_use = read_stored(connection).in_use
+    return _Role(
+        status,
+        in_use.roles[login],
+        in_use.services[status.service],
+        read_pauses(connection).get((PauseKind.ROLE, role_id)),
+        list_failures(connection, role=login, limit=SHOWN_FAILURES),
+    )
+
+
+@router.get("/pauses")
+def pause(bus: TheBus, page: ThePage, kind: PauseKind, name: str) -> HTMLResponse:
+    """Show a pause, and what is still under way of the paused; its page asks for this again and again."""
+    under_way: UnderWay | None = None
+    paused: PauseEntry | None = None
+    with bus.reading() as connection:
+        try:
+            paused = find_pause(connection, kind, name)
+            under_way = read_under_way(connection, paused, bus.now())
+        except Refused as error:
+            if error.code != "not_paused":
+                raise
+    return page("recipients/pause.html", pause=paused, under_way=under_way, kind=kind, name=name)

@@ -1,0 +1,101 @@
+"""The filters of lists, as they stand in addresses of pages and of the REST interface."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from xbus.admin.search.conditions import AnyText, Condition, Fit
+from xbus.admin.search.finding import Search
+from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters
+from xbus.broker.journal.operations.parked_list import Filters
+from xbus.monitor.reading import moment_of
+from xbus.states import EnvelopeState
+
+Name = Annotated[str, Field(max_length=255)]
+Text = Annotated[str, Field(max_length=1000)]
+
+SEARCHED_ITEMS = 10_000
+"""Items that one request looks into. More take longer than a page may; the next request goes on behind them."""
+
+SEARCHED_BYTES = 16 * 1024 * 1024
+
+
+class EnvelopeQuery(BaseModel):
+    """Selects envelopes; what is empty selects all."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    state: Literal["", "open", "received", "cancelled"] = ""
+    type: Name = ""
+    emitter: Name = ""
+    role: Name = ""
+    since: Annotated[str, Field(max_length=64, description="2d, 12h, 30min (ago), a date or a time.")] = ""
+    key: Name = ""
+    undelivered: bool = False
+    before: Annotated[str, Field(max_length=64, description="Only those after this one in the list.")] = ""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 50
+
+    def filters(self) -> EnvelopeFilters:
+        """Make the filters of the journal.
+
+        Raises:
+            Refused: the moment can't be read (``bad_moment``).
+        """
+        return EnvelopeFilters(
+            EnvelopeState(self.state) if self.state else None,
+            self.type or None,
+            self.emitter or None,
+            self.role or None,
+            moment_of(self.since),
+            self.key or None,
+            self.undelivered,
+        )
+
+
+class ParkedQuery(BaseModel):
+    """Selects parked work; what is empty selects all."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Name = ""
+    code: Name = ""
+    type: Name = ""
+    service: Name = ""
+
+    def filters(self) -> Filters:
+        """Make the filters of the journal."""
+        return Filters(self.role or None, self.service or None, self.type or None, self.code or None)
+
+
+class ItemQuery(BaseModel):
+    """Selects items of a type by what is in them: FIELD=VALUE, several with spaces between, or any text."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Name = ""
+    text: Annotated[
+        Text, Field(description="A text that is in the item; or conditions, such as client.number=4711.")
+    ] = ""
+    since: Annotated[str, Field(max_length=64, description="2d, 12h, 30min (ago), a date or a time.")] = ""
+    below: Annotated[int | None, Field(ge=1, le=2**53, description="Only items below this position.")] = None
+
+    def search(self) -> Search:
+        """Make the search.
+
+        Raises:
+            Refused: the moment can't be read (``bad_moment``).
+        """
+        return Search(
+            self.type,
+            self._conditions(),
+            moment_of(self.since),
+            self.below,
+            most_items=SEARCHED_ITEMS,
+            most_bytes=SEARCHED_BYTES,
+        )
+
+    def _conditions(self) -> list[Fit]:
+        words = self.text.split()
+        if words and all("=" in word.strip("=") for word in words):
+            return [Condition.of(word) for word in words]
+        return [AnyText.of(self.text.strip())] if words else []
