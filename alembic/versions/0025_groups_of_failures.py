@@ -6,7 +6,7 @@ from alembic import op
 from xbus.broker.journal.writes.fingerprint import fingerprint
 
 revision = "0025"
-down_revision = "0020"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 
@@ -24,8 +24,7 @@ def upgrade() -> None:
             sa.String(16),
             nullable=False,
             server_default=sa.text("''"),
-            comment="Failures of one trouble have the same: of role, verb, code, and the message without what varies "
-            "in it.",
+            comment="The same for failures of one trouble: of role, verb, code, and the message without what varies.",
         ),
     )
     op.add_column(
@@ -39,7 +38,7 @@ def upgrade() -> None:
         ),
     )
     _fill()
-    op.create_index(INDEX, "failure", ["fingerprint", "id", "role_id", "tracking", "owner"])
+    op.create_index(INDEX, "failure", ["fingerprint", "id", "role_id", "code", "tracking", "owner"])
 
 
 def _fill() -> None:

@@ -240,11 +240,11 @@ failure = Table(
         String(16),
         nullable=False,
         server_default=text("''"),
-        comment="Failures of one trouble have the same: of role, verb, code, and the message without what varies in it.",
+        comment="The same for failures of one trouble: of role, verb, code, and the message without what varies.",
     ),
     Column("owner", String(255), comment="The name of the person who looks after it; null for nobody."),
     # All that the list of groups counts, so that it never reads the messages.
-    Index("ix_failure_fingerprint", "fingerprint", "id", "role_id", "tracking", "owner"),
+    Index("ix_failure_fingerprint", "fingerprint", "id", "role_id", "code", "tracking", "owner"),
     comment="Every failed call to a recipient, kept for the person who repairs.",
 )
 

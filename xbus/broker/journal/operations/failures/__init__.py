@@ -1,4 +1,4 @@
-"""Failures for people: each alone, and in groups of one fingerprint; how far people have come, who, and with what words.
+"""Failures for people, each alone and in groups of one fingerprint: people track them, own them, and comment on them.
 
 Face: the names below.
 """

@@ -30,11 +30,13 @@ class GroupFilters:
 
     Args:
         role: the login of the role at which the failures happened.
+        code: the code of the failures.
         state: at least one failure is in it.
         owner: at least one failure belongs to the person with this name.
     """
 
     role: str | None = None
+    code: str | None = None
     state: TrackingState | None = None
     owner: str | None = None
 
@@ -82,6 +84,8 @@ def list_groups(
     statement = _grouped().order_by(sa.desc("newest_id")).limit(limit)
     if filters.role is not None:
         statement = statement.where(_failure.role_id == known_role_id(connection, filters.role))
+    if filters.code is not None:
+        statement = statement.where(_failure.code == filters.code)
     if filters.state is not None:
         statement = statement.having(_count_of(filters.state) > 0)
     if filters.owner is not None:

@@ -43,6 +43,13 @@ class PastMove:
     owner: str | None
     comment: str
 
+    @property
+    def told(self) -> str:
+        """The move in a word or two."""
+        if self.tracking is not None:
+            return self.tracking.value
+        return self.action if self.owner is None else f"{self.action} {self.owner}"
+
 
 def note_past_moves(
     connection: sa.Connection, at: datetime, who: str, subject: str, ids: Sequence[object], move: str, reason: str
