@@ -52,6 +52,7 @@ def failure() -> None:
 @click.option("--group", "fingerprint", metavar="FINGERPRINT", help="Only those of this group.")
 @click.option("--state", type=STATE, help="Only those in this state; groups with one in this state.")
 @click.option("--role", type=ROLE, metavar="LOGIN", help="Only those of this role.")
+@click.option("--code", metavar="CODE", help="Only those with this code.")
 @click.option("--owner", metavar="NAME", help="Only those of this person; groups with one of this person.")
 @click.option("--envelope", "envelope_id", type=EnvelopeId(), metavar="ID", help="Only those of this envelope.")
 @click.option(
@@ -65,6 +66,7 @@ def list_(
     fingerprint: str | None,
     state: str | None,
     role: str | None,
+    code: str | None,
     owner: str | None,
     envelope_id: str | None,
     before: int | None,
@@ -76,13 +78,14 @@ def list_(
     if as_groups:
         if fingerprint is not None or envelope_id is not None:
             raise click.UsageError("--groups counts the failures of all envelopes: leave --group and --envelope out")
-        _list_groups(config_path, GroupFilters(role, state=tracking, owner=owner), before, limit, output)
+        _list_groups(config_path, GroupFilters(role, code, tracking, owner), before, limit, output)
         return
     with reading(database_url(config_path)) as connection:
         found = list_failures(
             connection,
             state=tracking,
             role=role,
+            code=code,
             envelope_id=None if envelope_id is None else resolve_envelope(connection, envelope_id),
             owner=None if owner is None else known_person(connection, owner).name,
             fingerprint=fingerprint,
@@ -226,6 +229,6 @@ def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
     )
     yield from output.block(
         "HISTORY",
-        ("AT", "WHO", Column("MOVE", painted=True), Column("COMMENT", narrows=20, breaks=True)),
-        [(moment(move.at), move.who, move.told, move.comment or None) for move in detail.history],
+        ("AT", Column("MOVE", painted=True), "WHO", Column("COMMENT", narrows=20, breaks=True)),
+        [(moment(move.at), move.told, move.who, move.comment or None) for move in detail.history],
     )

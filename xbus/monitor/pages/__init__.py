@@ -4,6 +4,7 @@ from fastapi import APIRouter
 
 from xbus.monitor.pages import (
     envelopes,
+    failures,
     home,
     items,
     log_in,
@@ -17,6 +18,7 @@ PAGES: tuple[APIRouter, ...] = (
     envelopes.router,
     items.router,
     parked.router,
+    failures.router,
     recipients.router,
     people.router,
     log_in.router,

@@ -68,7 +68,9 @@ def test_a_fingerprint_stays_what_it_was() -> None:
     assert fingerprint(3, "send_item", "refused", "no client 17") == "a6d357aa918c57d3"
 
 
-@pytest.mark.parametrize("text", ["", "62B5E4BB2CA1B1F4", "62b5e4bb2ca1b1f4\n", "62b5e4bb2ca1b1f", "\x00" * 16, "é" * 16])
+@pytest.mark.parametrize(
+    "text", ["", "62B5E4BB2CA1B1F4", "62b5e4bb2ca1b1f4\n", "62b5e4bb2ca1b1f", "\x00" * 16, "é" * 16]
+)
 def test_other_texts_are_none(text: str) -> None:
     assert not is_fingerprint(text)
 
@@ -76,8 +78,45 @@ def test_other_texts_are_none(text: str) -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        *("'", '"', "'a", "'a ", '"\\', "' '", "a", "a-", "-", "~", "~-", "/", "/a", "./", "C:\\", "1", "1.", "1a", "a."),
-        *("Jan ", "1 Jan ", "a://", "a+", "`a", "“a", "«", "#", "# ", " ", "_", "é", '"…" ', "\x00", "\ud800", "\u202e"),
+        *(
+            "'",
+            '"',
+            "'a",
+            "'a ",
+            '"\\',
+            "' '",
+            "a",
+            "a-",
+            "-",
+            "~",
+            "~-",
+            "/",
+            "/a",
+            "./",
+            "C:\\",
+            "1",
+            "1.",
+            "1a",
+            "a.",
+        ),
+        *(
+            "Jan ",
+            "1 Jan ",
+            "a://",
+            "a+",
+            "`a",
+            "“a",
+            "«",
+            "#",
+            "# ",
+            " ",
+            "_",
+            "é",
+            '"…" ',
+            "\x00",
+            "\ud800",
+            "\u202e",
+        ),
     ],
 )
 def test_hostile_messages_are_read_to_the_end(part: str) -> None:

@@ -18,7 +18,7 @@ from xbus.broker.journal.operations.failures.listing import (
     list_failures_of,
     unknown_group,
 )
-from xbus.broker.journal.operations.failures.past_moves import GROUP_SUBJECT, PastMove, read_past_moves
+from xbus.broker.journal.operations.failures.past_moves import GROUP_SUBJECT, PastMove, read_past_moves, storable
 from xbus.states import TrackingState
 
 _failure = model.failure.c
@@ -85,7 +85,7 @@ def list_groups(
     if filters.role is not None:
         statement = statement.where(_failure.role_id == known_role_id(connection, filters.role))
     if filters.code is not None:
-        statement = statement.where(_failure.code == filters.code)
+        statement = statement.where(_failure.code == storable(filters.code))
     if filters.state is not None:
         statement = statement.having(_count_of(filters.state) > 0)
     if filters.owner is not None:

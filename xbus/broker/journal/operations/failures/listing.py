@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
-from xbus.broker.journal.operations.failures.past_moves import SUBJECT, PastMove, read_past_moves
+from xbus.broker.journal.operations.failures.past_moves import SUBJECT, PastMove, read_past_moves, storable
 from xbus.broker.journal.writes.fingerprint import is_fingerprint
 from xbus.errors import Refused
 from xbus.states import TrackingState
@@ -59,6 +59,7 @@ def list_failures(
     *,
     state: TrackingState | None = None,
     role: str | None = None,
+    code: str | None = None,
     envelope_id: UUID | None = None,
     owner: str | None = None,
     fingerprint: str | None = None,
@@ -70,6 +71,7 @@ def list_failures(
     Args:
         state: only those in this tracking state.
         role: only those of the role with this login.
+        code: only those with this code.
         envelope_id: only those of this envelope.
         owner: only those of the person with this name.
         fingerprint: only those of this group.
@@ -85,6 +87,8 @@ def list_failures(
         wanted.append(failure.tracking == state.value)
     if role is not None:
         wanted.append(failure.role_id == known_role_id(connection, role))
+    if code is not None:
+        wanted.append(failure.code == storable(code))
     if envelope_id is not None:
         wanted.append(failure.envelope_id == envelope_id)
     if owner is not None:

@@ -21,6 +21,12 @@ ASSIGNED = "assigned"
 RELEASED = "released"
 COMMENTED = "commented"
 
+
+def storable(text: str) -> str:
+    """Replace what PostgreSQL takes in no text, though a stranger may have written it."""
+    return text.replace("\x00", "\ufffd")
+
+
 _INSERT = sa.insert(model.history)
 
 
@@ -55,7 +61,7 @@ def note_past_moves(
     connection: sa.Connection, at: datetime, who: str, subject: str, ids: Sequence[object], move: str, reason: str
 ) -> None:
     """Note one move on each of some failures, or of some groups."""
-    row = {"at": at, "who": who, "subject": subject, "move": move, "reason": reason}
+    row = {"at": at, "who": who, "subject": subject, "move": move, "reason": storable(reason)}
     connection.execute(_INSERT, [{**row, "subject_id": str(each)} for each in ids])
 
 
