@@ -62,14 +62,14 @@ def move_all(url: str, fingerprint: str, move: FailureMove, until: int, limit: i
 
 @pytest.fixture
 async def url(shared_url: str, shared_journal: Journal, shared_scribe: Scribe) -> str:
-    """A database with three groups: eight failures of ``store_1``, two of ``store_2``, and one of nobody, the newest."""
-    envelope_id = await shared_scribe.put([b"x"], type_name="notes")
+    """A database with three groups: eight failures of a role, two of another, and one of nobody, the newest."""
+    envelope_id = (await shared_scribe.put([b"x"], type_name="notes")).envelope_id
     with looking(shared_url) as connection:
         roles = {role.login: role.id for role in read_catalog(connection).roles.values()}
     first, second = (roles[login] for login in sorted(roles) if login.startswith("store"))
     await write(shared_journal, envelope_id, first, *(f"no client {number}" for number in range(8)))
-    await write(shared_journal, envelope_id, second, "no client 3", "no client 'Ada'"[:11])
-    await write(shared_journal, envelope_id, None, "\x1b[2J<script> a fault in /srv/x".replace("\x00", ""))
+    await write(shared_journal, envelope_id, second, "no client 3", "no client 44")
+    await write(shared_journal, envelope_id, None, "\x1b[2J<script> a fault in /srv/x")
     return shared_url
 
 
