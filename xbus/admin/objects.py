@@ -21,7 +21,7 @@ from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
 from xbus.broker.journal.operations.descriptors import DescriptorSummary
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
 from xbus.broker.journal.operations.event_types import TypeCount
-from xbus.broker.journal.operations.failures import FailureDetail, FailureSummary
+from xbus.broker.journal.operations.failures import FailureDetail, FailureGroup, FailureSummary, PastMove
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
@@ -186,12 +186,42 @@ def of_failure(summary: FailureSummary) -> JsonObject:
         "cause": summary.message,
         "indices": summary.indices,
         "tracking": summary.tracking,
+        "fingerprint": summary.fingerprint,
+        "owner": summary.owner,
     }
 
 
 def of_failure_detail(detail: FailureDetail) -> JsonObject:
-    moves = [{"at": move.at, "tracking": move.state, "comment": move.comment} for move in detail.history]
-    return {**of_failure(detail.summary), "history": moves}
+    return {**of_failure(detail.summary), "history": [_of_past_move(move) for move in detail.history]}
+
+
+def of_failure_group(group: FailureGroup) -> JsonObject:
+    newest = group.newest
+    return {
+        "fingerprint": group.fingerprint,
+        "role": newest.role,
+        "verb": newest.verb,
+        "code": newest.code,
+        "cause": newest.message,
+        "failed_calls": group.count,
+        "by_tracking": [{"tracking": state, "failed_calls": count} for state, count in group.tracking.items()],
+        "owners": group.owners,
+        "oldest_at": group.first_at,
+        "newest_at": newest.at,
+        "failure_id": newest.id,
+        "envelope_id": newest.envelope_id,
+    }
+
+
+def _of_past_move(move: PastMove) -> JsonObject:
+    return {
+        "at": move.at,
+        "who": move.who,
+        "action": move.action,
+        "tracking": move.tracking,
+        "owner": move.owner,
+        "comment": move.comment,
+    }
 
 
 def of_parked_part(summary: ParkedSummary) -> JsonObject:

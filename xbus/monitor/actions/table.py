@@ -3,6 +3,7 @@
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
 from xbus.monitor.actions.configuration import ApplyBusFile
+from xbus.monitor.actions.failures import AssignFailures, CommentFailures, ReleaseFailures, TrackFailures
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
 from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
@@ -23,6 +24,10 @@ ACTIONS: tuple[type[Action], ...] = (
     ResumeAllParked,
     CorrectItem,
     DropParked,
+    TrackFailures,
+    AssignFailures,
+    ReleaseFailures,
+    CommentFailures,
     Pause,
     Drain,
     ResumePaused,
