@@ -49,11 +49,11 @@ class MessageReader(Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether the rest of the last message is still to be dropped."""
+        """Check whether the rest of the last message is still to be dropped."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether something was taken from the socket that may hold further messages."""
+        """Check whether something was taken from the socket that may hold further messages."""
 
     @property
     def sender_address(self) -> str:

@@ -1,7 +1,6 @@
 """The answering side: a ROUTER socket, whose calls are carried out in order of arrival."""
 
 import asyncio
-import errno
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import zmq
 
 from xbus.clock import Clock, SystemClock
-from xbus.errors import ConfigurationError, ConnectionLost, ProtocolError
+from xbus.errors import ConnectionLost, ProtocolError
 from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
 from xbus.rpc.dispatch import Dispatch
@@ -238,7 +237,7 @@ class Server:
             ConfigurationError: ``address_in_use`` or ``bad_address``.
         """
         port = self._plain if address.startswith("tcp:") else self._router
-        return self._bind(port, address, is_encrypted=False)
+        return port.bind(address, is_encrypted=False)
 
     def bind_encrypted(self, door: EncryptedDoor) -> str:
         """Open a port for encrypted connections, too; after ``bind``, whose port stays as it is.
@@ -251,13 +250,7 @@ class Server:
         """
         self._router.encrypt(door.pair, door.domain)
         self._allows = door.allows
-        return self._bind(self._router, door.address, is_encrypted=True)
-
-    def _bind(self, port: Port, address: str, *, is_encrypted: bool) -> str:
-        try:
-            return port.bind(address, is_encrypted=is_encrypted)
-        except zmq.ZMQError as error:
-            raise _bind_error(self.name, address, error) from error
+        return self._router.bind(door.address, is_encrypted=True)
 
     def start(self) -> None:
         """Begin to serve."""
@@ -395,11 +388,3 @@ class Server:
         if count := self._undelivered.note(peer):
             extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": str(error)}
             log.info("%s: a reply could not be delivered", self.name, extra=extra)
-
-
-def _bind_error(name: str, address: str, error: zmq.ZMQError) -> ConfigurationError:
-    if error.errno == errno.EADDRINUSE:
-        cause, cure, code = "is in use", "stop what listens there, or configure another port", "address_in_use"
-    else:
-        cause, cure, code = f"can't be bound ({error})", "write tcp://host:port or ipc://path", "bad_address"
-    return ConfigurationError(f"{name}: {address} {cause}", cure, code=code)

@@ -1,13 +1,14 @@
 """A socket of a server, with its reader, its guard and its way to send."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import zmq
 
 from xbus.clock import Clock
-from xbus.errors import ProtocolError
+from xbus.errors import ConfigurationError, ProtocolError
 from xbus.rpc import multipart
 from xbus.rpc.context import Context, router
 from xbus.rpc.curve import KeyPair, serve_encrypted
@@ -73,9 +74,12 @@ class Port:
         """Open an address; give it with the port that was taken.
 
         Raises:
-            zmq.ZMQError: it can't be opened.
+            ConfigurationError: ``address_in_use`` or ``bad_address``.
         """
-        self._socket.bind(address)
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            raise _bind_error(self._owner.name, address, error) from error
         endpoint = bound_endpoint(self._socket)
         self.guard.listens(endpoint, is_encrypted=is_encrypted)
         return endpoint
@@ -180,3 +184,11 @@ def plain_port(
         return PlainWire(socket, limits, now, port.hear_of_ends, port.broke_protocol)
 
     return Port(owner, socket, new_wire, handshake_seconds)
+
+
+def _bind_error(name: str, address: str, error: zmq.ZMQError) -> ConfigurationError:
+    if error.errno == errno.EADDRINUSE:
+        cause, cure, code = "is in use", "stop what listens there, or configure another port", "address_in_use"
+    else:
+        cause, cure, code = f"can't be bound ({error})", "write tcp://host:port or ipc://path", "bad_address"
+    return ConfigurationError(f"{name}: {address} {cause}", cure, code=code)
