@@ -36,7 +36,7 @@ class Watcher:
 
     def get(self, path: str) -> str:
         """Fetch a page."""
-        with self.open("/live") as answer:
+        with self.open(path) as answer:
             assert answer.status == 200
             return answer.read().decode()
 

@@ -31,6 +31,9 @@ SAMPLE_SECONDS = float(keeping.STEP)
 PAUSE_SHARE = 50
 """The pause after a look as a multiple of its time: so the looks take a fiftieth of a reader's time at the most."""
 
+LONGEST_PAUSE_SECONDS = 45.0
+"""The longest pause. After :data:`~xbus.broker.journal.samples.keeping.GAP` counting would begin anew."""
+
 MINUTE = timedelta(seconds=60)
 
 
@@ -60,7 +63,7 @@ class Sampler:
         while True:
             await self._try_to_look()
             self.audience.tell()
-            await pause(max(self._seconds, PAUSE_SHARE * self._took))
+            await pause(max(self._seconds, min(PAUSE_SHARE * self._took, LONGEST_PAUSE_SECONDS)))
 
     async def _try_to_look(self) -> None:
         try:
