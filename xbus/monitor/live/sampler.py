@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 SAMPLE_SECONDS = float(keeping.STEP)
 """Seconds between two samples. Fewer show changes sooner, and ask the journal more often."""
 
-PAUSE_SHARE = 50
-"""The pause after a look as a multiple of its time: so the looks take a fiftieth of a reader's time at the most."""
+PAUSE_SHARE = 20
+"""The pause after a look as a multiple of its time. More takes less of the database, and shows changes later."""
 
-LONGEST_PAUSE_SECONDS = 45.0
+LONGEST_PAUSE_SECONDS = 30.0
 """The longest pause. After :data:`~xbus.broker.journal.samples.keeping.GAP` counting would begin anew."""
 
 MINUTE = timedelta(seconds=60)
