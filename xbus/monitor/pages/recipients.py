@@ -47,16 +47,14 @@ class _Role:
 
 @router.get("/recipients/{login:path}")
 def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
-    """Show a role: why it is as it is, its programs and their work, and its newest failures."""
+    """Show a role: its programs and their work, and its newest failures."""
     with bus.reading() as connection:
         role = _read(connection, login)
-    findings = bus.inquiry().role(login)
     return page(
         "recipients/show.html",
         role=role,
         detail=role,
         it=role.status,
-        findings=findings,
         progress_of=progress_of,
         moment_of=datetime.fromisoformat,
         most=MOST_COUNTED,
@@ -89,3 +87,10 @@ def pause(bus: TheBus, page: ThePage, kind: PauseKind, name: str) -> HTMLRespons
             if error.code != "not_paused":
                 raise
     return page("recipients/pause.html", pause=paused, under_way=under_way, kind=kind, name=name)
+
+
+@router.get(f"{LIVE}/why")
+def why(bus: TheBus, page: ThePage, role: str = "", emitter: str = "") -> HTMLResponse:
+    """Show why a role or an emitter is as it is; its page asks apart, as a broker that is away takes seconds to miss."""
+    findings = bus.inquiry().role(role) if role else bus.inquiry().emitter(emitter)
+    return page("recipients/why.html", findings=findings, name=role or emitter)
