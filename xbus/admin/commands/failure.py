@@ -11,6 +11,7 @@ from xbus.admin.objects import of_failure, of_failure_detail
 from xbus.admin.output import Output, facts, moment, one_json
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
 from xbus.admin.table import Column
+from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
@@ -40,6 +41,7 @@ def failure() -> None:
     "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."
 )
 @limit_option
+@watch_option
 @output_option("failure")
 def list_(
     config_path: Path | None,
