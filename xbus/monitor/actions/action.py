@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, mo
 from xbus.broker.journal.people import Right
 from xbus.monitor.bus import Bus
 from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.reading import check_texts
 
 UNSAID = "…"
 """Stands in the preview for what the person is still to say."""
@@ -54,8 +55,11 @@ class Action(BaseModel, ABC):
     @model_validator(mode="before")
     @classmethod
     def _without_blanks(cls, given: object) -> object:
-        """Take fields that a form leaves empty as not given."""
-        return {name: value for name, value in given.items() if value != ""} if isinstance(given, dict) else given
+        """Take fields that a form leaves empty as not given, and refuse texts that no database takes."""
+        if not isinstance(given, dict):
+            return given
+        check_texts(given.values())
+        return {name: value for name, value in given.items() if value != ""}
 
     @abstractmethod
     def command(self) -> Sequence[str]:
