@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, model_validator
 
 from xbus.broker.journal.people import Right
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 from xbus.monitor.reading import check_texts
 
@@ -65,7 +65,7 @@ class Action(BaseModel, ABC):
     def command(self) -> Sequence[str]:
         """Give the words of the ``xbus`` command that does the same."""
 
-    def typed(self, bus: Bus) -> Mapping[str, str]:
+    def typed(self, bus: BusAccess) -> Mapping[str, str]:
         """Give the text that stands in fields of the form before a person types, by their names.
 
         Raises:
@@ -74,7 +74,7 @@ class Action(BaseModel, ABC):
         return {}
 
     @abstractmethod
-    def preview(self, bus: Bus) -> Iterable[str]:
+    def preview(self, bus: BusAccess) -> Iterable[str]:
         """Say in sentences what it would do; what a form still asks for is :data:`UNSAID`.
 
         Raises:
@@ -82,7 +82,7 @@ class Action(BaseModel, ABC):
         """
 
     @abstractmethod
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterable[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterable[str]:
         """Do it, and say in sentences what was done.
 
         Raises:

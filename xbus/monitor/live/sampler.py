@@ -18,7 +18,7 @@ from xbus.broker.journal.samples.outline import BusOutline, read_bus
 from xbus.broker.journal.samples.sample import Sample, join
 from xbus.broker.journal.samples.taking import TakenSample, take
 from xbus.errors import XbusError
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
 from xbus.monitor.live.bus_now import BrokerHealth, BusNow
 from xbus.rpc.messages import HealthProblem, HealthReport
@@ -46,7 +46,7 @@ class Sampler:
         seconds: between two samples.
     """
 
-    def __init__(self, bus: Bus, audience: Audience, seconds: float = SAMPLE_SECONDS) -> None:
+    def __init__(self, bus: BusAccess, audience: Audience, seconds: float = SAMPLE_SECONDS) -> None:
         self._bus = bus
         self.audience = audience
         self._seconds = seconds
