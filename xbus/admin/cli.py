@@ -10,6 +10,7 @@ COMMANDS = (
     "bus.apply",
     "bus.edit",
     "bus.export",
+    "bus.plan",
     "clearing",
     "completion",
     "config",

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from xbus.admin.clearing_databases import ClearingDatabase
+from xbus.admin.failure_objects import of_failure
 from xbus.admin.why.findings import Finding
 from xbus.broker.journal.archive.reading import Whereabouts
 from xbus.broker.journal.audit.reading import AuditRow
@@ -21,7 +22,6 @@ from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
 from xbus.broker.journal.operations.descriptors import DescriptorSummary
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
 from xbus.broker.journal.operations.event_types import TypeCount
-from xbus.broker.journal.operations.failures import FailureDetail, FailureGroup, FailureSummary, PastMove
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
@@ -200,58 +200,7 @@ def _of_archive(archive: Whereabouts) -> JsonObject:
     }
 
 
-# -- failures and parked parts -----------------------------------------------------------------------------------------
-
-
-def of_failure(summary: FailureSummary) -> JsonObject:
-    return {
-        "failure_id": summary.id,
-        "at": summary.at,
-        "envelope_id": summary.envelope_id,
-        "event_id": summary.event_id,
-        "node": summary.node,
-        "role": summary.role,
-        "verb": summary.verb,
-        "code": summary.code,
-        "cause": summary.message,
-        "indices": summary.indices,
-        "tracking": summary.tracking,
-        "fingerprint": summary.fingerprint,
-        "owner": summary.owner,
-    }
-
-
-def of_failure_detail(detail: FailureDetail) -> JsonObject:
-    return {**of_failure(detail.summary), "history": [_of_past_move(move) for move in detail.history]}
-
-
-def of_failure_group(group: FailureGroup) -> JsonObject:
-    newest = group.newest
-    return {
-        "fingerprint": group.fingerprint,
-        "role": newest.role,
-        "verb": newest.verb,
-        "code": newest.code,
-        "cause": newest.message,
-        "failed_calls": group.count,
-        "by_tracking": [{"tracking": state, "failed_calls": count} for state, count in group.tracking.items()],
-        "owners": group.owners,
-        "oldest_at": group.first_at,
-        "newest_at": newest.at,
-        "failure_id": newest.id,
-        "envelope_id": newest.envelope_id,
-    }
-
-
-def _of_past_move(move: PastMove) -> JsonObject:
-    return {
-        "at": move.at,
-        "who": move.who,
-        "action": move.action,
-        "tracking": move.tracking,
-        "owner": move.owner,
-        "comment": move.comment,
-    }
+# -- parked parts ------------------------------------------------------------------------------------------------------
 
 
 def of_parked_part(summary: ParkedSummary) -> JsonObject:

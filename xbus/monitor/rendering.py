@@ -56,7 +56,7 @@ class Renderer:
             command=shlex.join,
             json=_json,
             segment=_segment,
-            as_typed=_as_typed,
+            exactly=_exactly,
         )
         self._environment.globals.update(version=installed_version(), assets=_assets_version(), link=link)
 
@@ -136,17 +136,19 @@ def _segment(name: object) -> str:
     return quote(str(name), safe="")
 
 
-def _as_typed(text: str) -> Markup:
-    """Write a text into a field that a person edits: unchanged, line by line, since it must come back as it was."""
-    # A browser takes the first new line of a text area away.
-    return Markup("\n") + escape(text)
-
-
 def _harmless(value: object) -> object:
     """Write out what browsers obey without showing it, such as marks of direction; None is nothing."""
     if value is None:
         return ""
     return value if isinstance(value, Markup) else printable(str(value))
+
+
+def _exactly(text: object) -> Markup:
+    """Write a text as it is, for a field whose content comes back: nothing of it may change on the way.
+
+    In a text area it stands on a line of its own, since a browser takes the first new line away.
+    """
+    return escape(text)
 
 
 def _json(value: object) -> str:

@@ -30,6 +30,20 @@ HEADERS = pack_headers({"mine": 7})
 
 PAGE = Path(__file__).parents[3] / "docs" / "json.md"
 
+PLANNED = """
+[[event_type]]
+name = "clients"
+[[event_type]]
+name = "memos"
+renamed_from = "notes"
+[[event_type]]
+name = "orders"
+[[event_type.node]]
+name = "store"
+service = "store"
+"""
+"""A bus file that empties the graph of a type, renames another one, and adds a third."""
+
 NEED_SPARK = {"archive": Report, "checksum": Verdict}
 """Commands that run on Spark, by the results that they write as they are."""
 
@@ -175,6 +189,7 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("outbox", "status"): (str(outbox),),
         ("parked", "list"): (),
         ("parked", "show"): (str(bus.both),),
+        ("plan",): (str(outbox.with_name("bus.toml")), "--last", "9"),
         ("recipient", "list"): (),
         ("keys", "list"): (),
         ("session", "list"): (),
@@ -229,6 +244,7 @@ def _offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def written(xbus: Xbus, bus: ParkedBus, outbox: Path, _offered: None) -> dict[tuple[str, ...], list[dict[str, Any]]]:
     """The objects that each command writes."""
     xbus("failure", "track", "1", "processing", "--comment", "asked")
+    (outbox.with_name("bus.toml")).write_text(PLANNED)
     found = {}
     for command, arguments in invocations(bus, outbox).items():
         result = xbus(*command, *arguments, "-o", "json")

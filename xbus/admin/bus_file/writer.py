@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from xbus.admin.bus_file.fields import FAILING, INSTANCES, ISOLATION, KEYS, LIMITS, ORDER, SECRET, WATCH, Fields
 from xbus.broker.journal.configuration import BusSpec
@@ -12,7 +12,12 @@ from xbus.broker.journal.writes import SendingLimits
 
 def write(bus: BusSpec) -> str:
     """Write the bus in TOML, entries in the order of ``bus``, without defaults and rare fields."""
-    return "\n".join(_table(name, values) for name, values in _tables(bus))
+    return write_tables(_tables(bus))
+
+
+def write_tables(tables: Iterable[tuple[str, Mapping[str, object]]]) -> str:
+    """Write tables by name, each with a line for its name and one for each key, and an empty line before the next."""
+    return "\n".join(_table(name, values) for name, values in tables)
 
 
 def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:

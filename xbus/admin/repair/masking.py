@@ -1,6 +1,7 @@
 """Hides the fields of items that their event type calls secret; pure."""
 
 from collections.abc import Set
+from itertools import zip_longest
 
 from xbus.rpc.codec import Value
 
@@ -21,6 +22,37 @@ def mask(value: Value, paths: Set[str]) -> Value:
         {'card': {'number': '***', 'of': 'Ada'}, 'paid': [{'iban': '***'}]}
     """
     return _masked(value, paths, "") if paths else value
+
+
+def unmask(value: Value, before: Value, paths: Set[str]) -> Value:
+    """Put hidden values back where a person has changed a value that was shown with :func:`mask`.
+
+    Args:
+        value: as the person leaves it; a mask that still stands at a secret place means the value of before.
+        before: as it was before it was shown.
+        paths: those of :func:`mask`.
+
+    Example:
+        >>> unmask({"iban": "***", "of": "Ben"}, {"iban": "DE02", "of": "Ada"}, {"iban"})
+        {'iban': 'DE02', 'of': 'Ben'}
+    """
+    return _unmasked(value, before, paths, "") if paths else value
+
+
+def _unmasked(value: Value, before: Value, paths: Set[str], within: str) -> Value:
+    match value, before:
+        case dict(), dict():
+            places = {key: f"{within}{_word(key)}" for key in value}
+            return {
+                key: before[key]
+                if places[key] in paths and inner == MASK and key in before
+                else _unmasked(inner, before.get(key), paths, f"{places[key]}.")
+                for key, inner in value.items()
+            }
+        case list(), list():
+            pairs = zip_longest(value, before[: len(value)])
+            return [_unmasked(element, formerly, paths, within) for element, formerly in pairs]
+    return value
 
 
 def _masked(value: Value, paths: Set[str], within: str) -> Value:

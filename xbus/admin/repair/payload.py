@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NoReturn
 
-from xbus.admin.repair.masking import mask
+from xbus.admin.repair.masking import mask, unmask
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
@@ -95,15 +95,19 @@ class Payload:
             "the item has values that JSON lacks, such as bytes", "give it with --file instead", code="not_editable"
         )
 
-    def rewritten(self, text: str) -> bytes:
+    def rewritten(self, text: str, secret: Set[str] = frozenset()) -> bytes:
         """Make the bytes of the same item with the value of ``text``.
+
+        Args:
+            text: JSON, or any text where the item is one.
+            secret: fields that were shown with a mask; where it stands still, the value of this item stays.
 
         Raises:
             Refused: it is no JSON (``bad_json``), or can't be packed (``bad_items``).
         """
         if self.kind is Kind.TEXT:
             return text.encode()
-        value = read_json(text)
+        value = unmask(read_json(text), self.value, secret)
         if self.kind is Kind.JSON:
             return json.dumps(value, ensure_ascii=False).encode()
         return item_bytes(value)

@@ -27,7 +27,7 @@ class SetLoginPassword(Action):
         Field(min_length=1, max_length=1024, title="New password", json_schema_extra={ASKED: "password"}),
     ]
     keep_sessions: bool = Field(
-        False,
+        default=False,
         title="Keep sessions",
         description="Who is logged in goes on.",
         json_schema_extra={ASKED: "check"},

@@ -17,6 +17,7 @@ from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sent
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
+from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
@@ -172,7 +173,7 @@ class ResumeAllParked(Action):
 class CorrectItem(Action):
     """Replace an item for all roles that lack it, or for one role for which it is parked.
 
-    The value is JSON, and is packed as the item was.
+    The value is JSON, and is packed as the item was; where the item is a text, it is the new text.
     """
 
     path: ClassVar[str] = "parked/correct"
@@ -183,7 +184,14 @@ class CorrectItem(Action):
     event: Annotated[str, Field(max_length=64)] | None = None
     item: Index
     role: Login | None = None
-    value: Annotated[str, Field(title="Value", description="The new item, as JSON.", json_schema_extra={ASKED: "text"})]
+    value: Annotated[
+        str,
+        Field(
+            title="Value",
+            description="The new item: as JSON, or as the text that it is.",
+            json_schema_extra={ASKED: "text"},
+        ),
+    ]
     reason: Reason
     resume: Annotated[
         bool,
@@ -205,7 +213,8 @@ class CorrectItem(Action):
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-        payload = Payload.of(standing.to(target.role_id))
+            secret = read_secret_fields(connection).get(target.event.type_name, frozenset())
+        payload = Payload.of(standing.to(target.role_id)).masked(secret)
         value = payload.editable()
         # Marks of direction would show the value otherwise than it is.
         return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
@@ -221,8 +230,8 @@ class CorrectItem(Action):
         with bus.writing(visitor) as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-            payload = Payload.of(standing.to(target.role_id))
-            after = payload.replaced(self.value)
+            secret = read_secret_fields(connection).get(target.event.type_name, frozenset())
+            after = Payload.of(standing.to(target.role_id)).rewritten(self.value, secret)
             check_size(after, bus.config.front.max_item_bytes)
             reach = read_reach(connection, target)
             decision = decision_of(bus.clock, self.reason)

@@ -26,7 +26,7 @@ EFFECTS = {
 Until = Annotated[
     str,
     Field(
-        "",
+        default="",
         max_length=64,
         title="Until",
         description="Resume it by itself: 2h for so long from now, or a date and time in UTC.",
@@ -123,7 +123,11 @@ class ResumePaused(_OfSubject):
     title = "Resume"
 
     reason: str = Field(
-        "", max_length=4000, title="Reason", description="Why; it is kept.", json_schema_extra={ASKED: "line"}
+        default="",
+        max_length=4000,
+        title="Reason",
+        description="Why; it is kept.",
+        json_schema_extra={ASKED: "line"},
     )
 
     def command(self) -> Sequence[str]:

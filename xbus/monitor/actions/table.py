@@ -2,6 +2,7 @@
 
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.configuration import ApplyBusFile
 from xbus.monitor.actions.failures import AssignFailures, CommentFailures, ReleaseFailures, TrackFailures
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
@@ -33,6 +34,7 @@ ACTIONS: tuple[type[Action], ...] = (
     Detach,
     Attach,
     SetLoginPassword,
+    ApplyBusFile,
     AddPerson,
     SetRights,
     SetPassword,

@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from xbus.admin.objects import of_envelope, of_envelope_detail, of_finding
-from xbus.admin.repair.payload import Payload
 from xbus.admin.search.items import read_items_page
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import list_envelopes
@@ -56,7 +55,7 @@ def items(
         if show_envelope(connection, wanted) is None:
             raise envelope_unknown(wanted)
         page = read_items_page(connection, wanted, read_position(connection, wanted), event, first, limit)
-    found = [item.plain(Payload.of(item.data)) for item in page.items]
+    found = [item.plain() for item in page.items]
     return answer_list(found, None if page.next_event is None else {"event": page.next_event, "from": page.next_index})
 
 

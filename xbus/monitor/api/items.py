@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from xbus.admin.repair.payload import Payload
 from xbus.admin.search.finding import search_items
 from xbus.monitor.api.objects import ObjectResponse, answer_list
 from xbus.monitor.queries import ItemQuery
@@ -18,4 +17,4 @@ def find(bus: TheBus, _: TheVisitor, query: Annotated[ItemQuery, Query()]) -> Ob
     """Find items of a type, the newest first. It looks into some thousands of them, and ``next`` goes on behind."""
     result = search_items(bus.config.database.url, query.search(), lambda searched, of: None)
     after = {"below": result.next_below} if result.stopped and result.next_below is not None else None
-    return answer_list([item.plain(Payload.of(item.data)) for item, _ in result.found], after)
+    return answer_list([item.plain() for item, _ in result.found], after)

@@ -15,6 +15,9 @@ SPANS = (
 )
 """Steps of an axis of time, in seconds, that people read well."""
 
+LEAST = 1e-9
+"""Smaller values count as nothing."""
+
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -33,7 +36,7 @@ class Unit:
 
 def round_step(greatest: float, steps: int) -> float:
     """Choose 1, 2 or 5 times a power of ten, so that about so many steps reach the greatest value."""
-    if greatest <= 0:
+    if greatest < LEAST:
         return 1.0
     rough = greatest / steps
     power = 10.0 ** math.floor(math.log10(rough))

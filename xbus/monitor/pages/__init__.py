@@ -3,6 +3,8 @@
 from fastapi import APIRouter
 
 from xbus.monitor.pages import (
+    audit,
+    configuration,
     envelopes,
     failures,
     home,
@@ -20,6 +22,8 @@ PAGES: tuple[APIRouter, ...] = (
     parked.router,
     failures.router,
     recipients.router,
+    *configuration.ROUTERS,
     people.router,
+    audit.router,
     log_in.router,
 )

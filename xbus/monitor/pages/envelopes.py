@@ -1,14 +1,11 @@
 """Envelopes: the list with its filters, one envelope with its way through the bus, and its items."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from xbus.admin.repair.payload import Payload
-from xbus.admin.search.items import EnvelopeItem, read_items_page
+from xbus.admin.search.items import read_items_page
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
@@ -60,19 +57,6 @@ def find(bus: TheBus, text: str = "") -> Response:
     return RedirectResponse(link("/envelopes", key=wanted) if keyed else link("/items", text=wanted), 303)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownPayload:
-    """An item with the form of its bytes, for a page."""
-
-    item: EnvelopeItem
-    payload: Payload
-
-    @property
-    def lines(self) -> Sequence[str]:
-        """Its content, cut where it is long."""
-        return list(self.payload.lines())
-
-
 @router.get("/{digits}")
 def show(bus: TheBus, page: ThePage, digits: str) -> Response:
     """Show an envelope: why it is where it is, its way through roles, its events, failures and first items."""
@@ -102,8 +86,7 @@ def items(
             raise envelope_unknown(envelope_id)
         position = read_position(connection, envelope_id)
         found = read_items_page(connection, envelope_id, position, event or None, first, PAGE_ITEMS)
-    shown = [ShownPayload(item, Payload.of(item.data)) for item in found.items]
     more = None
     if found.next_event is not None:
         more = link(f"/envelopes/{envelope_id}/items", event=found.next_event, **{"from": found.next_index})
-    return page("envelopes/items.html", envelope_id=envelope_id, shown=shown, more=more)
+    return page("envelopes/items.html", envelope_id=envelope_id, shown=found.items, more=more)

@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from xbus.admin.repair.payload import Payload
 from xbus.admin.search.finding import search_items
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.monitor.queries import ItemQuery
@@ -27,5 +26,5 @@ def find(bus: TheBus, page: ThePage, query: Annotated[ItemQuery, Query()]) -> HT
         result = search_items(bus.config.database.url, query.search(), lambda searched, of: None)
         if result.stopped and result.next_below is not None:
             more = link("/items", **{**query.model_dump(), "below": result.next_below})
-    shown = [] if result is None else [(item, closed, Payload.of(item.data)) for item, closed in result.found]
+    shown = [] if result is None else result.found
     return page("envelopes/find.html", query=query, types=types, result=result, shown=shown, more=more)

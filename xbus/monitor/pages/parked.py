@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.view import view
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked_list import count_parked_groups, list_parked
@@ -41,5 +40,4 @@ def show(
     with bus.reading() as connection:
         envelope_id = resolve_envelope(connection, digits_of(digits))
         found = view(connection, envelope_id, role or None, event or None, span)
-    items = [(item, Payload.of(item.data)) for item in found.items]
-    return page("parked/show.html", it=found, items=items, role=role, here=f"/parked/{envelope_id}")
+    return page("parked/show.html", it=found, role=role, here=f"/parked/{envelope_id}")

@@ -4,10 +4,10 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 
@@ -163,6 +163,29 @@ class BusSpec:
             Section.EMITTER: self.emitters,
         }
         return sections[section]
+
+    @classmethod
+    def holding(cls, section: Section, name: str, entry: Entry) -> "BusSpec":
+        """Make a bus of one entry."""
+        return cls()._with(section, {name: entry})
+
+    def without(self, section: Section, name: str) -> "BusSpec":
+        """Give this bus without one entry."""
+        kept = {each: entry for each, entry in self.section(section).items() if each != name}
+        return self._with(section, kept)
+
+    def _with(self, section: Section, entries: Mapping[str, Any]) -> "BusSpec":
+        match section:
+            case Section.EVENT_TYPE:
+                return replace(self, event_types=entries)
+            case Section.SERVICE:
+                return replace(self, services=entries)
+            case Section.ROLE:
+                return replace(self, roles=entries)
+            case Section.EMITTER_PROFILE:
+                return replace(self, profiles=entries)
+            case Section.EMITTER:
+                return replace(self, emitters=entries)
 
     def names(self) -> Iterator[tuple[Section, str]]:
         """Iterate over every entry's section and name."""

@@ -62,11 +62,15 @@ class Plan:
         version: the version of the configuration that the plan starts from; it can be applied to no other.
         changes: the changes, in order; empty if the configuration is as wished already.
         problems: the reasons that forbid it; with any, nobody can apply the plan.
+        before: the bus as it is, by the new names of what is renamed.
+        after: the bus as the plan leaves it.
     """
 
     version: int
     changes: tuple[Change, ...]
     problems: tuple[ConfigurationProblem, ...]
+    before: BusSpec = field(default_factory=BusSpec, compare=False, repr=False)
+    after: BusSpec = field(default_factory=BusSpec, compare=False, repr=False)
 
     @property
     def renames(self) -> tuple[Change, ...]:
@@ -106,6 +110,8 @@ def make_plan(stored: Stored, bus: BusSpec, *, prune: bool = False, unreadable: 
         version=stored.version,
         changes=(*_renamings(bus, renames), *_wished(stored, bus), *(_removals(stored, bus) if prune else ())),
         problems=(*problems, *find_problems(stored, bus, known={*result.names(), *unreadable})),
+        before=stored.in_use,
+        after=result,
     )
 
 

@@ -6,5 +6,5 @@ does, the drill, and what must look for corrections.
 
 Face: ``backlog``, ``checkup``, ``coming``, ``copies``, ``corrections``, ``descriptors``, ``envelopes``,
 ``event_types``, ``failures``, ``figures``, ``parked``, ``parked_items``, ``parked_list``, ``parked_moves``,
-``relocation``, ``roles``, ``stalled``, ``under_way``, ``why``.
+``relocation``, ``roles``, ``stalled``, ``traffic``, ``under_way``, ``why``.
 """

@@ -1,7 +1,4 @@
-"""Failures for people, each alone and in groups of one fingerprint: people track them, own them, and comment on them.
-
-Face: the names below.
-"""
+"""Failures for people, alone and in groups of one fingerprint: people track them, own them, and comment on them."""
 
 from xbus.broker.journal.operations.failures.groups import (
     FailureGroup,

@@ -1,0 +1,104 @@
+"""Having the bus match a bus file."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StringConstraints
+
+from xbus.admin.bus_file.change import Decisions, PlannedChange, apply_change, plan_change
+from xbus.admin.replay.sending_again import unsent
+from xbus.broker.journal.configuration.owed import Owed
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.people import Right
+from xbus.errors import ConfigurationError, Refused
+from xbus.monitor.actions.action import ASKED, Action
+from xbus.monitor.bus import Bus
+from xbus.monitor.people.visitor import Visitor
+
+
+class ApplyBusFile(Action):
+    """Change the bus to match a bus file, all of it or nothing.
+
+    ``version`` is that of the configuration when somebody looked at the plan; the bus refuses to apply it to another.
+    """
+
+    path = "configuration/apply"
+    title = "Apply"
+    right: ClassVar[Right] = Right.MANAGER
+
+    file: Annotated[str, StringConstraints(strip_whitespace=False)] = Field(
+        default="",
+        title="Bus file",
+        json_schema_extra={ASKED: "text"},
+    )
+    prune: bool = Field(
+        default=False,
+        title="Remove what the file does not name",
+        json_schema_extra={ASKED: "check"},
+    )
+    owed: Owed | None = Field(
+        default=None,
+        title="What is owed",
+        description="What becomes of envelopes that are owed where no way leads any more.",
+        json_schema_extra={ASKED: "choice", "choices": [owed.value for owed in Owed]},
+    )
+    to: str | None = Field(
+        default=None,
+        max_length=4000,
+        title="To",
+        description="The role that gets what is rerouted.",
+        json_schema_extra={ASKED: "line"},
+    )
+    version: int | None = Field(default=None, ge=0, le=2**53)
+
+    def command(self) -> Sequence[str]:
+        owed = ["--owed", self.owed.value] if self.owed else []
+        to = ["--to", self.to] if self.to else []
+        return ["xbus", "apply", *(["--prune"] if self.prune else []), *owed, *to, "FILE"]
+
+    def preview(self, bus: Bus) -> Iterator[str]:
+        planned = bus.read(self.plan)
+        for problem in planned.problems:
+            yield f"Line {problem.line}: {problem.sentence}."
+        for change in planned.plan.changes:
+            yield f"{change}."
+            yield from (f"{owed}." for owed in planned.owed_by(change))
+
+    def plan(self, connection: Connection) -> PlannedChange:
+        """Compare the file with the bus.
+
+        Raises:
+            ConfigurationError: no role can get what shall be rerouted (``no_heir``).
+        """
+        return plan_change(connection, self.file.encode(), self._decisions)
+
+    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            planned = self.plan(connection)
+            self._check(planned)
+            applied = apply_change(connection, planned, self._decisions, bus.now())
+        yield from applied.sentences()
+        yield from map(unsent, applied.histories)
+        if not applied.plan.changes:
+            yield "Nothing was changed: the bus is as the file says."
+
+    def _check(self, planned: PlannedChange) -> None:
+        if planned.problems:
+            told = "; ".join(f"line {problem.line}: {problem.sentence}" for problem in planned.problems[:20])
+            raise Refused(f"the bus file can't be applied ({told})", "correct it", code="bad_bus_file")
+        if self.version is not None and self.version != planned.plan.version:
+            raise ConfigurationError(
+                "someone else has changed the configuration in the meantime",
+                "look at the changes again",
+                code="stale_plan",
+            )
+        if planned.arrears and self.owed is None:
+            raise Refused(
+                "envelopes are still owed where no way leads any more",
+                "decide what becomes of them: keep, drop or reroute",
+                code="owed_undecided",
+            )
+
+    @property
+    def _decisions(self) -> Decisions:
+        return Decisions(self.prune, self.owed, self.to)
