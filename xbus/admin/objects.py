@@ -4,7 +4,7 @@ An id ends with ``_id``, a moment with ``_at`` or is called ``since`` where a st
 of the same name beside it ends with ``_list``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
@@ -25,7 +25,6 @@ from xbus.broker.journal.operations.event_types import TypeCount
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
-from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
 from xbus.emitter.outbox import OutboxStatus
 from xbus.rpc.codec import Value
@@ -46,35 +45,6 @@ def of_sessions(found: LoginSessions) -> JsonObject:
 
 def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
     return {"kind": kind, "login": login, "public_key": key}
-
-
-# -- people ------------------------------------------------------------------------------------------------------------
-
-
-def of_person(person: Person, sessions: int) -> JsonObject:
-    return {
-        "person": person.name,
-        "rights": _of_rights(person.rights),
-        "sessions": sessions,
-        "created_at": person.created_at,
-        "last_seen_at": person.last_seen_at,
-        "disabled_at": person.disabled_at,
-    }
-
-
-def of_person_token(person: Person, token: PersonToken) -> JsonObject:
-    return {
-        "person": person.name,
-        "token": token.name,
-        "rights": _of_rights(token.rights),
-        "created_at": token.created_at,
-        "last_used_at": token.used_at,
-        "expires_at": token.expires_at,
-    }
-
-
-def _of_rights(rights: Collection[Right]) -> list[str]:
-    return write_rights(rights).split()
 
 
 # -- the audit ---------------------------------------------------------------------------------------------------------

@@ -19,18 +19,16 @@ from xbus.admin.files import (
     StopAtBadLine,
     read_descriptor,
 )
+from xbus.admin.files.sending import send_files
 from xbus.admin.names import TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell
 from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.emitter import Emitter, Envelope, Event
-from xbus.errors import Refused, XbusError
+from xbus.emitter import Emitter
+from xbus.errors import Refused
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers
 from xbus.rpc.curve import PASSWORD_VARIABLE
-
-OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
-"""Codes of refusals that an item itself is the reason for."""
 
 STOP, SKIP, COLLECT = "stop", "skip", "collect"
 
@@ -203,7 +201,7 @@ def emit(
             Emitter(address, login, password, retry_seconds=timeout) as emitter,
             emitter.envelope(ordering_key=ordering_key, key=key, headers=headers) as envelope,
         ):
-            _send(envelope, event_types, files, bad, on_bytes, allow_empty=allow_empty)
+            send_files(envelope, event_types, files, bad, on_bytes, allow_empty=allow_empty)
     receipt = envelope.receipt
     click.echo(f"{counted(receipt.items)} sent: envelope {receipt.envelope_id}, position {receipt.position}")
     if bad.count:
@@ -247,43 +245,6 @@ def _policy(policy: str, bad_lines: Path | None) -> StopAtBadLine:
     if policy == COLLECT and bad_lines is not None:
         return CollectBadLines(_tell, bad_lines)
     return SkipBadLines(_tell) if policy == SKIP else StopAtBadLine()
-
-
-def _send(
-    envelope: Envelope,
-    event_types: Sequence[str],
-    files: Sequence[ItemFile],
-    bad: StopAtBadLine,
-    on_bytes: Callable[[int], object],
-    *,
-    allow_empty: bool,
-) -> None:
-    for event_type, file in zip(event_types, files, strict=True):
-        with envelope.event(event_type) as event:
-            entries = _send_file(event, file, bad, on_bytes)
-            if not entries and not allow_empty:
-                step = "see whether it is complete, or send it with --allow-empty"
-                raise XbusError(f"{file.name} has no items", step, code="empty_file")
-    bad.finish()
-
-
-def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Callable[[int], object]) -> int:
-    """Send the items of a file; give the number of its entries, bad ones included."""
-    entries = 0
-    for entry in file.entries(on_bytes):
-        entries += 1
-        if entry.fault:
-            bad.meet(file, entry, entry.fault)
-            continue
-        try:
-            event.send(entry.item)
-        except Refused as error:
-            if error.code not in OF_THE_ITEM:
-                raise
-            # What the bus said about an earlier batch would come up here too, and is not this line's fault.
-            event.flush()
-            bad.meet(file, entry, error.cause)
-    return entries
 
 
 def _tell(sentence: str) -> None:

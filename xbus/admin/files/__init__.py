@@ -6,7 +6,7 @@ A file's way through this package: ``ItemFile`` opens its ``Source`` and picks a
 
 from xbus.admin.files.bad_lines import CollectBadLines, SkipBadLines, StopAtBadLine
 from xbus.admin.files.descriptor import Descriptor
-from xbus.admin.files.descriptor_file import read_descriptor
+from xbus.admin.files.descriptor_file import parse_descriptor, read_descriptor
 from xbus.admin.files.entry import Entry
 from xbus.admin.files.item_file import ItemFile
 from xbus.admin.files.plain_form import KINDS, PlainForm
@@ -22,5 +22,6 @@ __all__ = [
     "PlainForm",
     "SkipBadLines",
     "StopAtBadLine",
+    "parse_descriptor",
     "read_descriptor",
 ]

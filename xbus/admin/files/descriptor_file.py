@@ -68,11 +68,26 @@ def read_descriptor(path: Path, name: str = "") -> Descriptor:
         raise XbusError(
             f"{path} can't be read ({error.strerror})", "name a readable file", code="unreadable_file"
         ) from error
+    return parse_descriptor(data, str(path), name)
+
+
+def parse_descriptor(data: bytes, source: str, name: str = "") -> Descriptor:
+    """Read one descriptor of the content of a file.
+
+    Args:
+        data: the content.
+        source: its name, for people.
+        name: the name of the descriptor; "" means the first one.
+
+    Raises:
+        XbusError: it has no such descriptor (``unknown_descriptor``), or the descriptor is invalid
+            (``bad_descriptor``).
+    """
     try:
-        return _descriptor(_chosen(_parsed(data), path, name))
+        return _descriptor(_chosen(_parsed(data), source, name))
     except Unreadable as error:
         raise XbusError(
-            f"{path}:{error.line}: {error.reason}", "correct the descriptor", code="bad_descriptor"
+            f"{source}:{error.line}: {error.reason}", "correct the descriptor", code="bad_descriptor"
         ) from error
 
 
@@ -103,7 +118,7 @@ def _parsed(data: bytes) -> _Element:
     return root
 
 
-def _chosen(root: _Element, path: Path, name: str) -> _Element:
+def _chosen(root: _Element, source: str, name: str) -> _Element:
     found = [root] if root.tag == "descriptor" else root.findall("descriptor")
     if not found:
         _refuse(root, "there is no <descriptor>")
@@ -114,7 +129,7 @@ def _chosen(root: _Element, path: Path, name: str) -> _Element:
         return _lined(found[0])
     if name not in names:
         raise XbusError(
-            f'{path} has no descriptor "{name}"', f"name one of {', '.join(names)}", code="unknown_descriptor"
+            f'{source} has no descriptor "{name}"', f"name one of {', '.join(names)}", code="unknown_descriptor"
         )
     return _lined(found[names.index(name)])
 

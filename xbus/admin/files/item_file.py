@@ -30,6 +30,7 @@ class ItemFile:
         encoding: of its text; by default that of the descriptor or the XML itself, otherwise UTF-8.
         form: what is known of it without a descriptor.
         tell: takes what was found out about its form.
+        name: how messages call it; by default its path.
 
     Raises:
         XbusError: it is of another kind (``unknown_format``), can't be read (``unreadable_file``), or the encoding does
@@ -43,17 +44,18 @@ class ItemFile:
         encoding: str | None = None,
         form: PlainForm = AS_NAMED,
         tell: Callable[[str], object] = say_nothing,
+        name: str | None = None,
     ) -> None:
         complete = form.complete(path) if descriptor is None else form
         self._tell = tell
         self._reported = 0
-        self.name = str(path)
+        self.name = name or str(path)
         """For people."""
         try:
             self._source = Source(path)
         except OSError as error:
             self._refuse_file(error)
-        self.name, self.size = self._source.name, self._source.size
+        self.name, self.size = name or self._source.name, self._source.size
         """In bytes, as it is on the disk; None where nobody knows."""
         try:
             self.reader = (

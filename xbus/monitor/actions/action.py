@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, model_validator
 
 from xbus.broker.journal.people import Right
 from xbus.monitor.bus import Bus
@@ -22,6 +22,11 @@ Reason: TypeAlias = Annotated[
     Field(title="Reason", description="Why; it is kept.", json_schema_extra={ASKED: "line"}),
 ]
 """A reason that a person must give."""
+
+TypedSecret: TypeAlias = Secret[
+    Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=1024)]
+]
+"""A secret exactly as it was typed: a blank at its end belongs to it."""
 
 
 class Action(BaseModel, ABC):

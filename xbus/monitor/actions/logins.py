@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from xbus.broker.journal.configuration import check_login, set_password
 from xbus.broker.journal.log.sessions import LoginKind
 from xbus.broker.journal.people import Right
-from xbus.monitor.actions.action import ASKED, Action
+from xbus.monitor.actions.action import ASKED, Action, TypedSecret
 from xbus.monitor.bus import Bus
 from xbus.monitor.people.visitor import Visitor
 
@@ -23,8 +23,8 @@ class SetLoginPassword(Action):
     kind: LoginKind
     login: str = Field(max_length=4000)
     password: Annotated[
-        SecretStr,
-        Field(min_length=1, max_length=1024, title="New password", json_schema_extra={ASKED: "password"}),
+        TypedSecret,
+        Field(title="New password", json_schema_extra={ASKED: "password"}),
     ]
     keep_sessions: bool = Field(
         default=False,

@@ -11,13 +11,12 @@ from xbus.admin.output import counted, escaped
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.corrections import check_size, correct, find_target, read_reach, read_standing
 from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
-from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.places import find_meant
 from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
-from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
@@ -213,8 +212,7 @@ class CorrectItem(Action):
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-            secret = read_secret_fields(connection).get(target.event.type_name, frozenset())
-        payload = Payload.of(standing.to(target.role_id)).masked(secret)
+        payload = standing.payload(target.role_id)
         value = payload.editable()
         # Marks of direction would show the value otherwise than it is.
         return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
@@ -230,8 +228,7 @@ class CorrectItem(Action):
         with bus.writing(visitor) as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-            secret = read_secret_fields(connection).get(target.event.type_name, frozenset())
-            after = Payload.of(standing.to(target.role_id)).rewritten(self.value, secret)
+            after = standing.payload(target.role_id).rewritten(self.value)
             check_size(after, bus.config.front.max_item_bytes)
             reach = read_reach(connection, target)
             decision = decision_of(bus.clock, self.reason)

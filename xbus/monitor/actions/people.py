@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from xbus.admin.output import counted, moment
 from xbus.broker.journal import people
 from xbus.broker.journal.people import Right, write_rights
 from xbus.errors import Refused
-from xbus.monitor.actions.action import ASKED, Action
+from xbus.monitor.actions.action import ASKED, Action, TypedSecret
 from xbus.monitor.bus import Bus
 from xbus.monitor.people.visitor import Visitor
 from xbus.monitor.reading import until_of
@@ -29,8 +29,8 @@ Rights = Annotated[
     ),
 ]
 NewPassword = Annotated[
-    SecretStr,
-    Field(title="New password", min_length=1, max_length=1024, json_schema_extra={ASKED: "password"}),
+    TypedSecret,
+    Field(title="New password", json_schema_extra={ASKED: "password"}),
 ]
 
 
@@ -116,9 +116,7 @@ class ChangeOwnPassword(Action):
     title: ClassVar[str] = "Change my password"
     right: ClassVar[Right] = Right.VIEWER
 
-    present: Annotated[
-        SecretStr, Field(title="Present password", max_length=1024, json_schema_extra={ASKED: "password"})
-    ]
+    present: Annotated[TypedSecret, Field(title="Present password", json_schema_extra={ASKED: "password"})]
     password: NewPassword
 
     def command(self) -> Sequence[str]:

@@ -13,6 +13,7 @@ from xbus.monitor.pages import (
     parked,
     people,
     recipients,
+    upload,
 )
 
 PAGES: tuple[APIRouter, ...] = (
@@ -25,5 +26,6 @@ PAGES: tuple[APIRouter, ...] = (
     *configuration.ROUTERS,
     people.router,
     audit.router,
+    upload.router,
     log_in.router,
 )

@@ -17,7 +17,7 @@ from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
-from xbus.monitor.requests import TheBus, ThePage
+from xbus.monitor.requests import LIVE, TheBus, ThePage
 
 router = APIRouter()
 
@@ -25,6 +25,7 @@ SHOWN_FAILURES = 10
 """The newest failures of a role. More make its page long; the list of failures has all."""
 
 
+@router.get(f"{LIVE}/recipients")
 @router.get("/recipients")
 def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Show the roles: their state, their lag and their work."""
@@ -75,7 +76,7 @@ def _read(connection: Connection, login: str) -> _Role:
     )
 
 
-@router.get("/pauses")
+@router.get(f"{LIVE}/pauses")
 def pause(bus: TheBus, page: ThePage, kind: PauseKind, name: str) -> HTMLResponse:
     """Show a pause, and what is still under way of the paused; its page asks for this again and again."""
     under_way: UnderWay | None = None

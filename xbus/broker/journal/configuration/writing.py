@@ -106,6 +106,8 @@ def _plain(value: object) -> object:
             return {"service": service, "to": to}
         case frozenset():
             return sorted(value)
+        case SendingLimits():
+            return {name: limit for name, limit in asdict(value).items() if limit is not None}
     return str(value)
 
 

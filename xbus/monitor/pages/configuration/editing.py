@@ -14,8 +14,8 @@ from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused, XbusError
 from xbus.monitor.actions.configuration import ApplyBusFile
+from xbus.monitor.drawings.type_graph import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.pages.configuration.differences import differences, shown_changes
-from xbus.monitor.pages.configuration.drawing import Drawing, DrawnNode, draw
 from xbus.monitor.pages.configuration.entries import PLACES, WORDS, read_entry
 from xbus.monitor.pages.configuration.forms import Draft, Given
 from xbus.monitor.rendering import Page
@@ -47,7 +47,7 @@ class PlannedFile(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    file: str
+    file: str = ""
     base: str = ""
     section: Section | None = None
     stored: str = ""
@@ -258,6 +258,6 @@ def _one(given: Given, name: str) -> str:
     return next(iter(given.get(name, ())), "")
 
 
-def _drawing(draft: Draft, in_use: BusSpec) -> Drawing:
+def _drawing(draft: Draft, in_use: BusSpec) -> TypeDrawing:
     kinds = {each.name: str(each.kind) for each in in_use.services.values()}
-    return draw(DrawnNode(name, service, kinds.get(service, ""), to) for name, service, to in draft.nodes())
+    return draw_type(TypeNode(name, service, kinds.get(service, ""), to) for name, service, to in draft.nodes())

@@ -21,7 +21,7 @@ from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
-from xbus.monitor.pages.configuration.drawing import Drawing, DrawnNode, draw
+from xbus.monitor.drawings.type_graph import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.requests import TheBus, ThePage
 
 router = APIRouter()
@@ -163,9 +163,9 @@ _PAUSED = {
 }
 
 
-def drawing_of(entry: EventTypeSpec, in_use: BusSpec) -> Drawing:
+def drawing_of(entry: EventTypeSpec, in_use: BusSpec) -> TypeDrawing:
     """Draw the graph of an event type."""
     kinds = {each.name: each.kind for each in in_use.services.values()}
-    return draw(
-        DrawnNode(node.name, node.service, kinds.get(node.service, ""), node.to) for node in entry.nodes.values()
+    return draw_type(
+        TypeNode(node.name, node.service, kinds.get(node.service, ""), node.to) for node in entry.nodes.values()
     )

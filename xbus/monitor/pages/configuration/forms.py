@@ -210,7 +210,7 @@ class Draft:
                 continue
             if about.shape is Shape.NAMES and (texts or about.refers_to is not None):
                 yield key, texts
-            elif about.shape is Shape.LINES and (lines := "\n".join(texts).split()):
+            elif about.shape is Shape.LINES and (lines := _lines_of(texts)):
                 yield key, lines
             elif about.shape is Shape.SWITCH and texts:
                 yield key, texts[0] == "true"
@@ -243,6 +243,10 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, list):
         return [str(each) for each in value]
     return [("true" if value else "") if isinstance(value, bool) else str(value)]
+
+
+def _lines_of(texts: Sequence[str]) -> list[str]:
+    return [line.strip() for text in texts for line in text.splitlines() if line.strip()]
 
 
 def _number(text: str) -> object:

@@ -5,7 +5,7 @@ from alembic import op
 
 from xbus.broker.journal.writes.fingerprint import fingerprint
 
-revision = "0025"
+revision = "0023"
 down_revision = "0022"
 branch_labels = None
 depends_on = None
