@@ -2,6 +2,7 @@
 
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.clearing import ClearItem
 from xbus.monitor.actions.configuration import ApplyBusFile
 from xbus.monitor.actions.failures import AssignFailures, CommentFailures, ReleaseFailures, TrackFailures
 from xbus.monitor.actions.logins import SetLoginPassword
@@ -28,6 +29,7 @@ ACTIONS: tuple[type[Action], ...] = (
     AssignFailures,
     ReleaseFailures,
     CommentFailures,
+    ClearItem,
     Pause,
     DrainAndPause,
     ResumePaused,

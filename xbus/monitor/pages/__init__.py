@@ -4,6 +4,7 @@ from fastapi import APIRouter
 
 from xbus.monitor.pages import (
     audit,
+    clearing,
     configuration,
     envelopes,
     failures,
@@ -22,6 +23,7 @@ PAGES: tuple[APIRouter, ...] = (
     items.router,
     parked.router,
     failures.router,
+    clearing.router,
     recipients.router,
     *configuration.ROUTERS,
     people.router,
