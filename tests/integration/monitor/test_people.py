@@ -1,5 +1,7 @@
 """A manager adds people and says what they may do; nobody else does."""
 
+from urllib.parse import quote
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -76,3 +78,25 @@ def test_hostile_names_are_harmless(manager: TestClient) -> None:
     assert "<script>alert" not in page
     assert manager.post("/do/people/add", data={"name": "a\u202eb"}).status_code == 422
     assert manager.get("/people/nobody").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?b#c", "\"'><svg onload=alert(1)>"])
+def test_a_person_of_any_name_has_a_page(monitor: Monitor, manager: TestClient, name: str) -> None:
+    monitor.add(name)
+    place = f"/people/{quote(name, safe='')}"
+    assert place in manager.get("/people").text
+    page = manager.get(place)
+    assert page.status_code == 200
+    assert "<svg onload" not in page.text
+
+
+@pytest.mark.parametrize("kind", ["roles", "emitters"])
+def test_a_login_with_a_slash_is_looked_up(manager: TestClient, kind: str) -> None:
+    answer = manager.get(f"/api/{kind}/a%2Fb/why").json()
+    assert "a/b" in answer["found"][0]["cause"]
+
+
+def test_each_answer_is_described_as_an_object(manager: TestClient) -> None:
+    described = manager.get("/api/openapi.json").json()["paths"].values()
+    answers = [operation["responses"]["200"] for path in described for operation in path.values()]
+    assert {"type": "string"} not in [each["content"]["application/json"]["schema"] for each in answers]

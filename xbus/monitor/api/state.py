@@ -31,13 +31,13 @@ def roles(bus: TheBus, _: TheVisitor) -> ObjectResponse:
     return answer_list(of_role(role, "owed_too_long" if role.owes_too_long(days, now) else None, now) for role in found)
 
 
-@router.get("/roles/{login}/why", operation_id="explain_role")
+@router.get("/roles/{login:path}/why", operation_id="explain_role")
 def why_role(bus: TheBus, _: TheVisitor, login: Login) -> ObjectResponse:
     """Explain how a role is."""
     return answer_list(map(of_finding, bus.inquiry().role(login)))
 
 
-@router.get("/emitters/{login}/why", operation_id="explain_emitter")
+@router.get("/emitters/{login:path}/why", operation_id="explain_emitter")
 def why_emitter(bus: TheBus, _: TheVisitor, login: Login) -> ObjectResponse:
     """Explain how an emitter is."""
     return answer_list(map(of_finding, bus.inquiry().emitter(login)))

@@ -20,7 +20,7 @@ def list_(bus: TheBus, visitor: TheVisitor, page: ThePage) -> HTMLResponse:
     return page("people/list.html", found=found, sessions=sessions)
 
 
-@router.get("/{name}")
+@router.get("/{name:path}")
 def show(bus: TheBus, visitor: TheVisitor, page: ThePage, name: str) -> HTMLResponse:
     """Show a person."""
     visitor.check(Right.MANAGER)
