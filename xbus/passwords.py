@@ -39,11 +39,11 @@ def check_new(password: str) -> None:
     """Let a new password of a person pass.
 
     Raises:
-        Refused: others would guess it (``weak_password``).
+        Refused: others would guess it (``bad_password``).
     """
     if len(password) < SHORTEST:
         cause = f"the password has fewer than {SHORTEST} characters"
-        raise Refused(cause, "take a longer one, such as a sentence", code="weak_password")
+        raise Refused(cause, "take a longer one, such as a sentence", code="bad_password")
 
 
 class Passwords:

@@ -2,23 +2,34 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
 import sqlalchemy as sa
+from argon2 import PasswordHasher
 from click.testing import CliRunner
+from fastapi.testclient import TestClient
 
 from tests.support.bus import PASSWORD, Nodes, add_bus
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, write_config
 from tests.support.documentation import CHECKOUT
 from tests.support.old_clients import close, connect
 from tests.support.processes import Process, module
 from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
 from xbus.admin.cli import main
+from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.people import Right, add_person
+from xbus.clock import SystemClock
+from xbus.config import load
 from xbus.emitter import AsyncEmitter, Emitter
+from xbus.monitor.application import build
+from xbus.passwords import Passwords
 
 TYPES: dict[str, Nodes] = {"client": {"clients": []}, "data_clearing": {"clients": []}}
 ADA = {"number": 1, "name": "Ada", "email": "ada@example.org"}
@@ -163,3 +174,51 @@ async def test_clients_come_while_a_request_is_held_open(shop: Shop) -> None:
                 raise KeyError
     await eventually(lambda: shop.rows("SELECT name FROM client WHERE number = 1") == [("Ada",)], "Ada is committed")
     assert shop.rows(f"SELECT state FROM item WHERE id = {item_id}") == [("new",)]
+
+
+@pytest.fixture
+def browser(shop: Shop, tmp_path: Path) -> Iterator[TestClient]:
+    """Of ada, who may clear, at a monitor beside the broker of the shop."""
+    secret = tmp_path / "password"
+    secret.write_text(f"{PASSWORD}\n")
+    secret.chmod(0o600)
+    asking = {"clearing_login": "emitter_1", "clearing_password_file": secret}
+    config = load(
+        write_config(
+            tmp_path / "config.ini", shop.daemon.url, {"zmq": {"frontsocket": shop.daemon.front}, "monitor": asking}
+        )
+    )
+    cheap = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    with closing(ConnectionPool(shop.daemon.url)) as journal:
+        app = build(Bus(config, journal, SystemClock(), cheap), is_encrypted=False)
+        with journal.writing() as connection:
+            add_person(connection, "ada", [Right.CLEARER], cheap.hash_password(PASSWORD), SystemClock().now())
+        browser = TestClient(app, "http://monitor", raise_server_exceptions=False)
+        browser.post("/log-in", data={"name": "ada", "password": PASSWORD})
+        yield browser
+
+
+def test_a_person_finds_shows_and_clears_in_a_browser(shop: Shop, browser: TestClient) -> None:
+    item_id = shop.put_aside({"number": 90, "name": "<b>Alan</b>"})
+    here = f"/clearing/data_clearing/{item_id}"
+    page = browser.get("/clearing").text
+    assert here in page
+    assert "&lt;b&gt;Alan" in page
+    assert "&lt;b&gt;Alan" in browser.get(here).text
+    form = browser.get("/do/clearing/clear", params={"type": "data_clearing", "item_id": item_id, "back": here})
+    assert f"xbus clearing clear {item_id} --type data_clearing" in form.text
+    wanted = {"type": "data_clearing", "item_id": str(item_id)}
+    refused = browser.post("/do/clearing/clear", data={**wanted, "values": '{"email": "nowhere"}'})
+    assert (refused.status_code, "an e-mail address with an @" in refused.text) == (409, True)
+    for wrong in ("{}", "[1]", "x"):
+        assert browser.post("/do/clearing/clear", data={**wanted, "values": wrong}).status_code == 409
+    done = browser.post("/do/clearing/clear", data={**wanted, "values": '{"email": "alan@example.org"}'})
+    assert done.status_code == 200, done.text
+    assert shop.rows(f"SELECT state FROM item WHERE id = {item_id}") == [("cleared",)]
+    assert here not in browser.get("/clearing").text
+    assert here in browser.get("/clearing", params={"state": "cleared"}).text
+    with reading(shop.daemon.url) as connection:
+        acts = [row.act for row in list_acts(connection, AuditFilters(), 100) if row.act.action == "cleared"]
+    assert {(act.who, act.object, act.after) for act in acts} == {("ada", f"item {item_id} of data_clearing", "email")}
+    assert browser.get("/clearing/data_clearing/999999").status_code == 409
+    assert browser.get("/clearing/nothing/1").status_code in (404, 409)

@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import StartDaemon
+from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.operating import run_xbus, xbus
-from tests.support.processes import run, script
+from tests.support.ports import free_port
+from tests.support.processes import Process, run, script
 from tests.support.sdk import Keeps, emit, send_numbers
 from tests.support.serving import serving
 from tests.support.showing import become
-from tests.support.waiting import eventually
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import Failed, Refused
+from xbus.rpc.client import Client
+from xbus.rpc.context import new_context
+from xbus.rpc.curve import new_pair, read_pair
 
 RETRY_SECONDS = 5.0
 """More than a new key takes until it is in force, and the client connects again."""
@@ -184,3 +188,58 @@ async def test_a_plain_address_for_other_machines_must_be_allowed(daemon: Daemon
     checked = await run_xbus(daemon, "config", "check")
     assert checked.returncode == 1
     assert "plaintext_refused" in checked.stderr
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+async def listening(daemon: Daemon, keys: Keys, start_process: StartProcess) -> tuple[Process, str]:
+    """A recipient with keys, in a process of its own, that listens at an address."""
+    await keys.new("role", ("role", "c_1"))
+    place = f"127.0.0.1:{free_port()}"
+    process = start_process(
+        *(script("xbus"), "recipient", "run", "consumer:Clients", "--login", "c_1"),
+        *("--back", await keys.back("role"), "--bind", f"tcp://{place}"),
+        cwd=EXAMPLES,
+        env={"XBUS_PASSWORD": PASSWORD},
+    )
+    await eventually(lambda: "registered" in process.text or not process.runs, "it is registered")
+    assert process.runs, process.text
+    return process, place
+
+
+async def test_a_recipient_with_keys_that_listens_is_reached_by_the_broker(
+    daemon: Daemon, listening: tuple[Process, str]
+) -> None:
+    process, _ = listening
+    async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter:
+        sealed = await emitter.put("numbers", [{"id": 1, "name": "first"}])
+        await become(daemon.url, sealed.envelope_id, c_1="done")
+        await asyncio.to_thread(daemon.restart)
+        await become(daemon.url, (await emitter.put("numbers", [{"id": 2, "name": "second"}])).envelope_id, c_1="done")
+    assert "client: first" in process.text
+    assert "client: second" in process.text
+
+
+async def test_nobody_else_reaches_a_recipient_with_keys_that_listens(
+    daemon: Daemon, keys: Keys, listening: tuple[Process, str]
+) -> None:
+    process, place = listening
+    own = read_pair(keys.file("role")).public
+    context = new_context()
+    try:
+        for address, code in (
+            (f"tcp://{place}", "handshake_failed"),
+            (f"xbus://{place}?key={new_pair().public}&client_key={keys.file('role')}", "handshake_failed"),
+            (f"xbus://{place}?key={own}&client_key={keys.file('role')}", "key_refused"),
+        ):
+            client = Client(context, name="somebody")
+            client.connect(address)
+            with pytest.raises(Failed) as failed:
+                await client.call("ping", "token", timeout=DEADLINE_SECONDS)
+            assert failed.value.code == code
+            client.close()
+    finally:
+        context.destroy(linger=0)
+    assert process.runs

@@ -107,6 +107,9 @@ async def test_each_limit_is_kept_and_ends_with_the_next_bus_file(
             found = await codes(*calls())
             assert found.count("slow_down") + found.count("") == len(found), (of_one, found)
             assert passing <= found.count("") < len(found), (of_one, found)
+            told = await run_xbus(daemon, "why", "--emitter", "emitter_1")
+            assert "emitter_1 is held by its limits: " in told.stdout, told.stderr
+            assert "[slow_down]" in told.stdout
             await limit(daemon, tmp_path)
             assert set(await codes(*calls())) == {""}, of_one
         await limit(daemon, tmp_path, {"envelope_events": 2})

@@ -563,3 +563,28 @@ async def test_an_emitter(bus: Questions) -> None:
     assert set(await of_emitter("south")) == {
         *(Code.EMITTER_REMOVED, Code.FRONT_UNREACHABLE, Code.TYPE_PAUSED, Code.EMITTER_QUIET)
     }
+
+
+@reaches(Code.SLOW_DOWN)
+async def test_an_emitter_that_its_limits_hold(bus: Questions) -> None:
+    bus.broker.slowed_emitters[bus.scribe.emitter_id()] = {
+        "cause": "the emitter sends more than 5 items a second",
+        "verb": "xbus.put_envelope",
+        "since": NOW.isoformat(),
+        "at": LATER.isoformat(),
+        "calls": 12,
+    }
+    await bus.change(sa.update(model.emitter).values(password_hash="hash"))
+    found = await bus.ask(lambda inquiry: inquiry.emitter("north"))
+    assert codes(found) == [Code.SLOW_DOWN, Code.EMITTER_QUIET]
+    assert "more than 5 items a second; since 2020-02-29 12:00:00Z the front has told 12 calls" in found[0].cause
+    assert (found[0].proof.since, found[0].proof.verb, found[0].proof.place) == (NOW, "xbus.put_envelope", "north")
+    assert codes(await bus.ask(lambda inquiry: inquiry.emitter("south"))) == [Code.EMITTER_QUIET]
+    assert codes(await bus.ask(lambda inquiry: inquiry.by_key("north", "order 1"))) == [
+        *(Code.SLOW_DOWN, Code.UNKNOWN_KEY)
+    ]
+    envelope_id, begun = bus.scribe.start_envelope()
+    await begun
+    assert codes(await bus.why(envelope_id)) == [Code.SLOW_DOWN, Code.OPEN]
+    receipt = await bus.scribe.put([b"x"])
+    assert Code.SLOW_DOWN not in codes(await bus.why(receipt.envelope_id))

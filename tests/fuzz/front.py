@@ -90,10 +90,11 @@ EXPECTED: Mapping[str, Sequence[str]] = {
     "xbus.replay_envelope": ("token", "id", "id"),
     "xbus.health": (),
     "xbus.refused": ("id",),
+    "xbus.slowed": ("number",),
 }
 """The verbs, and what they expect."""
 
-FOR_ALL = frozenset({"login", "xbus.login", "xbus.health", "xbus.refused"})
+FOR_ALL = frozenset({"login", "xbus.login", "xbus.health", "xbus.refused", "xbus.slowed"})
 """The verbs that need no token."""
 
 OLD_REFUSALS: Sequence[Value] = ("", False, [], [False, None])

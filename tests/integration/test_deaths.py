@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from xbus import service_manager
 from xbus.broker import daemon
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
 from xbus.broker.back.log.reader import LogReader
@@ -53,7 +54,7 @@ def config(sqlite_url: str, tmp_path: Path) -> Iterator[Config]:
 
 def run(config: Config, monkeypatch: pytest.MonkeyPatch, when_ready: Callable[[], Any] = lambda: None) -> int:
     """Run a broker until it ends by itself, or the deadline of the test is over."""
-    ready = daemon.tell_ready
+    ready = service_manager.tell_ready
     kept: list[Any] = []
 
     def tell_ready(*args: Any) -> None:

@@ -25,8 +25,9 @@ from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.people import Right, add_person, add_token, list_persons
+from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError, JournalUnavailable, SchemaError
-from xbus.model import configuration, correction, emitter, envelope, event, head, metadata, role, writer
+from xbus.model import configuration, correction, emitter, envelope, event, failure, head, metadata, role, writer
 
 
 @pytest.fixture
@@ -161,6 +162,37 @@ def test_a_registration_stays_as_it_is_and_others_come_beside_it(empty_database_
         beside = {**before[0]._mapping, "token_hash": b"y"}
         connection.execute(sa.insert(old.tables["registration"]).values(beside))
         assert connection.execute(sa.select(role.c.instances, role.c.standby)).all() == [(1, False)]
+
+
+def test_failures_of_before_are_in_groups(empty_database_url: str, tmp_path: Path) -> None:
+    """More of them than the migration reads at once."""
+    schema.upgrade(empty_database_url, migrations_before(tmp_path, "0025"))
+    with writing(empty_database_url) as connection:
+        old = sa.MetaData()
+        old.reflect(connection, only=["failure", "history"])
+        row_of_each_table(connection, old)
+        (row,) = connection.execute(sa.select(old.tables["failure"])).all()
+        same = dict(row._mapping)
+        more = [{**same, "id": number, "message": f"no client {number}"} for number in range(2, 2502)]
+        connection.execute(sa.insert(old.tables["failure"]), more)
+
+    schema.upgrade(empty_database_url)
+
+    schema.check(empty_database_url)
+    with writing(empty_database_url) as connection:
+        of = sa.select(failure.c.fingerprint, sa.func.count()).group_by(failure.c.fingerprint)
+        found = {str(each): count for each, count in connection.execute(of)}
+        assert sorted(found.values()) == [1, 2500]
+        assert found[fingerprint(row.role_id, row.verb, row.code, "no client 7")] == 2500
+        assert connection.execute(sa.select(failure.c.owner).distinct()).scalars().all() == [None]
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        alembic.command.downgrade(configured, "0022")
+        assert "fingerprint" not in {column["name"] for column in sa.inspect(connection).get_columns("failure")}
+        alembic.command.upgrade(configured, "head")
+    schema.check(empty_database_url)
 
 
 def test_public_keys_can_be_taken_back_and_their_edits_are_noticed(database_url: str) -> None:

@@ -12,7 +12,7 @@ from xbus import model
 from xbus.admin.why.findings import Code, Finding
 from xbus.admin.why.inquiry import Inquiry
 from xbus.broker.journal.operations.why.envelopes import AskedPart
-from xbus.rpc.messages import HealthReport, Insight, RefusedCall
+from xbus.rpc.messages import HealthReport, Insight, RefusedCall, SlowedEmitter
 from xbus.states import ConsumerState
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class WorldBroker:
         return broker.back.insight.tell(role_ids, envelope_id, position)
 
     def refused(self, envelope_id: UUID) -> RefusedCall | None:
+        return None
+
+    def slowed(self, emitter_id: int) -> SlowedEmitter | None:
         return None
 
     def front_health(self) -> HealthReport | None:

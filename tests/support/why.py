@@ -21,7 +21,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.operations.why.envelopes import AskedPart
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, Failure, ProgressUpdate, SealReceipt
-from xbus.rpc.messages import HealthProblem, HealthReport, Insight, RefusedCall, RoleInsight
+from xbus.rpc.messages import HealthProblem, HealthReport, Insight, RefusedCall, RoleInsight, SlowedEmitter
 from xbus.states import DeliveryState
 
 T = TypeVar("T")
@@ -61,6 +61,7 @@ class ToldBroker:
         self.unaware_of: set[str] = set()
         self.problems: list[str] = []
         self.refusals: dict[UUID, RefusedCall] = {}
+        self.slowed_emitters: dict[int, SlowedEmitter] = {}
 
     def tell(self, login: str, **told: Any) -> None:
         """Have the back know this of a role."""
@@ -75,6 +76,9 @@ class ToldBroker:
 
     def refused(self, envelope_id: UUID) -> RefusedCall | None:
         return self.refusals.get(envelope_id)
+
+    def slowed(self, emitter_id: int) -> SlowedEmitter | None:
+        return self.slowed_emitters.get(emitter_id)
 
     def front_health(self) -> HealthReport | None:
         if not self.is_there:

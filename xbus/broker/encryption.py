@@ -29,15 +29,16 @@ class Encryption:
     """
 
     def __init__(self, config: Config, context: Context, clock: Clock) -> None:
-        self._pair: KeyPair | None = None
+        self.pair: KeyPair | None = None
+        """The keys of the broker; None where it encrypts nothing."""
         self._authenticator: Authenticator | None = None
         self.bell_pair: KeyPair | None = None
         """The keys for both ends of the bell; None where that stays within the machine."""
         if needs_keys(config):
-            self._pair = read_pair(config.curve.key_file)
+            self.pair = read_pair(config.curve.key_file)
             self._authenticator = Authenticator(context, clock)
         if has_encrypted_bell(config):
-            self.bell_pair = self._pair
+            self.bell_pair = self.pair
             self._admit(BELL, self._is_own)
 
     def door(self, address: str, domain: str, allows: Callable[[str], bool]) -> EncryptedDoor | None:
@@ -48,10 +49,10 @@ class Encryption:
             domain: the name of the part.
             allows: tells whether a public key may connect there.
         """
-        if not address or self._pair is None:
+        if not address or self.pair is None:
             return None
         self._admit(domain, allows)
-        return EncryptedDoor(address, self._pair, domain, allows)
+        return EncryptedDoor(address, self.pair, domain, allows)
 
     def start(self) -> None:
         """Let those in who may come; the configuration was read."""
@@ -68,7 +69,7 @@ class Encryption:
             self._authenticator.admit(domain, allows)
 
     def _is_own(self, key: str) -> bool:
-        return self._pair is not None and key == self._pair.public
+        return self.pair is not None and key == self.pair.public
 
 
 def check_plaintext(config: Config) -> None:

@@ -144,13 +144,15 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """The monitor in the browser: its address, its certificate, and the length of a person's session."""
+    """The monitor in the browser: its address, its certificate, the length of a session, and who asks for clearing."""
 
     listen: str = option("127.0.0.1:8484", values.http_listen)
     certificate: Path | None = option(None, values.file)
     certificate_key: Path | None = option(None, values.file)
     session_hours: float = option(12.0, values.hours_or_never)
     idle_minutes: float = option(60.0, values.minutes)
+    clearing_login: str = option("", str)
+    clearing_password_file: Path | None = option(None, values.file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,16 @@ failure = Table(
         index=True,
         comment="xbus.states.TrackingState: how far the person who repairs has come.",
     ),
+    Column(
+        "fingerprint",
+        String(16),
+        nullable=False,
+        server_default=text("''"),
+        comment="The same for failures of one trouble: of role, verb, code, and the message without what varies.",
+    ),
+    Column("owner", String(255), comment="The name of the person who looks after it; null for nobody."),
+    # All that the list of groups counts, so that it never reads the messages.
+    Index("ix_failure_fingerprint", "fingerprint", "id", "role_id", "code", "tracking", "owner"),
     comment="Every failed call to a recipient, kept for the person who repairs.",
 )
 
@@ -247,6 +257,7 @@ history = Table(
     Column("subject_id", String(255), nullable=False, comment="Its id or name; for a delivery, role and envelope."),
     Column("move", String(32), nullable=False, comment="What became of it: cancelled, parked, applied, ..."),
     Column("reason", Text, nullable=False),
+    Column("who", String(255), comment="The person who did it; null where the broker did, or nobody noted it."),
     Index("ix_history_subject", "subject", "subject_id"),
     comment="Moves that an operator may ask about later.",
 )

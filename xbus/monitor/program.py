@@ -17,7 +17,8 @@ from xbus.config import FILE_VARIABLE, MonitorSettings, host_and_port, load
 from xbus.config.plaintext import is_local
 from xbus.errors import ConfigurationError
 from xbus.monitor.application import build
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
+from xbus.monitor.live.audience import Audience
 
 STOP_SECONDS = 5
 """Seconds that requests may take when the monitor stops. Fewer cut pages off, more delay the end."""
@@ -51,10 +52,10 @@ def start(path: Path | None, ready_file: Path | None) -> None:
         schema.check(config.database.url)
         _stop_at_signal()
         with closing(ConnectionPool(config.database.url)) as journal:
-            serve(Bus(config, journal, SystemClock()), ready_file)
+            serve(BusAccess(config, journal, SystemClock()), ready_file)
 
 
-def serve(bus: Bus, ready_file: Path | None) -> None:
+def serve(bus: BusAccess, ready_file: Path | None) -> None:
     """Serve until a signal comes.
 
     Args:
@@ -68,19 +69,39 @@ def serve(bus: Bus, ready_file: Path | None) -> None:
     _check_plaintext(settings, allowed=bus.config.curve.allow_plaintext)
     with closing(_bound(settings.listen)) as listening:
         address = _address(settings, listening)
-        server = uvicorn.Server(
+        application = build(bus, is_encrypted=settings.certificate is not None)
+        server = MonitorServer(
             uvicorn.Config(
-                build(bus, is_encrypted=settings.certificate is not None),
+                application,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 ssl_certfile=settings.certificate,
                 ssl_keyfile=settings.certificate_key,
                 timeout_graceful_shutdown=STOP_SECONDS,
-            )
+            ),
+            application.state.parts.sampler.audience,
         )
         service_manager.tell_ready({"monitor": address}, ready_file)
         server.run(sockets=[listening])
+
+
+class MonitorServer(uvicorn.Server):
+    """Ends the streams of open pages before it waits for requests: a stream ends by nothing else.
+
+    Args:
+        config: of the server.
+        audience: has the streams.
+    """
+
+    def __init__(self, config: uvicorn.Config, audience: Audience) -> None:
+        super().__init__(config)
+        self._audience = audience
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop serving."""
+        self._audience.end()
+        await super().shutdown(sockets)
 
 
 def _check_plaintext(settings: MonitorSettings, *, allowed: bool) -> None:

@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from xbus.admin.search.conditions import AnyText, Condition, Fit
 from xbus.admin.search.finding import Search
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters
+from xbus.broker.journal.operations.failures import GroupFilters
 from xbus.broker.journal.operations.parked_list import Filters
 from xbus.monitor.reading import moment_of
-from xbus.states import EnvelopeState
+from xbus.states import EnvelopeState, TrackingState
 
 Name = Annotated[str, Field(max_length=255)]
 Text = Annotated[str, Field(max_length=1000)]
@@ -65,6 +66,25 @@ class ParkedQuery(BaseModel):
     def filters(self) -> Filters:
         """Make the filters of the journal."""
         return Filters(self.role or None, self.service or None, self.type or None, self.code or None)
+
+
+class FailureQuery(BaseModel):
+    """Selects groups of failures; what is empty selects all."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Name = ""
+    code: Name = ""
+    state: Literal["", "unprocessed", "processing", "on_hold", "corrected", "won_t_fix"] = ""
+    owner: Name = ""
+    before: Annotated[
+        int | None, Field(ge=1, le=2**63 - 1, description="Only groups whose newest failure is below this one.")
+    ] = None
+
+    def filters(self) -> GroupFilters:
+        """Make the filters of the journal."""
+        state = TrackingState(self.state) if self.state else None
+        return GroupFilters(self.role or None, self.code or None, state, self.owner or None)
 
 
 class ItemQuery(BaseModel):

@@ -17,7 +17,7 @@ from xbus.recipient.registration import Registration
 from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
 from xbus.recipient.starting import start
 from xbus.rpc.context import new_context
-from xbus.rpc.curve import complete_login
+from xbus.rpc.curve import complete_login, parse_address
 
 
 class ServeOptions(TypedDict, total=False):
@@ -26,6 +26,7 @@ class ServeOptions(TypedDict, total=False):
     Attributes:
         bind: an address, such as ``tcp://127.0.0.1:*``, at which the recipient listens for the broker; ``*`` takes any
             free port. By default it opens no port: the broker calls over the connection that the recipient makes.
+            Where ``back_url`` has keys, the address is encrypted, too, and lets in nobody but the broker.
         advertise: the address for the broker, if it differs from ``bind``, as behind ``tcp://0.0.0.0:*``; ``{port}`` in
             it becomes the port that was taken.
         start_timeout: seconds for which ``on_start`` is repeated while it raises; for ever by default. An error of
@@ -119,7 +120,7 @@ async def serve(
         exit_stack.callback(registration.close)
         service = RecipientService(author, login, clock, registration.tell_ready, registration.call, waits)
         exit_stack.callback(service.close)
-        service.choose_way(registration.channels, context, bind, advertise)
+        service.choose_way(registration.channels, context, parse_address(back_url), bind, advertise)
 
         async def start_and_keep() -> None:
             await start(service, start_timeout)

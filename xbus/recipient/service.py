@@ -14,8 +14,9 @@ from xbus.recipient.base import Recipient
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.bulk.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
 from xbus.recipient.calls import Calls
-from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerProof, BrokerWay, OwnConnection, OwnPort
+from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerDoor, BrokerProof, BrokerWay, OwnConnection, OwnPort
 from xbus.rpc.context import Context
+from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.exchange import Channels
 from xbus.rpc.server import Server, ServerLimits
@@ -77,12 +78,15 @@ class RecipientService:
         assert self._way is not None
         return self._way
 
-    def choose_way(self, channels: Channels, context: Context, bind: str, advertise: str) -> None:
+    def choose_way(
+        self, channels: Channels, context: Context, broker: BrokerAddress, bind: str, advertise: str
+    ) -> None:
         """Have the broker come over a connection that this process made, or listen for it.
 
         Args:
             channels: of that connection.
             context: for a socket to listen.
+            broker: the way to it. With keys, the broker needs its key to be let in where this process listens.
             bind: where to listen; "" for nowhere. Nothing is read from there yet.
             advertise: the address for the broker, if it is another one; ``{port}`` becomes the port that was taken.
 
@@ -90,7 +94,7 @@ class RecipientService:
             ConfigurationError: an address can't be used.
         """
         if bind:
-            self._way = self._listen(context, bind, advertise)
+            self._way = self._listen(context, broker, bind, advertise)
             return
         if advertise:
             raise ConfigurationError(
@@ -100,7 +104,7 @@ class RecipientService:
             )
         self._way = OwnConnection(channels, Dispatch(self.api))
 
-    def _listen(self, context: Context, address: str, advertise: str) -> OwnPort:
+    def _listen(self, context: Context, broker: BrokerAddress, address: str, advertise: str) -> OwnPort:
         proof = BrokerProof(lambda: server.caller)
         server = Server(
             context,
@@ -109,12 +113,15 @@ class RecipientService:
             limits=ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES),
             clock=self._clock,
         )
+        door = BrokerDoor(context, broker, self._clock)
         try:
-            endpoint = server.bind(address)
+            endpoint = door.open(server, address)
         except BaseException:
             server.close()
+            door.close()
             raise
-        return OwnPort(server, proof, (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2]))
+        uri = (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2])
+        return OwnPort(server, door, proof, door.with_key(uri))
 
     async def start(self) -> None:
         """Run the author's ``on_start``, then take calls. It may be repeated after an exception of that."""

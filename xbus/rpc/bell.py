@@ -199,7 +199,7 @@ def _for_this_user_alone() -> Iterator[None]:
         os.umask(before)
 
 
-def _ended() -> None:
+def _ended(descriptor: int) -> None:
     """Note nothing: who is gone is noticed at the next ring."""
 
 

@@ -12,7 +12,7 @@ from xbus.clock import Clock, SystemClock
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, ProtocolError
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
-from xbus.rpc.curve import call_encrypted, parse_address, shown
+from xbus.rpc.curve import BrokerAddress, call_encrypted, parse_address, shown
 from xbus.rpc.drain import Drain, can_write
 from xbus.rpc.exchange import Channels, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
@@ -106,15 +106,22 @@ class Client:
         Raises:
             ConfigurationError: ``bad_address``, or the key file that it names can't be used.
         """
-        broker = parse_address(address)
-        if broker.own is not None:
-            call_encrypted(self._socket, broker.server_key, broker.own)
+        self.connect_to(parse_address(address))
+
+    def connect_to(self, place: BrokerAddress) -> None:
+        """Begin to connect, as ``connect``, where the address was read before.
+
+        Raises:
+            ConfigurationError: ``bad_address``.
+        """
+        if place.own is not None:
+            call_encrypted(self._socket, place.server_key, place.own)
             self._is_encrypted = True
-        self._endpoint = broker.endpoint
+        self._endpoint = place.endpoint
         try:
-            self._socket.connect(broker.endpoint)
+            self._socket.connect(place.endpoint)
         except zmq.ZMQError as error:
-            cause = f"{self.name}: can't connect to {broker.endpoint} ({error})"
+            cause = f"{self.name}: can't connect to {place.endpoint} ({error})"
             raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
         self._drain.resume()
         self._monitor_drain.resume()

@@ -8,7 +8,7 @@ its CPU.
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 import zmq
 
@@ -44,6 +44,33 @@ def bound_endpoint(socket: "zmq.Socket[bytes]") -> str:
     return cast(bytes, socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
 
 
+class MessageReader(Protocol):
+    """Reads the messages of a socket; ``Reader`` and ``PlainWire`` are such."""
+
+    @property
+    def has_more(self) -> bool:
+        """Check whether the rest of the last message is still to be dropped."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Check whether something was taken from the socket that may hold further messages."""
+
+    @property
+    def sender_address(self) -> str:
+        """The address from which the last message came, without the port."""
+
+    @property
+    def sender_descriptor(self) -> int:
+        """The descriptor of the connection by which the last message came; -1 without one."""
+
+    @property
+    def sender_key(self) -> str:
+        """The public key of the peer that sent the last message; empty without encryption."""
+
+    def receive(self) -> list[bytes]:
+        """Read a message; none where only a part of one was there. It raises ``zmq.Again`` where nothing waits."""
+
+
 class Drain:
     """Hands each message of a socket to ``on_message``, in order of arrival.
 
@@ -52,6 +79,7 @@ class Drain:
         on_message: gets the frames of one message; what it raises reaches the loop's exception handler.
         may_read: asked before each message. Once it says no, nothing is read until ``resume``: libzmq's queue fills,
             then TCP's, and the peer has to wait.
+        reader: reads the socket; by default as messages.
     """
 
     def __init__(
@@ -59,15 +87,21 @@ class Drain:
         socket: "zmq.Socket[bytes]",
         on_message: Callable[[list[bytes]], None],
         may_read: Callable[[], bool] = always,
+        reader: MessageReader | None = None,
     ) -> None:
         self._socket = socket
-        self.reader = Reader(socket)
+        self.reader = reader or Reader(socket)
         self._on_message = on_message
         self._may_read = may_read
         self._loop = asyncio.get_running_loop()
         self._descriptor = cast(int, socket.getsockopt(zmq.FD))
         self._reading = False
         self._next_turn: asyncio.Handle | None = None
+
+    @property
+    def can_read(self) -> bool:
+        """Check whether something waits to be read."""
+        return self.reader.has_begun or can_read(self._socket)
 
     def resume(self) -> None:
         """Start to read, or go on with it."""
@@ -93,7 +127,7 @@ class Drain:
 
     def read_all(self) -> None:
         """Read what is there now, without asking ``may_read``."""
-        if not can_read(self._socket):
+        if not self.can_read:
             return
         try:
             # Bounded, as others may go on sending for ever.
@@ -110,7 +144,7 @@ class Drain:
     def _look(self) -> None:
         self._next_turn = None
         # The whole context may have been closed meanwhile, as when a broker can't start.
-        if not self._socket.closed and can_read(self._socket):
+        if not self._socket.closed and self.can_read:
             self._read()
 
     def _read(self) -> None:
@@ -123,7 +157,7 @@ class Drain:
                 self._hand_on(self.reader.receive())
         except zmq.Again:
             # A reply sent by on_message may have swallowed the edge of a message that came after the last read.
-            if not can_read(self._socket):
+            if not self.can_read:
                 return
         except Exception:
             # A message that brings its handler down must not end the reading of those behind it.

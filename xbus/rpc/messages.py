@@ -221,6 +221,19 @@ class RefusedCall(TypedDict):
     at: str
 
 
+class SlowedEmitter(TypedDict):
+    """The answer to ``xbus.slowed``: the calls of an emitter that were told to slow down without a pause between them.
+
+    ``cause`` and ``verb`` are of the last one, at ``at``; ``since`` is the moment of the first.
+    """
+
+    cause: str
+    verb: str
+    since: str
+    at: str
+    calls: int
+
+
 class HeadersMap(TypedDict):
     """The headers of an event and, with its first event, of an envelope, as a recipient gets them."""
 

@@ -1,7 +1,6 @@
 """The answering side: a ROUTER socket, whose calls are carried out in order of arrival."""
 
 import asyncio
-import errno
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -11,17 +10,18 @@ from typing import NamedTuple
 import zmq
 
 from xbus.clock import Clock, SystemClock
-from xbus.errors import ConfigurationError, ConnectionLost, ProtocolError
-from xbus.rpc.context import Context, router
-from xbus.rpc.curve import KeyPair, serve_encrypted
+from xbus.errors import ConnectionLost, ProtocolError
+from xbus.rpc.context import Context
+from xbus.rpc.curve import KeyPair
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.drain import Drain, always, bound_endpoint
+from xbus.rpc.drain import always
 from xbus.rpc.exchange import Answering, CallQueue, PeerClient, PeerClients, PeerWire, Turns
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
-from xbus.rpc.guard import KEY_REVOKED, Connection, ConnectionGuard, TrafficLimits
+from xbus.rpc.guard import KEY_REVOKED, Connection, TrafficLimits
 from xbus.rpc.life_signs import LifeSigns, ask_for_life
 from xbus.rpc.log_throttle import LogThrottle
-from xbus.rpc.multipart import MOST_FRAMES, send
+from xbus.rpc.multipart import MOST_FRAMES
+from xbus.rpc.ports import Port, PortOwner, plain_port, router_port
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +80,14 @@ class ServerLimits:
     share_bytes: float = math.inf
 
     @property
+    def frame_bytes(self) -> float:
+        """The bytes of a frame."""
+        return math.inf if self.max_message_bytes < 0 else self.max_message_bytes
+
+    @property
     def traffic(self) -> TrafficLimits:
         """The bytes that libzmq may hold of a connection."""
-        message = math.inf if self.max_message_bytes < 0 else self.max_message_bytes + MESSAGE_ROOM_BYTES
+        message = self.frame_bytes + MESSAGE_ROOM_BYTES
         return TrafficLimits(
             message, min(self.max_strangers_bytes, message), ahead=LARGEST_AHEAD * message, unsent=self.max_unsent_bytes
         )
@@ -150,16 +155,9 @@ class Server:
         self._held_back = False
         self._allows: Callable[[str], bool] = _nobody
         self._caller: Connection | None = None
-        self._socket = router(context)
-        self._socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
-        self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
-        self._socket.set(zmq.SNDHWM, limits.replies_unread)
-        self._socket.set(zmq.ROUTER_MANDATORY, 1)
-        self._socket.set(zmq.LINGER, LINGER_MS)
-        ask_for_life(self._socket, life_signs)
-        self._drain = Drain(self._socket, self._serve, self._may_read)
+        self._is_closed = False
         turns: Turns[_Call] = Turns(asyncio.get_running_loop().time, limits.share_bytes)
-        self._queue = CallQueue(turns, self._carry_out, self._may_carry_out, self._drain.resume)
+        self._queue = CallQueue(turns, self._carry_out, self._may_carry_out, self._read_on)
         self._answering = Answering(
             dispatch,
             name=name,
@@ -168,10 +166,20 @@ class Server:
             on_later=self._answered_later,
             max_call_bytes=limits.max_call_bytes,
         )
-        self._peers = PeerClients(clock, PeerWire(self._transmit, self._drain.read_all))
-        self._guard = ConnectionGuard(
-            name, self._socket, self._drain, limits.traffic, clock, on_end=self._peers.probe_soon
+        self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
+        owner = PortOwner(
+            name, clock, limits.traffic, self._serve, self._may_read, self._peers.probe_soon, self._note_violation
         )
+
+        def configure(socket: "zmq.Socket[bytes]") -> None:
+            socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
+            socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
+            socket.set(zmq.SNDHWM, limits.replies_unread)
+            socket.set(zmq.LINGER, LINGER_MS)
+            ask_for_life(socket, life_signs)
+
+        self._plain = plain_port(owner, context, configure, limits.frame_bytes, life_signs.handshake_seconds)
+        self._router = router_port(owner, context, configure)
 
     @property
     def unreadable(self) -> int:
@@ -210,7 +218,7 @@ class Server:
 
     def let_in(self, connection: bytes) -> None:
         """Take note that a connection has proven who it is, so that it may begin large calls."""
-        self._guard.let_in(connection)
+        self._port_of(connection).guard.let_in(connection)
 
     def client_of(self, connection: bytes, channel: bytes, name: str, on_lost: Callable[[], None]) -> PeerClient:
         """Call a peer over the connection that it made; see ``PeerClients.open``."""
@@ -228,7 +236,8 @@ class Server:
         Raises:
             ConfigurationError: ``address_in_use`` or ``bad_address``.
         """
-        return self._bind(address, is_encrypted=False)
+        port = self._plain if address.startswith("tcp:") else self._router
+        return port.bind(address, is_encrypted=False)
 
     def bind_encrypted(self, door: EncryptedDoor) -> str:
         """Open a port for encrypted connections, too; after ``bind``, whose port stays as it is.
@@ -239,35 +248,27 @@ class Server:
         Raises:
             ConfigurationError: as ``bind``.
         """
-        serve_encrypted(self._socket, door.pair, door.domain)
+        self._router.encrypt(door.pair, door.domain)
         self._allows = door.allows
-        return self._bind(door.address, is_encrypted=True)
-
-    def _bind(self, address: str, *, is_encrypted: bool) -> str:
-        try:
-            self._socket.bind(address)
-        except zmq.ZMQError as error:
-            raise _bind_error(self.name, address, error) from error
-        endpoint = bound_endpoint(self._socket)
-        self._guard.listens(endpoint, is_encrypted=is_encrypted)
-        return endpoint
+        return self._router.bind(door.address, is_encrypted=True)
 
     def start(self) -> None:
         """Begin to serve."""
-        self._guard.start()
-        self._drain.resume()
+        for port in self._ports:
+            port.start()
 
     def cut_off_keys(self) -> None:
         """End the connections of keys that are not allowed any more."""
-        self._guard.cut_off_keys(self._allows)
+        self._router.guard.cut_off_keys(self._allows)
 
     def pause(self) -> None:
         """Read no further calls; peers wait."""
-        self._drain.pause()
+        for port in self._ports:
+            port.drain.pause()
 
     def resume(self) -> None:
         """Read again, after a ``pause`` or when ``may_read`` may have turned true."""
-        self._drain.resume()
+        self._read_on()
         self._queue.go_on()
 
     async def drain(self, timeout: float) -> bool:
@@ -281,14 +282,31 @@ class Server:
 
     def close(self) -> None:
         """Cancel unanswered calls, call nobody any more, and close the port."""
-        if self._socket.closed:
+        if self._is_closed:
             return
-        self._drain.pause()
+        self._is_closed = True
+        for port in self._ports:
+            port.drain.pause()
         self._queue.close()
         self._answering.cancel()
         self._peers.close()
-        self._guard.close()
-        self._socket.close()
+        for port in self._ports:
+            port.close()
+
+    @property
+    def _ports(self) -> tuple[Port, Port]:
+        return self._plain, self._router
+
+    def _port_of(self, peer: bytes) -> Port:
+        return self._plain if self._plain.knows(peer) else self._router
+
+    def _read_on(self) -> None:
+        for port in self._ports:
+            port.drain.resume()
+
+    def _read_all(self) -> None:
+        for port in self._ports:
+            port.drain.read_all()
 
     def _may_read(self) -> bool:
         return self._may_carry_out() and not self._queue.is_full
@@ -296,15 +314,14 @@ class Server:
     def _may_carry_out(self) -> bool:
         return not self._held_back and self._may_read_on()
 
-    def _serve(self, frames: list[bytes]) -> None:
-        connection = self._guard.took(frames)
-        if self._drain.reader.has_more:
-            # What is dropped never counts as read, so who does that again and again is cut off in the end.
-            self._note_unreadable(frames[0], ProtocolError(f"a message has more than {MOST_FRAMES} frames"))
+    def _serve(self, port: Port, frames: list[bytes]) -> None:
+        connection = port.guard.took(frames)
+        if port.drain.reader.has_more:
+            port.broke_protocol(frames[0], ProtocolError(f"a message has more than {MOST_FRAMES} frames"))
             return
         if connection.key and not self._allows(connection.key):
             # It had connected before its key was taken away, and says its first word only now.
-            self._guard.cut_off(connection, KEY_REVOKED)
+            port.guard.cut_off(connection, KEY_REVOKED)
             return
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
@@ -333,28 +350,27 @@ class Server:
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self.resume()
-        self._drain.check()
+        self._port_of(peer).drain.check()
 
     def _send(self, frames: list[bytes]) -> bool:
-        if self._socket.closed:
+        if self._is_closed:
             return True
         try:
-            send(self._socket, frames)
-            self._guard.gave(frames)
+            self._port_of(frames[0]).send(frames)
         except zmq.ZMQError as error:
             self._note_undelivered(frames[0], error)
             return False
         return True
 
     def _transmit(self, frames: list[bytes]) -> bool:
+        port = self._port_of(frames[0])
         try:
-            send(self._socket, frames)
-            self._guard.gave(frames)
+            port.send(frames)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:
             raise ConnectionLost(f"{self.name}: a peer is gone ({error})") from error
-        self._drain.check()
+        port.drain.check()
         return True
 
     def _note_unreadable(self, peer: bytes, error: ProtocolError) -> None:
@@ -362,16 +378,13 @@ class Server:
             extra = {"action": "unreadable_request", "peer": peer.hex(), "count": count, "cause": error.cause}
             log.warning("%s: a peer sends what is no request", self.name, extra=extra)
 
+    def _note_violation(self, address: str, error: ProtocolError) -> None:
+        if count := self._unreadable.note(address.encode()):
+            extra = {"action": "protocol_violation", "peer": address, "count": count, "cause": error.cause}
+            log.warning("%s: a peer does not keep to the protocol", self.name, extra=extra)
+
     def _note_undelivered(self, peer: bytes, error: zmq.ZMQError) -> None:
         """Note a lost reply: the peer is gone (EHOSTUNREACH), or leaves its replies unread (EAGAIN)."""
         if count := self._undelivered.note(peer):
             extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": str(error)}
             log.info("%s: a reply could not be delivered", self.name, extra=extra)
-
-
-def _bind_error(name: str, address: str, error: zmq.ZMQError) -> ConfigurationError:
-    if error.errno == errno.EADDRINUSE:
-        cause, cure, code = "is in use", "stop what listens there, or configure another port", "address_in_use"
-    else:
-        cause, cure, code = f"can't be bound ({error})", "write tcp://host:port or ipc://path", "bad_address"
-    return ConfigurationError(f"{name}: {address} {cause}", cure, code=code)

@@ -26,6 +26,7 @@ from xbus.broker.journal.configuration import (
 )
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_catalog, read_version
+from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.model import cursor, delivery, envelope, event, failure, head
 
 Xbus = Callable[..., Result]
@@ -168,6 +169,7 @@ def log(database_url: str) -> Log:
                 code="refused",
                 message="no such carrier",
                 indices=[7],
+                fingerprint=fingerprint(roles["counter_1"], "send_item", "refused", "no such carrier"),
             )
         )
     return log

@@ -24,6 +24,7 @@ from xbus.broker.journal.configuration import (
 )
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.log.catalog import read_catalog
+from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.model import cursor, delivery, envelope, event, failure, head, parked_item, segment
 from xbus.rpc.codec import pack, pack_items
 
@@ -87,6 +88,7 @@ def make_parked_bus(url: str) -> ParkedBus:
                 code="refused",
                 message="no name",
                 indices=[1, 99],
+                fingerprint=fingerprint(roles["counter_1"], "send_item", "refused", "no name"),
             )
         )
         for index in (1, 3):

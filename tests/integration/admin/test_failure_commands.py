@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from tests.integration.admin.conftest import NOON, Log, Xbus
+from xbus.broker.journal.audit import person
 from xbus.broker.journal.database.connection import writing
 from xbus.model import failure, role
 
@@ -80,7 +81,8 @@ def test_a_failure_is_shown_with_where_it_happened_and_what_was_done(xbus: Xbus,
         ["cause", "no", "such", "carrier"],
     ):
         assert told in lines
-    assert [line[2:] for line in lines[-2:]] == [["processing", "asked", "Ada"], ["corrected", "-"]]
+    who = person().split()
+    assert [line[2:] for line in lines[-2:]] == [["processing", *who, "asked", "Ada"], ["corrected", *who, "-"]]
 
     shown = json.loads(xbus("failure", "show", "--json", failures[0]).stdout)
     assert shown["indices"] == [7]

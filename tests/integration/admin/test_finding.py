@@ -270,9 +270,10 @@ def test_secret_fields_are_hidden_wherever_items_are_shown(xbus: Xbus, secret: P
             assert '"name": "ada", "number": 1' in xbus(*command, *form, "--show-secrets").stdout
 
 
-def test_items_are_found_by_secret_fields(xbus: Xbus, secret: ParkedBus) -> None:
-    found = objects(xbus, "find", "clients", "name=ada")
-    assert [item["value"] for item in found] == [{"name": "***", "number": 1}] * 2
+def test_a_secret_is_found_by_those_only_who_may_see_it(xbus: Xbus, secret: ParkedBus) -> None:
+    assert xbus("find", "clients", "name=ada").stdout == "Nothing found.\n"
+    found = objects(xbus, "find", "clients", "name=ada", "--show-secrets")
+    assert [item["value"] for item in found] == [{"name": "ada", "number": 1}] * 2
 
 
 def test_corrections_are_hidden_too(xbus: Xbus, secret: ParkedBus) -> None:
@@ -285,6 +286,26 @@ def test_corrections_are_hidden_too(xbus: Xbus, secret: ParkedBus) -> None:
         assert "typo" in shown
         assert "grace" not in shown
         assert "grace" in xbus("parked", "show", *place, *form, "--show-secrets").stdout
+
+
+def test_a_secret_stays_as_it_is_when_something_beside_it_is_corrected(
+    xbus: Xbus, secret: ParkedBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def edit(text: str, **_: str) -> str:
+        seen.append(text)
+        return text.replace('"number": 1', '"number": 2')
+
+    monkeypatch.setattr(click, "edit", edit)
+    place = (str(secret.both), "--event", "1", "--item", "0")
+    assert xbus("parked", "correct", *place, "--edit", "--reason", "typo").exit_code == 0
+    assert json.loads(seen[0]) == {"name": "***1", "number": 1}
+    shown = xbus("parked", "show", *place, "--show-secrets").stdout
+    assert '{"name": "ada", "number": 2}' in shown
+    refused = xbus("parked", "correct", *place, "--value", '{"name": "***"}', "--reason", "typo")
+    assert refused.exit_code == 1
+    assert "[bad_mask]" in refused.stderr
 
 
 def test_items_of_a_former_type_stay_hidden(xbus: Xbus, secret: ParkedBus) -> None:

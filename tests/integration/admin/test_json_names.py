@@ -158,6 +158,7 @@ def bus(database_url: str) -> ParkedBus:
         keyed_role = update(model.role).where(model.role.c.id == roles["store_1"])
         connection.execute(keyed_role.values(public_keys=new_pair().public))
         connection.execute(update(model.cursor).where(model.cursor.c.role_id == roles["store_1"]).values(position=2))
+        connection.execute(update(model.failure).values(owner="ada"))
         keyed = update(model.envelope).where(model.envelope.c.id == bus.both)
         connection.execute(keyed.values(idempotency_key="order 1", origin_id=bus.done, headers=HEADERS))
         tagged = update(model.event).where(model.event.c.id == event_id)
@@ -180,9 +181,11 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("envelope", "items"): (str(bus.both),),
         ("envelope", "list"): (),
         ("envelope", "show"): (str(bus.both),),
-        ("failure", "list"): (),
+        ("failure", "list"): ("--groups",),
         ("failure", "show"): ("1",),
         ("find",): ("clients",),
+        # The hashes of this journal are none.
+        ("fsck",): (),
         ("health",): ("--url", f"tcp://127.0.0.1:{free_port()}"),
         ("journal", "show"): (),
         ("outbox", "status"): (str(outbox),),

@@ -6,13 +6,16 @@ from uuid import UUID
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
 from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import Monitor
+from xbus.admin.repair.view import view
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
-from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.details import show_envelope
 from xbus.broker.journal.people import Right
+from xbus.model import event_type
 
 UNKNOWN = UUID(int=7)
 
@@ -123,6 +126,46 @@ def test_all_of_a_group_are_resumed(operator: TestClient, parked: ParkedBus) -> 
     done = operator.post("/do/parked/resume-all", data={"role": "counter_1", "code": "refused"})
     assert "Resumed 1 envelope and 2 items" in done.text
     assert states(parked, parked.both) == {"store_1": "parked", "counter_1": "retry"}
+
+
+@pytest.fixture
+def secret(parked: ParkedBus) -> ParkedBus:
+    """Names of clients are secret."""
+    with writing(parked.url) as connection:
+        connection.execute(update(event_type).where(event_type.c.name == "clients").values(secret="name"))
+    return parked
+
+
+def test_nobody_sees_or_guesses_a_secret_field(monitor: Monitor, viewer: TestClient, secret: ParkedBus) -> None:
+    program = monitor.program("bot", Right.MANAGER)
+    shown = (
+        viewer.get(f"/envelopes/{secret.both}/items"),
+        viewer.get(f"/parked/{secret.both}", params={"event": "1"}),
+        viewer.get("/items", params={"type": "clients", "text": "number=1"}),
+        program.get(f"/api/envelopes/{secret.both}/items"),
+        program.get("/api/items", params={"type": "clients", "text": "number=1"}),
+    )
+    for answer in shown:
+        assert answer.status_code == 200, answer.text
+        assert "***" in answer.text
+        assert "ada" not in answer.text.replace("data", "")
+    for guess in ("ad", "name=ada"):
+        found = program.get("/api/items", params={"type": "clients", "text": guess}).json()
+        assert "***" not in str(found)
+
+
+def test_a_secret_stays_as_it_is_in_a_correction(operator: TestClient, secret: ParkedBus) -> None:
+    target = {"envelope_id": str(secret.both), "event": "1", "item": "0"}
+    form = operator.get("/do/parked/correct", params=target).text
+    assert "***1" in form
+    assert "&#34;ada&#34;" not in form
+    typed = {**target, "value": '{"name": "***1", "number": 2}', "reason": "a typo"}
+    assert operator.post("/do/parked/correct", data=typed).status_code == 200
+    with reading(secret.url) as connection:
+        (item,) = view(connection, secret.both, None, "1", (0, 0), show_secrets=True).items
+    assert [item.corrected(each).value for each in item.corrections] == [{"name": "ada", "number": 2}]
+    guessed = operator.post("/do/parked/correct", data={**target, "value": '{"name": "***7"}', "reason": "x"})
+    assert (guessed.status_code, "bad_mask" in guessed.text) == (422, True)
 
 
 def test_an_item_is_corrected_and_resumed(operator: TestClient, parked: ParkedBus) -> None:

@@ -54,7 +54,7 @@ def test_a_person_changes_the_own_password(monitor: Monitor) -> None:
     browser = monitor.enter("vera")
     wrong = browser.post("/do/me/password", data={"present": "guess", "password": NEW})
     assert wrong.status_code == 403
-    assert browser.post("/do/me/password", data={"present": PASSWORD, "password": "short"}).status_code == 409
+    assert browser.post("/do/me/password", data={"present": PASSWORD, "password": "short"}).status_code == 422
     assert browser.post("/do/me/password", data={"present": PASSWORD, "password": NEW}).status_code == 200
     assert browser.get("/", follow_redirects=False).status_code == 303
     assert log_in(monitor.visit(), "vera", NEW).status_code == 303

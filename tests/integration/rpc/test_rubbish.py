@@ -138,7 +138,7 @@ async def test_a_peer_that_reads_no_replies_loses_them(
     assert await connect(address).call("echo", 2, timeout=SECONDS) == 2
 
 
-async def test_a_second_peer_of_the_same_identity_takes_nothing_over(serve: Serve, dial: Dial) -> None:
+async def test_two_peers_that_claim_the_same_id_get_their_own_answers(serve: Serve, dial: Dial) -> None:
     verbs = Verbs()
     server, address = serve(verbs)
     first = dial(address, IDENTITY=b"me")
@@ -148,6 +148,7 @@ async def test_a_second_peer_of_the_same_identity_takes_nothing_over(serve: Serv
     second.send_multipart(GOOD)
     verbs.gate.set_result(7)
     assert msgpack.unpackb((await replied(first))[1]) == 7
+    assert msgpack.unpackb((await replied(second))[1]) == 1
     assert not second.poll(50)
 
 

@@ -18,10 +18,12 @@ class Calls:
         self.turns: Turns[tuple[bytes, int]] = Turns(lambda: self.now, **{"share_bytes": SHARE_BYTES, **options})
         self.under_way: list[tuple[bytes, int, float, int]] = []
         self._numbers = iter(range(1_000_000))
+        self._sizes: dict[int, int] = {}
 
     def call(self, peer: bytes, count: int = 1, size: int = 0) -> None:
         for _ in range(count):
             number = next(self._numbers)
+            self._sizes[number] = size
             if self.turns.add(peer, (peer, number), size):
                 self._begin(peer, number, size)
 
@@ -42,7 +44,7 @@ class Calls:
 
     def _go_on(self) -> Iterator[tuple[bytes, int]]:
         while (call := self.turns.next()) is not None:
-            self._begin(*call, 0)
+            self._begin(*call, self._sizes[call[1]])
             yield call
 
     def _begin(self, peer: bytes, number: int, size: int) -> None:
@@ -84,6 +86,7 @@ def test_one_call_is_always_carried_out_however_large() -> None:
     calls.call(DEEP, 2, size=2 * SHARE_BYTES)
     assert len(calls.numbers(DEEP)) == 1
     calls.answer(DEEP)
+    calls.wait(1)
     assert calls.go_on() == [DEEP]
 
 
@@ -139,3 +142,33 @@ def test_what_waits_is_bounded() -> None:
     assert (before, calls.turns.is_full) == (False, True)
     assert [peer for peer, _ in calls.turns.rest()] == [DEEP] * 20
     assert not calls.turns.has_waiting
+
+
+def test_a_call_beyond_the_share_is_paid_by_answers_to_others() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, 10, size=3 * SHARE_BYTES)
+    calls.answer(DEEP)
+    for _ in range(2):
+        assert calls.go_on() == []
+        calls.answer(HONEST)
+        calls.call(HONEST)
+    assert calls.go_on() == []
+    calls.answer(HONEST)
+    assert calls.go_on() == [DEEP]
+
+
+def test_a_call_beyond_the_share_waits_for_a_period_at_the_most() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, 10, size=100 * SHARE_BYTES)
+    calls.answer(DEEP)
+    assert calls.go_on() == []
+    calls.wait(1)
+    assert calls.go_on() == [DEEP]
+
+
+def test_who_calls_alone_pays_nothing() -> None:
+    calls = Calls()
+    calls.call(DEEP, 3, size=3 * SHARE_BYTES)
+    assert calls.numbers(DEEP) == [0, 1, 2]

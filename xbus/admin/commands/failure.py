@@ -1,29 +1,45 @@
 """``xbus failure``."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
-from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
+from xbus.admin.failure_rows import FAILURE_HEADS, GROUP_HEADS, failure_rows, group_rows
 from xbus.admin.names import ROLE
-from xbus.admin.objects import of_failure, of_failure_detail
-from xbus.admin.output import Output, facts, moment, one_json
+from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
+from xbus.admin.output import Output, counted, facts, moment, one_json
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
+from xbus.admin.repair.failures import assignment, move_group, newest_of_group
 from xbus.admin.table import Column
-from xbus.broker.journal.database.connection import reading, writing
+from xbus.admin.watching import watch_option
+from xbus.broker.journal.database.connection import Connection, connected_to_write, reading
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
+    Assign,
+    Comment,
     FailureDetail,
+    FailureMove,
+    GroupFilters,
+    Track,
     list_failures,
+    list_groups,
+    move_failures,
     show_failure,
-    track_failure,
     unknown_failure,
 )
+from xbus.broker.journal.people import known_person
 from xbus.clock import SystemClock
 from xbus.states import TrackingState
 
 FAILURE_ID = click.IntRange(1, 2**63 - 1)
+
+STATE = click.Choice([state.value for state in TrackingState])
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @click.group(cls=CommandGroup)
@@ -33,30 +49,48 @@ def failure() -> None:
 
 @failure.command("list")
 @config_option
-@click.option("--state", type=click.Choice([state.value for state in TrackingState]), help="Only those in this state.")
+@click.option("--groups", "as_groups", is_flag=True, help="Show groups: failures of the same trouble together.")
+@click.option("--group", "fingerprint", metavar="FINGERPRINT", help="Only those of this group.")
+@click.option("--state", type=STATE, help="Only those in this state; groups with one in this state.")
 @click.option("--role", type=ROLE, metavar="LOGIN", help="Only those of this role.")
+@click.option("--code", metavar="CODE", help="Only those with this code.")
+@click.option("--owner", metavar="NAME", help="Only those of this person; groups with one of this person.")
 @click.option("--envelope", "envelope_id", type=EnvelopeId(), metavar="ID", help="Only those of this envelope.")
 @click.option(
     "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."
 )
 @limit_option
-@output_option("failure")
+@watch_option
+@output_option("failure or group")
 def list_(
     config_path: Path | None,
+    as_groups: bool,
+    fingerprint: str | None,
     state: str | None,
     role: str | None,
+    code: str | None,
+    owner: str | None,
     envelope_id: str | None,
     before: int | None,
     limit: int,
     output: Output,
 ) -> None:
     """Show failures, the newest first."""
+    tracking = None if state is None else TrackingState(state)
+    if as_groups:
+        if fingerprint is not None or envelope_id is not None:
+            raise click.UsageError("--groups counts the failures of all envelopes: leave --group and --envelope out")
+        _list_groups(config_path, GroupFilters(role, code, tracking, owner), before, limit, output)
+        return
     with reading(database_url(config_path)) as connection:
         found = list_failures(
             connection,
-            state=None if state is None else TrackingState(state),
+            state=tracking,
             role=role,
+            code=code,
             envelope_id=None if envelope_id is None else resolve_envelope(connection, envelope_id),
+            owner=None if owner is None else known_person(connection, owner).name,
+            fingerprint=fingerprint,
             before=before,
             limit=limit,
         )
@@ -67,6 +101,22 @@ def list_(
     click.echo("\n".join(output.table(FAILURE_HEADS, rows)) if rows else "No failures.")
     if len(found) == limit:
         click.echo(f"There may be more: --before {found[-1].id}")
+
+
+def _list_groups(
+    config_path: Path | None, filters: GroupFilters, before: int | None, limit: int, output: Output
+) -> None:
+    with reading(database_url(config_path)) as connection:
+        if filters.owner is not None:
+            known_person(connection, filters.owner)
+        found = list_groups(connection, filters, before=before, limit=limit)
+    if output.as_json:
+        output.objects(map(of_failure_group, found))
+        return
+    rows = group_rows(found, output)
+    click.echo("\n".join(output.table(GROUP_HEADS, rows)) if rows else "No failures.")
+    if len(found) == limit:
+        click.echo(f"There may be more: --groups --before {found[-1].newest.id}")
 
 
 @failure.command()
@@ -82,19 +132,82 @@ def show(config_path: Path | None, failure_id: int, output: Output) -> None:
     click.echo(one_json(of_failure_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
 
 
+def _some(command: F) -> F:
+    """Add the ids of failures, or the fingerprint of a group, to a command that moves them."""
+    named = click.option(
+        "--group", "fingerprint", metavar="FINGERPRINT", help="All failures of this group, in place of ids."
+    )
+    return config_option(click.argument("ids", nargs=-1, type=FAILURE_ID, metavar="[ID]...")(named(command)))
+
+
 @failure.command()
-@config_option
-@click.argument("failure_id", type=FAILURE_ID, metavar="ID")
-@click.argument("state", type=click.Choice([state.value for state in TrackingState]))
+@_some
+@click.argument("state", type=STATE)
 @click.option("--comment", default="", metavar="TEXT", help="A remark; the history keeps it.")
-def track(config_path: Path | None, failure_id: int, state: str, comment: str) -> None:
-    """Note your progress with the repair of a failure.
+def track(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, state: str, comment: str) -> None:
+    """Note your progress with the repair of failures.
 
     The note helps people who repair to share the work. It does not affect delivery.
     """
-    with writing(database_url(config_path)) as connection:
-        track_failure(connection, failure_id, TrackingState(state), comment, SystemClock().now())
-    click.echo(f"Failure {failure_id} is {state}.")
+    move = Track(TrackingState(state), comment)
+    _move(config_path, ids, fingerprint, lambda _: move, f"is {state}", f"are {state}")
+
+
+@failure.command()
+@_some
+@click.argument("name")
+def assign(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, name: str) -> None:
+    """Have a person look after failures; see xbus person list."""
+    found = (f"is {name}'s", f"are {name}'s")
+    _move(config_path, ids, fingerprint, lambda connection: assignment(connection, name), *found)
+
+
+@failure.command()
+@_some
+def release(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None) -> None:
+    """Have nobody look after failures any more."""
+    _move(config_path, ids, fingerprint, lambda _: Assign(None), "is nobody's", "are nobody's")
+
+
+@failure.command()
+@_some
+@click.argument("text")
+def comment(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, text: str) -> None:
+    """Leave a remark on failures; the history keeps it."""
+    if not text.strip():
+        raise click.UsageError("the remark is empty")
+    _move(config_path, ids, fingerprint, lambda _: Comment(text), "has the comment", "have the comment")
+
+
+def _move(
+    config_path: Path | None,
+    ids: tuple[int, ...],
+    fingerprint: str | None,
+    make: Callable[[Connection], FailureMove],
+    is_so: str,
+    are_so: str,
+) -> None:
+    if bool(ids) == (fingerprint is not None):
+        raise click.UsageError("name failures by their ids, or a group by --group")
+    now = SystemClock().now()
+    with connected_to_write(database_url(config_path)) as connection:
+        if fingerprint is None:
+            with connection.begin():
+                move_failures(connection, ids, make(connection), now)
+            for failure_id in dict.fromkeys(ids):
+                click.echo(f"Failure {failure_id} {is_so}.")
+            return
+        with connection.begin():
+            move, until = make(connection), newest_of_group(connection, fingerprint)
+        moved = move_group(partial(_begun, connection), fingerprint, move, now, until)
+        told = f"{counted(moved, 'failure')} of the group {is_so if moved == 1 else are_so}."
+        click.echo(told if moved else "No failure of the group changes.")
+
+
+@contextmanager
+def _begun(connection: Connection) -> Iterator[Connection]:
+    with connection.begin():
+        yield connection
 
 
 def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
@@ -102,7 +215,9 @@ def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
     yield from facts(
         {
             "failure": str(summary.id),
+            "group": summary.fingerprint,
             "tracking": summary.tracking,
+            "owner": summary.owner,
             "at": moment(summary.at),
             "envelope": summary.envelope_id,
             "event": summary.event_id,
@@ -116,6 +231,6 @@ def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
     )
     yield from output.block(
         "HISTORY",
-        ("AT", Column("TRACKING", painted=True), Column("COMMENT", narrows=20, breaks=True)),
-        [(moment(move.at), move.state, move.comment or None) for move in detail.history],
+        ("AT", Column("MOVE", painted=True), "WHO", Column("COMMENT", narrows=20, breaks=True)),
+        [(moment(move.at), move.told, move.who, move.comment or None) for move in detail.history],
     )

@@ -65,7 +65,8 @@ def find(
     fit. Several conditions must all fit; without any, all items do.
 
     The command looks at items as their emitters sent them, and at all that retention and archive left in the journal.
-    Fields that the type calls secret show as ***. It stops after --read items or 1 GiB, and says so.
+    Fields that the type calls secret show as ***, and are searched with --show-secrets
+    only. It stops after --read items or 1 GiB, and says so.
     """
     url = database_url(config_path)
     wanted = [Condition.of(condition) for condition in conditions]

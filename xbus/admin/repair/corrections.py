@@ -1,9 +1,10 @@
 """Correcting an item, for one role or for all: which item is meant, how it is handed over now, and its correction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
+from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import ParkedPlace, check_index, find_event, find_place, parked_places, read_item
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_graph, read_service_names
@@ -17,6 +18,7 @@ from xbus.broker.journal.operations.corrections import (
     read_corrected_item,
 )
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
+from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.parked import Parked, find_past
 from xbus.broker.journal.operations.parked_items import hold_item
 from xbus.broker.journal.operations.parked_moves import RepairDecision, hold_delivery
@@ -55,14 +57,20 @@ class Standing:
     Args:
         sent: as its emitter sent it.
         corrected: the corrected forms, by role id; None means all roles that are not named.
+        secret: paths of the fields that people do not see.
     """
 
     sent: bytes
     corrected: Mapping[int | None, bytes]
+    secret: Set[str] = frozenset()
 
     def to(self, role_id: int | None) -> bytes:
         """Give the form for a role; None asks for the roles without a form of their own."""
         return self.corrected.get(role_id, self.corrected.get(None, self.sent))
+
+    def payload(self, role_id: int | None) -> Payload:
+        """Read the form for a role, as a person may correct it."""
+        return Payload.of(self.to(role_id), self.secret)
 
     def is_all(self, data: bytes) -> bool:
         """Check whether everybody gets this form already."""
@@ -117,7 +125,8 @@ def read_standing(connection: Connection, target: CorrectionTarget) -> Standing:
     corrected = read_corrected_item(connection, target.event.event_id, target.index)
     if target.role is not None:
         corrected = {each: data for each, data in corrected.items() if each in (None, target.role_id)}
-    return Standing(read_item(connection, target.event, target.index), corrected)
+    secret = read_secret_fields(connection).get(target.event.type_name, frozenset())
+    return Standing(read_item(connection, target.event, target.index), corrected, secret)
 
 
 def correct(

@@ -1,12 +1,16 @@
-"""Hides the fields of items that their event type calls secret; pure."""
+"""Hides the fields of items that their event type calls secret, and puts them back where a person left them; pure."""
 
-from collections.abc import Set
-from itertools import zip_longest
+import re
+from collections.abc import Callable, Set
+from itertools import count
 
+from xbus.errors import Refused
 from xbus.rpc.codec import Value
 
 MASK = "***"
 """The text in place of a secret value, whatever its type: a length or a type may tell something, too."""
+
+_NUMBERED = re.compile(rf"{re.escape(MASK)}(\d{{0,9}})")
 
 
 def mask(value: Value, paths: Set[str]) -> Value:
@@ -21,50 +25,64 @@ def mask(value: Value, paths: Set[str]) -> Value:
         >>> mask({"card": {"number": "4711", "of": "Ada"}, "paid": [{"iban": "DE02"}]}, {"card.number", "paid.iban"})
         {'card': {'number': '***', 'of': 'Ada'}, 'paid': [{'iban': '***'}]}
     """
-    return _masked(value, paths, "") if paths else value
+    return _replaced(value, paths, lambda _: MASK)
 
 
-def unmask(value: Value, before: Value, paths: Set[str]) -> Value:
-    """Put hidden values back where a person has changed a value that was shown with :func:`mask`.
-
-    Args:
-        value: as the person leaves it; a mask that still stands at a secret place means the value of before.
-        before: as it was before it was shown.
-        paths: those of :func:`mask`.
+def numbered_mask(value: Value, paths: Set[str]) -> Value:
+    """Hide the same values, each under a number of its own, so that :func:`unmask` knows it wherever it is put.
 
     Example:
-        >>> unmask({"iban": "***", "of": "Ben"}, {"iban": "DE02", "of": "Ada"}, {"iban"})
-        {'iban': 'DE02', 'of': 'Ben'}
+        >>> numbered_mask([{"iban": "DE02"}, {"iban": "DE03"}], {"iban"})
+        [{'iban': '***1'}, {'iban': '***2'}]
     """
-    return _unmasked(value, before, paths, "") if paths else value
+    numbers = count(1)
+    return _replaced(value, paths, lambda _: f"{MASK}{next(numbers)}")
 
 
-def _unmasked(value: Value, before: Value, paths: Set[str], within: str) -> Value:
-    match value, before:
-        case dict(), dict():
-            places = {key: f"{within}{_word(key)}" for key in value}
-            return {
-                key: before[key]
-                if places[key] in paths and inner == MASK and key in before
-                else _unmasked(inner, before.get(key), paths, f"{places[key]}.")
-                for key, inner in value.items()
-            }
-        case list(), list():
-            pairs = zip_longest(value, before[: len(value)])
-            return [_unmasked(element, formerly, paths, within) for element, formerly in pairs]
-    return value
+def unmask(value: Value, present: Value, paths: Set[str]) -> Value:
+    """Put back the secret values that :func:`numbered_mask` hid and a person left as they were.
+
+    Args:
+        value: as the person wrote it.
+        present: that was shown to the person with masks.
+        paths: as of :func:`mask`.
+
+    Raises:
+        Refused: a mask stands for no value (``bad_mask``).
+    """
+    secrets: list[Value] = []
+
+    def keep(secret: Value) -> Value:
+        secrets.append(secret)
+        return secret
+
+    def reveal(written: Value) -> Value:
+        found = _NUMBERED.fullmatch(written) if isinstance(written, str) else None
+        if found is None:
+            return written
+        number = int(found[1] or 0)
+        if not 1 <= number <= len(secrets):
+            raise Refused(
+                f"{found[0]} is a mask, and no secret value of the item has this number",
+                f"write the value itself, or {MASK}1 for the first one that it has",
+                code="bad_mask",
+            )
+        return secrets[number - 1]
+
+    _replaced(present, paths, keep)
+    return _replaced(value, paths, reveal)
 
 
-def _masked(value: Value, paths: Set[str], within: str) -> Value:
+def _replaced(value: Value, paths: Set[str], replace: Callable[[Value], Value], within: str = "") -> Value:
     match value:
-        case dict():
+        case dict() if paths:
             places = {key: f"{within}{_word(key)}" for key in value}
             return {
-                key: MASK if places[key] in paths else _masked(inner, paths, f"{places[key]}.")
+                key: replace(inner) if places[key] in paths else _replaced(inner, paths, replace, f"{places[key]}.")
                 for key, inner in value.items()
             }
-        case list():
-            return [_masked(element, paths, within) for element in value]
+        case list() if paths:
+            return [_replaced(element, paths, replace, within) for element in value]
     return value
 
 

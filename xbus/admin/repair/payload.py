@@ -3,11 +3,11 @@
 import json
 import math
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn
 
-from xbus.admin.repair.masking import mask, unmask
+from xbus.admin.repair.masking import mask, numbered_mask, unmask
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
@@ -31,32 +31,34 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """An item that was read: ``value`` is what its bytes say."""
+    """An item that was read.
+
+    Args:
+        value: the whole value that its bytes say.
+        secret: paths of the fields that people do not see; see :mod:`xbus.admin.repair.masking`.
+    """
 
     kind: Kind
     value: Value
+    secret: Set[str] = frozenset()
 
     @classmethod
-    def of(cls, data: bytes) -> "Payload":
+    def of(cls, data: bytes, secret: Set[str] = frozenset()) -> "Payload":
         """Recognise the bytes of an item: msgpack, as our SDK sends it, otherwise JSON, otherwise text, otherwise
         bytes."""
         text = _text(data)
         # Each character of ASCII is a number of msgpack too, and few items are a lone number.
         if not (text is not None and len(data) == 1 and text.isprintable()):
             try:
-                return cls(Kind.MSGPACK, unpack(data))
+                return cls(Kind.MSGPACK, unpack(data), secret)
             except ProtocolError:
                 pass
         if text is None:
-            return cls(Kind.BYTES, data)
+            return cls(Kind.BYTES, data, secret)
         try:
-            return cls(Kind.JSON, read_json(text))
+            return cls(Kind.JSON, read_json(text), secret)
         except Refused:
-            return cls(Kind.TEXT, text)
-
-    def masked(self, paths: Set[str]) -> "Payload":
-        """Hide the values of secret fields; see :func:`~xbus.admin.repair.masking.mask`."""
-        return replace(self, value=mask(self.value, paths))
+            return cls(Kind.TEXT, text, secret)
 
     def lines(self) -> Iterator[str]:
         """Show it to a person, long lines cut."""
@@ -69,8 +71,8 @@ class Payload:
 
     @property
     def plain(self) -> Value:
-        """It, as JSON can write it: bytes as hexadecimal text, NaN and infinity as text."""
-        return _plain(self.value) if self._bytes is None else self._bytes.hex()
+        """It, as JSON can write it: bytes as hexadecimal text, NaN and infinity as text, secrets as masks."""
+        return _plain(mask(self.value, self.secret)) if self._bytes is None else self._bytes.hex()
 
     @property
     def _bytes(self) -> bytes | None:
@@ -78,7 +80,7 @@ class Payload:
         return self.value if self.kind is Kind.BYTES and isinstance(self.value, bytes) else None
 
     def editable(self) -> str:
-        """Write it as text that a person may change and :meth:`rewritten` reads.
+        """Write it as text that a person may change and :meth:`rewritten` reads. Secrets have masks with numbers.
 
         Raises:
             Refused: it can't be written so that nothing is lost (``not_editable``).
@@ -86,8 +88,9 @@ class Payload:
         if self.kind is Kind.TEXT:
             return str(self.value)
         try:
-            text = json.dumps(self.value, ensure_ascii=False, indent=2, allow_nan=False)
-            if json.loads(text) == self.value:
+            shown = numbered_mask(self.value, self.secret)
+            text = json.dumps(shown, ensure_ascii=False, indent=2, allow_nan=False)
+            if json.loads(text) == shown:
                 return text
         except (TypeError, ValueError):
             pass
@@ -95,19 +98,16 @@ class Payload:
             "the item has values that JSON lacks, such as bytes", "give it with --file instead", code="not_editable"
         )
 
-    def rewritten(self, text: str, secret: Set[str] = frozenset()) -> bytes:
-        """Make the bytes of the same item with the value of ``text``.
-
-        Args:
-            text: JSON, or any text where the item is one.
-            secret: fields that were shown with a mask; where it stands still, the value of this item stays.
+    def rewritten(self, text: str) -> bytes:
+        """Make the bytes of the same item with the value of ``text``; masks with numbers stand for present values.
 
         Raises:
-            Refused: it is no JSON (``bad_json``), or can't be packed (``bad_items``).
+            Refused: it is no JSON (``bad_json``), can't be packed (``bad_items``), or has a mask of no value
+                (``bad_mask``).
         """
         if self.kind is Kind.TEXT:
             return text.encode()
-        value = unmask(read_json(text), self.value, secret)
+        value = unmask(read_json(text), self.value, self.secret)
         if self.kind is Kind.JSON:
             return json.dumps(value, ensure_ascii=False).encode()
         return item_bytes(value)
@@ -119,7 +119,7 @@ class Payload:
             Refused: as of :meth:`rewritten`.
         """
         kind = Kind.JSON if self.kind is Kind.JSON else Kind.MSGPACK
-        return Payload(kind, None).rewritten(text)
+        return Payload(kind, self.value, self.secret).rewritten(text)
 
 
 def read_json(text: str) -> Value:

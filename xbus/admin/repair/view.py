@@ -53,12 +53,12 @@ class ShownItem:
 
     @property
     def payload(self) -> Payload:
-        """Its value without secret fields."""
-        return Payload.of(self.data).masked(self.secret)
+        """Its value, which shows no secret fields."""
+        return Payload.of(self.data, self.secret)
 
     def corrected(self, correction: Correction) -> Payload:
-        """Read what a correction made of it, without secret fields."""
-        return Payload.of(correction.after).masked(self.secret)
+        """Read what a correction made of it."""
+        return Payload.of(correction.after, self.secret)
 
 
 @dataclass(frozen=True, slots=True)

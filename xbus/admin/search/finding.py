@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from xbus.admin.repair.masking import mask
 from xbus.admin.repair.payload import Payload
 from xbus.admin.search.conditions import Fit
 from xbus.admin.search.items import PAGE_BYTES, EnvelopeItem, items_of
@@ -33,7 +34,7 @@ class Search:
         limit: how many items to find.
         most_items: how many to read.
         most_bytes: and how many bytes of them.
-        show_secrets: whether the items show the fields that the type calls secret.
+        show_secrets: whether the fields that the type calls secret are searched and shown.
     """
 
     type_name: str
@@ -127,7 +128,8 @@ def _search_event(connection: Connection, search: Search, event: SearchedEvent, 
             return False
         result.read_items += 1
         result.read_bytes += len(data)
-        value = Payload.of(data).value
+        # Who does not see a field must not find out its value by asking for one after the other.
+        value = mask(Payload.of(data).value, result.secret)
         if all(condition.fits(value) for condition in search.conditions):
             place = (event.envelope_id, event.position, event.event_id, event.number, search.type_name, index)
             result.found.append((EnvelopeItem(*place, data, result.secret), event.closed_at))

@@ -43,8 +43,8 @@ class EnvelopeItem:
 
     @property
     def payload(self) -> Payload:
-        """Its value without secret fields."""
-        return Payload.of(self.data).masked(self.secret)
+        """Its value, which shows no secret fields."""
+        return Payload.of(self.data, self.secret)
 
     def plain(self) -> Mapping[str, object]:
         """Make an object of it for a program."""

@@ -11,7 +11,7 @@ from xbus.errors import Failed
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import new_context
-from xbus.rpc.messages import HealthReport, Insight, RefusedCall
+from xbus.rpc.messages import HealthReport, Insight, RefusedCall, SlowedEmitter
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 3.0
@@ -19,6 +19,7 @@ ANSWER_SECONDS = 3.0
 
 _INSIGHT = AnswerReader("xbus.why", Insight)
 _REFUSED = AnswerReader("xbus.refused", RefusedCall)
+_SLOWED = AnswerReader("xbus.slowed", SlowedEmitter)
 _HEALTH = AnswerReader("xbus.health", HealthReport)
 
 
@@ -46,6 +47,11 @@ class RunningBroker:
         """Ask the front for the last call about an envelope that it refused; None also if it can't be reached."""
         answer = self._ask("front", "xbus.refused", str(envelope_id))
         return None if answer is None else _REFUSED.read(answer)
+
+    def slowed(self, emitter_id: int) -> SlowedEmitter | None:
+        """Ask the front how it slows an emitter down; None if it does not, or can't be reached."""
+        answer = self._ask("front", "xbus.slowed", emitter_id)
+        return None if answer is None else _SLOWED.read(answer)
 
     def front_health(self) -> HealthReport | None:
         """Ask the front how it is; None if it can't be reached."""

@@ -1,12 +1,13 @@
 """Explains an emitter, and a key that it never used; pure."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, moment
 from xbus.admin.why.obstacles import resume
 from xbus.broker.journal.operations.why.emitters import MOST_LOOKED_AT, EmitterFacts
 from xbus.broker.journal.writes import PauseKind
-from xbus.rpc.messages import HealthProblem, HealthReport
+from xbus.rpc.messages import HealthProblem, HealthReport, SlowedEmitter
 
 CONCERNS_EMITTERS = frozenset(
     {"journal_unavailable", "journal_unreadable", "journal_full", "descriptors_short", "drill"}
@@ -29,13 +30,27 @@ def explain_unknown_key(login: str, key: str) -> Finding:
     return Finding(Code.UNKNOWN_KEY, cause, next_step, proof=Proof(place=login))
 
 
-def explain_emitter(facts: EmitterFacts, front: HealthReport | None) -> list[Finding]:
+def explain_slowed(login: str, slowed: SlowedEmitter | None) -> list[Finding]:
+    """Explain that an emitter is held by its limits; nothing where it is not."""
+    if slowed is None:
+        return []
+    since, at = datetime.fromisoformat(slowed["since"]), datetime.fromisoformat(slowed["at"])
+    cause = (
+        f"{login} is held by its limits: {slowed['cause']}; since {moment(since)} the front has told "
+        f"{counted(slowed['calls'], 'call')} to slow down, the last one at {moment(at)}"
+    )
+    next_step = "xbus export shows its limits, and those of its profile; xbus edit changes them"
+    return [Finding(Code.SLOW_DOWN, cause, next_step, proof=Proof(since=since, verb=slowed["verb"], place=login))]
+
+
+def explain_emitter(facts: EmitterFacts, front: HealthReport | None, slowed: SlowedEmitter | None) -> list[Finding]:
     """Explain an emitter; the first finding is the answer.
 
     Args:
         front: the health of the front; None if it can't be reached.
+        slowed: how the front slows it down; None if it does not.
     """
-    obstacles = [*_obstacles(facts), *_front(facts, front)]
+    obstacles = [*_obstacles(facts), *_front(facts, front), *explain_slowed(facts.login, slowed)]
     return [*by_urgency(obstacles), _work(facts)]
 
 

@@ -78,6 +78,7 @@ class Code(StrEnum):
     EMITTER_REMOVED = "emitter_removed"
     EMITTER_PAUSED = "emitter_paused"
     TYPE_PAUSED = "type_paused"
+    SLOW_DOWN = "slow_down"
     EMITTER_LOCKED = "emitter_locked"
     FRONT_TROUBLED = "front_troubled"
     FRONT_UNREACHABLE = "front_unreachable"

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from xbus.admin.why.deliveries import Surroundings
-from xbus.admin.why.emitters import explain_emitter, explain_unknown_emitter, explain_unknown_key
+from xbus.admin.why.emitters import explain_emitter, explain_slowed, explain_unknown_emitter, explain_unknown_key
 from xbus.admin.why.envelopes import explain_envelope, explain_refused, explain_unknown
 from xbus.admin.why.findings import Finding
 from xbus.admin.why.roles import explain_role, explain_unknown_role
@@ -20,7 +20,8 @@ from xbus.broker.journal.operations.why.situations import read_logins
 from xbus.broker.journal.operations.why.subjects import find_keyed, find_subject, read_oldest
 from xbus.clock import Clock
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.messages import HealthReport, Insight, RefusedCall
+from xbus.rpc.messages import HealthReport, Insight, RefusedCall, SlowedEmitter
+from xbus.states import EnvelopeState
 
 T = TypeVar("T")
 
@@ -42,6 +43,9 @@ class BrokerAccess(Protocol):
 
     def refused(self, envelope_id: UUID) -> RefusedCall | None:
         """Ask the front for the last call about an envelope that it refused; None also if it can't be reached."""
+
+    def slowed(self, emitter_id: int) -> SlowedEmitter | None:
+        """Ask the front how it slows an emitter down; None if it does not, or can't be reached."""
 
     def front_health(self) -> HealthReport | None:
         """Ask the front how it is; None if it can't be reached."""
@@ -83,7 +87,8 @@ class Inquiry:
         # The front notes calls that name a key under the id of its first try, however many were cancelled since.
         first_try = keyed_envelope_id(emitter_id, key)
         if envelope_id is None:
-            return [*self._refused(first_try), explain_unknown_key(emitter, key)]
+            slowed = explain_slowed(emitter, self._broker.slowed(emitter_id))
+            return [*self._refused(first_try), *slowed, explain_unknown_key(emitter, key)]
         return self.envelope(envelope_id, part, first_try)
 
     def _refused(self, envelope_id: UUID | None) -> list[Finding]:
@@ -107,10 +112,18 @@ class Inquiry:
         if facts is None:
             return [explain_unknown(str(envelope_id), self._read(read_oldest))]
         findings = explain_envelope(facts, around)
-        if facts.detail.summary.position is not None:
+        summary = facts.detail.summary
+        if summary.position is not None:
             return findings
+        if summary.state is EnvelopeState.OPEN:
+            findings = [*self._slowed(summary.emitter), *findings]
         ids = dict.fromkeys([envelope_id, first_try])
         return [*findings, *(finding for each in ids for finding in self._refused(each))]
+
+    def _slowed(self, login: str) -> list[Finding]:
+        """Explain that an emitter is held by its limits; nothing where it is not."""
+        emitter_id = self._read(lambda connection: find_emitter(connection, login))
+        return [] if emitter_id is None else explain_slowed(login, self._broker.slowed(emitter_id))
 
     def _ask(self, facts: EnvelopeFacts) -> Insight | None:
         consumers = {delivery.role.id for delivery in facts.deliveries if delivery.role is not None}
@@ -153,6 +166,6 @@ class Inquiry:
     def emitter(self, login: str) -> list[Finding]:
         """Explain an emitter."""
         facts = self._read(partial(read_emitter_facts, login=login, now=self._clock.now()))
-        return (
-            [explain_unknown_emitter(login)] if facts is None else explain_emitter(facts, self._broker.front_health())
-        )
+        if facts is None:
+            return [explain_unknown_emitter(login)]
+        return explain_emitter(facts, self._broker.front_health(), self._broker.slowed(facts.id))

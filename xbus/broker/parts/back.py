@@ -24,8 +24,10 @@ from xbus.broker.metrics.of_journal import JournalLook
 from xbus.broker.metrics.of_process import server_families
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, PortAddresses, Shared, bind, sessions
 from xbus.broker.sessions import SessionLifetimes
+from xbus.errors import Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
+from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.server import OF_PEERS, Server, ServerLimits
@@ -163,17 +165,24 @@ class BackPart:
                 await self._back.unregister(recipient, "an administrator has ended its session")
 
     async def _connect(self, uri: str, caller: str | None, lost: Callable[[], None]) -> Client:
-        address = await self._hosts.address(uri, caller)
+        place = await self._hosts.find(uri, caller)
+        own = self._shared.encryption.pair if place.key else None
+        if place.key and own is None:
+            raise Refused(
+                "the recipient demands the broker's key, and the broker has none",
+                "make one: xbus keys new; or have the recipient use a plain address",
+                code="key_missing",
+            )
         client = Client(
             self._shared.context,
-            name=f"recipient at {uri}",
+            name=f"recipient at {uri.partition('?')[0]}",
             clock=self._shared.clock,
             max_message_bytes=self._shared.config.front.max_batch_bytes + MESSAGE_OVERHEAD_BYTES,
             on_lost=lost,
             life_signs=LifeSigns(keepalive_seconds=KEEPALIVE_SECONDS),
         )
         try:
-            client.connect(address)
+            client.connect_to(BrokerAddress(place.endpoint, server_key=place.key, own=own))
         except BaseException:
             client.close()
             raise

@@ -11,20 +11,19 @@ from xbus.admin.output import counted, escaped
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.corrections import check_size, correct, find_target, read_reach, read_standing
 from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
-from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.places import find_meant
 from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
-from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.monitor.actions.action import ASKED, Action, Reason
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
 MOST_ENVELOPES = 1000
@@ -80,12 +79,12 @@ class ResumeParked(_OfEnvelopes):
         told = ["--reason", self.reason] if self.reason else []
         return ["xbus", "parked", "resume", *self.options(), *told]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             found = self.find(connection)
         return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in found)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         ids = Ids(bus.clock)
         with bus.writing(visitor) as connection:
             decision = decision_of(bus.clock, self.reason)
@@ -106,12 +105,12 @@ class DropParked(_OfEnvelopes):
     def command(self) -> Sequence[str]:
         return ["xbus", "parked", "drop", *self.options(), "--reason", self.reason]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             found = self.find(connection)
         return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in found)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             decision = decision_of(bus.clock, self.reason)
             found = [parked for _, parked in self.find(connection)]
@@ -148,7 +147,7 @@ class ResumeAllParked(Action):
         options = [word for name, value in named.items() if value is not None for word in (name, value)]
         return ["xbus", "parked", "resume", "--all", *options]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         groups = bus.read(lambda connection: count_parked_groups(connection, self.filters()))
         if not groups:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
@@ -157,7 +156,7 @@ class ResumeAllParked(Action):
             for group in groups
         )
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         newest = bus.read(lambda connection: list_parked(connection, self.filters(), 1))
         if not newest:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
@@ -209,29 +208,27 @@ class CorrectItem(Action):
         words += [] if self.role is None else ["--role", self.role]
         return [*words, "--reason", self.reason, *["--resume"] * self.resume]
 
-    def typed(self, bus: Bus) -> Mapping[str, str]:
+    def typed(self, bus: BusAccess) -> Mapping[str, str]:
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-            secret = read_secret_fields(connection).get(target.event.type_name, frozenset())
-        payload = Payload.of(standing.to(target.role_id)).masked(secret)
+        payload = standing.payload(target.role_id)
         value = payload.editable()
         # Marks of direction would show the value otherwise than it is.
         return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             reach = read_reach(connection, target)
         yield corrected_sentence(target, done=False)
         yield from reach_sentences(target, reach)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
-            secret = read_secret_fields(connection).get(target.event.type_name, frozenset())
-            after = Payload.of(standing.to(target.role_id)).rewritten(self.value, secret)
+            after = standing.payload(target.role_id).rewritten(self.value)
             check_size(after, bus.config.front.max_item_bytes)
             reach = read_reach(connection, target)
             decision = decision_of(bus.clock, self.reason)

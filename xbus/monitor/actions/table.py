@@ -2,10 +2,12 @@
 
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.clearing import ClearItem
 from xbus.monitor.actions.configuration import ApplyBusFile
+from xbus.monitor.actions.failures import AssignFailures, CommentFailures, ReleaseFailures, TrackFailures
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
-from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
+from xbus.monitor.actions.pausing import DrainAndPause, Pause, ResumePaused
 from xbus.monitor.actions.people import (
     AddPerson,
     AddToken,
@@ -23,8 +25,13 @@ ACTIONS: tuple[type[Action], ...] = (
     ResumeAllParked,
     CorrectItem,
     DropParked,
+    TrackFailures,
+    AssignFailures,
+    ReleaseFailures,
+    CommentFailures,
+    ClearItem,
     Pause,
-    Drain,
+    DrainAndPause,
     ResumePaused,
     Detach,
     Attach,

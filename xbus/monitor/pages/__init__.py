@@ -4,8 +4,10 @@ from fastapi import APIRouter
 
 from xbus.monitor.pages import (
     audit,
+    clearing,
     configuration,
     envelopes,
+    failures,
     home,
     items,
     log_in,
@@ -20,6 +22,8 @@ PAGES: tuple[APIRouter, ...] = (
     envelopes.router,
     items.router,
     parked.router,
+    failures.router,
+    clearing.router,
     recipients.router,
     *configuration.ROUTERS,
     people.router,

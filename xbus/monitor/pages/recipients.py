@@ -37,7 +37,7 @@ def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class _Role:
+class _ShownRole:
     status: RoleStatus
     entry: RoleSpec
     service: ServiceSpec
@@ -61,11 +61,11 @@ def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
     )
 
 
-def _read(connection: Connection, login: str) -> _Role:
+def _read(connection: Connection, login: str) -> _ShownRole:
     role_id = find_subject(connection, PauseKind.ROLE, login)
     status = next(each for each in list_roles(connection) if each.role == login)
     in_use = read_stored(connection).in_use
-    return _Role(
+    return _ShownRole(
         status,
         in_use.roles[login],
         in_use.services[status.service],

@@ -1,5 +1,6 @@
 """The broker connects to an address at which the recipient listens."""
 
+from xbus.recipient.ways.door import BrokerDoor
 from xbus.recipient.ways.proof import BrokerProof
 from xbus.recipient.ways.way import CallBack
 from xbus.rpc.server import Server
@@ -10,6 +11,7 @@ class OwnPort:
 
     Args:
         server: takes the calls.
+        door: the address, and who is let in there.
         proof: lets the broker call, and nobody else.
         uri: where the broker reaches it.
     """
@@ -17,8 +19,9 @@ class OwnPort:
     is_open = True
     outlives_connections = False
 
-    def __init__(self, server: Server, proof: BrokerProof, uri: str) -> None:
+    def __init__(self, server: Server, door: BrokerDoor, proof: BrokerProof, uri: str) -> None:
         self._server = server
+        self._door = door
         self._proof = proof
         self.name = uri
 
@@ -37,8 +40,10 @@ class OwnPort:
 
     def start(self) -> None:
         """Read the calls that come to the port."""
+        self._door.start()
         self._server.start()
 
     def close(self) -> None:
         """Close the port."""
         self._server.close()
+        self._door.close()

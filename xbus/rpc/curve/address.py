@@ -30,13 +30,13 @@ EXAMPLE = "write xbus://login@host:port?key=...&client_key=FILE; xbus keys show 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """The way to a broker.
+    """The way to a broker, or from a broker to a recipient.
 
     Args:
         endpoint: for ZeroMQ.
         login: that the address names; empty for none.
         password_file: the file that the address names.
-        server_key: the broker's public key; empty for no encryption.
+        server_key: the public key of the other side; empty for no encryption.
         own: the caller's keys, with encryption.
     """
 

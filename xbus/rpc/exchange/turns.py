@@ -51,6 +51,7 @@ class _Share(Generic[Call]):
         called_in: the period of its last call.
         recent: the weight of unanswered calls that began in this period.
         earlier: of those that began in the period before.
+        debt: the weight by which a call went beyond the share; answers to others pay it, and the end of the period.
         recent_calls: the number of the former.
         earlier_calls: the number of the latter.
         waiting: calls with their bytes, in their order.
@@ -59,6 +60,7 @@ class _Share(Generic[Call]):
     called_in: int = 0
     recent: int = 0
     earlier: int = 0
+    debt: float = 0.0
     recent_calls: int = 0
     earlier_calls: int = 0
     waiting: deque[tuple[Call, int]] = field(default_factory=deque)
@@ -123,10 +125,17 @@ class Turns(Generic[Call]):
     def began(self, peer: bytes, size: int, at: float) -> None:
         """Note that a call is under way since then, whose answer comes later."""
         self._count(peer, 1, size + CALL_BYTES, at)
+        share = self._shares.get(peer)
+        if share is not None:
+            share.debt = max(0.0, size + CALL_BYTES - self._share_bytes)
 
     def ended(self, peer: bytes, size: int, at: float) -> None:
         """Note that the call is answered that was under way since then."""
         self._count(peer, -1, -size - CALL_BYTES, at)
+        ended = self._shares.get(peer)
+        for share in self._line:
+            if share is not ended and share.debt:
+                share.debt = max(0.0, share.debt - self._share_bytes)
 
     def next(self) -> Call | None:
         """Give a call that may be carried out now; connections take turns."""
@@ -161,7 +170,7 @@ class Turns(Generic[Call]):
         return self._share_bytes * (_BUSY if len(self._line) == len(self._shares) else 1)
 
     def _has_room(self, share: _Share[Call], size: int, most: float) -> bool:
-        under_way = share.recent + share.earlier
+        under_way = share.recent + share.earlier + share.debt
         if under_way <= 0:
             return True
         return under_way + size + CALL_BYTES <= most and share.recent_calls + share.earlier_calls < _MOST_CALLS
@@ -186,6 +195,7 @@ class Turns(Generic[Call]):
         self._period = period
         for share in self._shares.values():
             share.earlier, share.recent = share.recent if is_next else 0, 0
+            share.debt = 0.0
             share.earlier_calls, share.recent_calls = share.recent_calls if is_next else 0, 0
         oldest = period - 1
         self._shares = {

@@ -7,6 +7,6 @@ elsewhere it does nothing.
 
 from xbus.rpc.guard.connections import Connection
 from xbus.rpc.guard.limits import TrafficLimits
-from xbus.rpc.guard.watch import KEY_REVOKED, ConnectionGuard
+from xbus.rpc.guard.watch import BROKEN_PROTOCOL, KEY_REVOKED, ConnectionGuard
 
-__all__ = ["KEY_REVOKED", "Connection", "ConnectionGuard", "TrafficLimits"]
+__all__ = ["BROKEN_PROTOCOL", "KEY_REVOKED", "Connection", "ConnectionGuard", "TrafficLimits"]

@@ -9,7 +9,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from xbus.clock import Clock
-from xbus.rpc.drain import Drain, can_read
+from xbus.rpc.drain import Drain
 from xbus.rpc.guard import tcp
 from xbus.rpc.guard.connections import UNKNOWN, Connection, ConnectionTable
 from xbus.rpc.guard.limits import TrafficLimits, judge, measured
@@ -25,8 +25,12 @@ MOST_LOOKING = 0.05
 """The largest part of the time that looks take. Where connections are many they are looked at less often."""
 
 KEY_REVOKED = "key_revoked"
+BROKEN_PROTOCOL = "broken_protocol"
 
-_CAUSES = {KEY_REVOKED: "as its key is not allowed any more"}
+_CAUSES = {
+    KEY_REVOKED: "as its key is not allowed any more",
+    BROKEN_PROTOCOL: "as it does not keep to the protocol, or sends a message of too many frames",
+}
 _TOO_LARGE = "as it would take too much memory"
 
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
@@ -41,7 +45,7 @@ class ConnectionGuard:
         drain: reads it.
         limits: of each connection and of all.
         clock: measures how often a cut is logged.
-        on_end: called when some connection has ended.
+        on_end: called with the descriptor of a connection that has ended.
     """
 
     def __init__(
@@ -51,7 +55,7 @@ class ConnectionGuard:
         drain: Drain,
         limits: TrafficLimits,
         clock: Clock,
-        on_end: Callable[[], None],
+        on_end: Callable[[int], None],
     ) -> None:
         self._name = name
         self._socket = socket
@@ -87,17 +91,37 @@ class ConnectionGuard:
 
     def took(self, frames: list[bytes]) -> Connection:
         """Count a message that was just read; give the connection by which it came."""
-        connection = self._connections.find(frames[0])
+        connection = self.sender(frames[0])
+        connection.taken += bytes_on_wire(frames, is_encrypted=connection.is_encrypted)
+        connection.turns += 1
+        return connection
+
+    def sender(self, peer: bytes) -> Connection:
+        """Give the connection of the peer with an id, of which something was just read."""
+        connection = self._connections.find(peer)
         if connection is None:
             # libzmq tells of a connection before it hands its messages out.
             self._monitor_drain.read_all()
             reader = self._drain.reader
             descriptor, key = reader.sender_descriptor, reader.sender_key
-            connection = self._connections.bind(frames[0], descriptor, self._loop.time(), key)
+            connection = self._connections.bind(peer, descriptor, self._loop.time(), key)
             connection.address = reader.sender_address
-        connection.taken += bytes_on_wire(frames, is_encrypted=connection.is_encrypted)
-        connection.turns += 1
         return connection
+
+    def begin(self, peer: bytes, descriptor: int, address: str) -> None:
+        """Note the connection with an id before its first message.
+
+        Whoever had its descriptor before, and has ended, is known as ended then.
+        """
+        self._monitor_drain.read_all()
+        self._connections.begin(peer, descriptor, self._loop.time(), address)
+
+    def ended_by_us(self, peer: bytes, reason: str) -> None:
+        """Note that the connection with an id was ended through libzmq, which tells nothing of that."""
+        connection = self._connections.find(peer)
+        if connection is not None:
+            self._connections.forget(peer)
+            self._log_cut(connection.address, reason)
 
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
@@ -118,7 +142,11 @@ class ConnectionGuard:
         if connection.descriptor == UNKNOWN:
             return
         peer = tcp.cut_off(connection.descriptor, self._ports)
-        if peer is not None and (count := self._cuts.note(f"{reason} {peer}".encode())):
+        if peer is not None:
+            self._log_cut(peer, reason)
+
+    def _log_cut(self, peer: str, reason: str) -> None:
+        if count := self._cuts.note(f"{reason} {peer}".encode()):
             extra = {"action": "connection_cut_off", "code": reason, "peer": peer, "count": count}
             log.warning("%s: a connection was cut off, %s", self._name, _CAUSES.get(reason, _TOO_LARGE), extra=extra)
 
@@ -136,7 +164,7 @@ class ConnectionGuard:
             self._connections.began(descriptor, self._loop.time(), is_encrypted=is_encrypted)
         else:
             self._connections.ended(event["value"])
-            self._on_end()
+            self._on_end(event["value"])
 
     def _look(self) -> None:
         if self._socket.closed:
@@ -149,7 +177,7 @@ class ConnectionGuard:
     def _judge(self, now: float) -> None:
         # A newcomer must not be judged by the figures of the connection that had its descriptor before.
         self._monitor_drain.read_all()
-        all_read = not can_read(self._socket)
+        all_read = not self._drain.can_read
         if all_read:
             self._connections.forget_ended()
         # Asking may have swallowed the edge of a message that came meanwhile.

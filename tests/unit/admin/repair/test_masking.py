@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.admin.repair.masking import MASK, mask
+from xbus.admin.repair.masking import MASK, mask, numbered_mask, unmask
 from xbus.admin.repair.payload import Kind, Payload
-from xbus.rpc.codec import pack
+from xbus.errors import Refused
+from xbus.rpc.codec import pack, unpack
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=4) | st.binary(max_size=4),
@@ -79,7 +80,7 @@ def test_what_was_sent_is_not_touched() -> None:
     ("data", "kind"), [(pack({"iban": "DE02"}), Kind.MSGPACK), (json.dumps({"iban": "DE02"}).encode(), Kind.JSON)]
 )
 def test_a_payload_is_shown_without_secrets(data: bytes, kind: Kind) -> None:
-    payload = Payload.of(data).masked({"iban"})
+    payload = Payload.of(data, {"iban"})
     assert payload.kind is kind
     assert [*payload.lines()] == ['{"iban": "***"}']
     assert payload.plain == {"iban": MASK}
@@ -87,5 +88,45 @@ def test_a_payload_is_shown_without_secrets(data: bytes, kind: Kind) -> None:
 
 @pytest.mark.parametrize("data", [b"iban DE02", b"\xff\x00iban"])
 def test_a_payload_that_is_no_map_stays_as_it_is(data: bytes) -> None:
-    payload = Payload.of(data)
-    assert [*payload.masked({"iban"}).lines()] == [*payload.lines()]
+    assert [*Payload.of(data, {"iban"}).lines()] == [*Payload.of(data).lines()]
+
+
+# -- corrections -------------------------------------------------------------------------------------------------------
+
+
+@given(VALUES)
+def test_what_a_person_leaves_as_it_is_stays_so(value: Any) -> None:
+    for paths in (set[str](), {"a", "b.a", "c"}):
+        assert unmask(numbered_mask(value, paths), value, paths) == value
+
+
+def test_secrets_go_where_a_person_puts_their_masks() -> None:
+    present: Any = {"paid": [{"iban": "DE02", "sum": 7}, {"iban": b"DE03"}, {"iban": None}]}
+    shown: Any = numbered_mask(present, {"paid.iban"})
+    assert shown == {"paid": [{"iban": "***1", "sum": 7}, {"iban": "***2"}, {"iban": "***3"}]}
+    written: Any = {"paid": [{"iban": "***2"}, {"iban": "DE99"}, {"iban": "***1", "sum": 8}]}
+    assert unmask(written, present, {"paid.iban"}) == {
+        "paid": [{"iban": b"DE03"}, {"iban": "DE99"}, {"iban": "DE02", "sum": 8}]
+    }
+
+
+def test_a_mask_elsewhere_is_a_text() -> None:
+    assert unmask({"rating": "***1"}, {"iban": "DE02"}, {"iban"}) == {"rating": "***1"}
+    assert unmask("***1", {"iban": "DE02"}, {"iban"}) == "***1"
+    assert unmask({"iban": "***1 and more"}, {"iban": "DE02"}, {"iban"}) == {"iban": "***1 and more"}
+
+
+@pytest.mark.parametrize("written", ["***", "***0", "***2", "***999999999"])
+def test_a_mask_of_no_value_is_refused(written: str) -> None:
+    with pytest.raises(Refused) as caught:
+        unmask({"iban": written}, {"iban": "DE02"}, {"iban"})
+    assert caught.value.code == "bad_mask"
+
+
+def test_an_item_is_changed_beside_its_secrets() -> None:
+    # JSON has no way to write the bytes, and need not.
+    payload = Payload.of(pack({"iban": b"\xff", "sum": 7}), {"iban"})
+    text = payload.editable()
+    assert json.loads(text) == {"iban": "***1", "sum": 7}
+    assert unpack(payload.rewritten(text.replace("7", "8"))) == {"iban": b"\xff", "sum": 8}
+    assert unpack(payload.replaced('{"iban": "***1"}')) == {"iban": b"\xff"}

@@ -49,6 +49,8 @@ def correct(
 
     You correct the item as its emitter sent it, and it passes the workers again. The log keeps the original item, and
     the history both. If it is parked, the bus delivers it when you resume it. A role that has it keeps the old one.
+
+    Fields that the event type calls secret show as ***1, ***2 in your editor. Leave them, and they stay as they are.
     """
     if [value is not None, file is not None, edit, as_sent].count(True) != 1:
         raise click.UsageError("give one of --value, --file, --edit and --as-sent")
@@ -57,7 +59,7 @@ def correct(
         wanted = resolve_envelope(connection, envelope_id)
         target = find_target(connection, wanted, role, event, item)
         found = read_standing(connection, target)
-    after = found.sent if as_sent else _after(found.to(target.role_id), value, file)
+    after = found.sent if as_sent else _after(found.payload(target.role_id), value, file)
     check_size(after, load_config(config_path).front.max_item_bytes)
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
@@ -78,14 +80,13 @@ def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
     yield from reach_sentences(target, reach)
 
 
-def _after(present: bytes, value: str | None, file: BinaryIO | None) -> bytes:
+def _after(present: Payload, value: str | None, file: BinaryIO | None) -> bytes:
     if file is not None:
         return file.read()
-    return _edited(present) if value is None else Payload.of(present).replaced(value)
+    return _edited(present) if value is None else present.replaced(value)
 
 
-def _edited(present: bytes) -> bytes:
-    payload = Payload.of(present)
+def _edited(payload: Payload) -> bytes:
     before = payload.editable()
     after = click.edit(before, extension=".txt" if payload.kind is Kind.TEXT else ".json")
     if after is None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from xbus.admin.commands.person.objects import of_person
 from xbus.admin.commands.person.token import token
 from xbus.admin.names import PERSON, RIGHT
-from xbus.admin.objects import of_person
 from xbus.admin.output import Output, counted, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.admin.secret import new_password, new_password_options

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from xbus.admin.commands.person.objects import of_person_token
 from xbus.admin.moments import Until
 from xbus.admin.names import PERSON, RIGHT
-from xbus.admin.objects import of_person_token
 from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.broker.journal import people

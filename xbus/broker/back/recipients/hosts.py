@@ -6,8 +6,11 @@ import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from xbus.errors import Refused
+from xbus.rpc.curve import is_public_key
 
 LOOKUP_SECONDS = 2.0
 """Seconds that a look-up of a host's name may take. Old recipients wait for some seconds when they register."""
@@ -18,8 +21,22 @@ LOOKUPS_AT_ONCE = 2
 ANY_HOST = "*"
 """The entry that allows every host."""
 
-_ADDRESS = re.compile(r"tcp://(?P<host>[^;:/\[\]\s]+|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(
+    r"tcp://(?P<host>[^;:/\[\]\s]+|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})(\?key=(?P<key>[^\s&#?]{1,120}))?"
+)
 _LARGEST_PORT = 65535
+
+
+class RecipientPlace(NamedTuple):
+    """The place where a recipient listens.
+
+    Args:
+        endpoint: with the number of its host.
+        key: its public key; empty for no encryption.
+    """
+
+    endpoint: str
+    key: str
 
 
 class RecipientHosts:
@@ -45,11 +62,12 @@ class RecipientHosts:
         self._seconds = seconds
         self._threads = ThreadPoolExecutor(LOOKUPS_AT_ONCE, "names of recipients")
 
-    async def address(self, uri: str, caller: str | None) -> str:
-        """Give the address of a recipient with its host's number in place of the name.
+    async def find(self, uri: str, caller: str | None) -> RecipientPlace:
+        """Find the place of a recipient, its host's number in place of the name.
 
         Args:
-            uri: as the recipient registers it.
+            uri: as the recipient registers it: ``tcp://host:port``, or ``tcp://host:port?key=...`` with its public key,
+                whose special characters are written as in addresses of the web.
             caller: the address from which it registers; None where it was let in before.
 
         Raises:
@@ -58,6 +76,9 @@ class RecipientHosts:
         found = _ADDRESS.fullmatch(uri)
         if found is None or not 0 < int(found["port"]) <= _LARGEST_PORT:
             raise Refused("the address is not of the form tcp://host:port", "correct it", code="bad_address")
+        key = unquote(found["key"] or "")
+        if key and not is_public_key(key):
+            raise Refused("the key in the address is no public key", "correct it", code="bad_address")
         host = found["host"].strip("[]")
         address = _number(host) or await self._number_of(host)
         if caller is not None and not self._is_allowed(host, address, caller):
@@ -67,7 +88,7 @@ class RecipientHosts:
                 code="host_not_allowed",
             )
         shown = f"[{address}]" if address.version == 6 else str(address)
-        return f"tcp://{shown}:{found['port']}"
+        return RecipientPlace(f"tcp://{shown}:{found['port']}", key)
 
     async def _number_of(self, host: str) -> IPv4Address | IPv6Address:
         try:

@@ -14,10 +14,11 @@ from xbus.broker.front.envelopes.open_too_long import OpenTooLong
 from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions, tags_of
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, envelope_unknown, event_unknown
-from xbus.broker.front.envelopes.throttle import Throttle
+from xbus.broker.front.envelopes.throttle import SLOW_DOWN, Throttle
 
 __all__ = [
     "NO_OPTIONS",
+    "SLOW_DOWN",
     "Checks",
     "EmitterIntake",
     "EndedEvent",

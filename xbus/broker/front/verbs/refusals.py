@@ -1,21 +1,27 @@
 """Remembers which calls about an envelope the front refused, for operators who look for that envelope in vain.
 
-The memory is bounded and ends with the process. It keeps codes alone: the caller got the cause, and it may hold data.
+It also remembers the emitters that were told to slow down. The memory is bounded and ends with the process. Of refused
+calls it keeps codes alone: the caller got the cause, and it may hold data.
 """
 
 from collections import OrderedDict
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from xbus.broker.front.envelopes import SLOW_DOWN
 from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
 from xbus.errors import CallError, Refused
 from xbus.ids import keyed_envelope_id, parse_new_uuid
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
-from xbus.rpc.messages import RefusedCall
+from xbus.rpc.messages import RefusedCall, SlowedEmitter
 
 MOST_REFUSALS = 10_000
 """So many envelopes are remembered, those that were refused last. More takes memory, and reaches further back."""
+
+SLOWED_FOR = timedelta(minutes=1)
+"""An emitter that was not told to slow down for so long is no longer held. Longer shows those that pause between."""
 
 KEY_PLACES = {"xbus.start_envelope": 2, "xbus.put_envelope": 3}
 """The verbs that may name an envelope by a key, with the place of their options among the arguments."""
@@ -36,6 +42,7 @@ class Refusals:
         self._clock = clock
         self._most = most
         self._calls: OrderedDict[UUID, RefusedCall] = OrderedDict()
+        self._slowed: dict[int, SlowedEmitter] = {}
 
     def note(self, envelope_id: UUID, name: str, code: str) -> None:
         """Note that a call was refused."""
@@ -44,13 +51,27 @@ class Refusals:
         if len(self._calls) > self._most:
             self._calls.popitem(last=False)
 
+    def note_slowed(self, emitter_id: int, name: str, cause: str) -> None:
+        """Note that an emitter was told to slow down."""
+        at = self._clock.now().isoformat()
+        before = self.slowed(emitter_id)
+        since, calls = (at, 0) if before is None else (before["since"], before["calls"])
+        self._slowed[emitter_id] = {"cause": cause, "verb": name, "since": since, "at": at, "calls": calls + 1}
+
+    def slowed(self, emitter_id: int) -> SlowedEmitter | None:
+        """Give the calls of an emitter that were told to slow down; None where none was in the last minute."""
+        found = self._slowed.get(emitter_id)
+        if found is None or self._clock.now() - datetime.fromisoformat(found["at"]) > SLOWED_FOR:
+            return None
+        return found
+
     def find(self, envelope_id: UUID) -> RefusedCall | None:
         """Give the last refused call about an envelope; None where none is remembered."""
         return self._calls.get(envelope_id)
 
 
 class RefusalVerbs:
-    """One method, named as the verb; it needs no login, as health.
+    """The methods are named as the verbs; they need no login, as health.
 
     Args:
         refusals: those that are remembered.
@@ -63,6 +84,10 @@ class RefusalVerbs:
     def refused(self, envelope_id: str) -> RefusedCall | None:
         wanted = parse_new_uuid(envelope_id)
         return None if wanted is None else self._refusals.find(wanted)
+
+    @verb("xbus.slowed")
+    def slowed(self, emitter_id: int) -> SlowedEmitter | None:
+        return self._refusals.slowed(emitter_id)
 
 
 class RefusalNotes:
@@ -79,6 +104,9 @@ class RefusalNotes:
 
     def note(self, name: str, args: list[Value], error: CallError) -> None:
         """Note a call that was answered with an error, if it tells of an envelope."""
+        match args:
+            case [str(token), *_] if error.code == SLOW_DOWN and self._sessions.knows(token):
+                self._refusals.note_slowed(self._sessions.owner(token), name, error.cause)
         if name not in NOTED:
             return
         match args:

@@ -13,7 +13,7 @@ from xbus.broker.journal.operations.stalled import Stalled, count_open
 from xbus.broker.journal.writes import PauseEntry
 from xbus.states import DeliveryState, ItemState, TrackingState
 
-MOST_READ = 5000
+MOST_READ = 2000
 """So many rows of a kind are read. More would count more exactly, and cost more."""
 
 MOST_GROUPS = 50

@@ -3,7 +3,7 @@
 A write says what to note and what its answer is. It has no SQL and no behaviour beyond its size, so front and back make
 writes without knowing the database. Front, back and commands import it, and so does every package of the journal.
 
-Face: the names below, ``bulk`` and ``cursor``.
+Face: the names below, ``bulk``, ``cursor`` and ``fingerprint``.
 """
 
 from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt

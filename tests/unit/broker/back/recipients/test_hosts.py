@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from urllib.parse import quote
 
 import pytest
 
 from tests.support.waiting import DEADLINE_SECONDS
-from xbus.broker.back.recipients.hosts import RecipientHosts
+from xbus.broker.back.recipients.hosts import RecipientHosts, RecipientPlace
 from xbus.errors import Refused
+from xbus.rpc.curve import new_pair
 
 KNOWN = {"localhost": "127.0.0.1", "shop": "10.0.0.7", "other": "10.0.0.8"}
 
@@ -22,7 +24,7 @@ def look_up(name: str) -> str:
 async def refusal(allowed: list[str], uri: str, caller: str | None = "10.0.0.7") -> str:
     """The code with which an address is refused; empty if it is not."""
     try:
-        await RecipientHosts(allowed, look_up).address(uri, caller)
+        await RecipientHosts(allowed, look_up).find(uri, caller)
     except Refused as error:
         return error.code
     return ""
@@ -34,8 +36,17 @@ async def test_a_recipient_may_listen_beside_the_broker_and_where_it_is(uri: str
 
 
 async def test_the_address_has_a_number_for_the_name() -> None:
-    assert await RecipientHosts([], look_up).address("tcp://shop:4000", "10.0.0.7") == "tcp://10.0.0.7:4000"
-    assert await RecipientHosts(["*"], look_up).address("tcp://[2001:db8::1]:4000", "") == "tcp://[2001:db8::1]:4000"
+    for allowed, uri, endpoint in (
+        ([], "tcp://shop:4000", "tcp://10.0.0.7:4000"),
+        (["*"], "tcp://[2001:db8::1]:4000", "tcp://[2001:db8::1]:4000"),
+    ):
+        assert await RecipientHosts(allowed, look_up).find(uri, "10.0.0.7") == RecipientPlace(endpoint, "")
+
+
+async def test_the_address_may_have_the_key_of_the_recipient() -> None:
+    key = new_pair().public
+    found = await RecipientHosts([], look_up).find(f"tcp://shop:4000?key={quote(key, safe='')}", "10.0.0.7")
+    assert found == RecipientPlace("tcp://10.0.0.7:4000", key)
 
 
 @pytest.mark.parametrize("uri", ["tcp://10.0.0.8:1", "tcp://other:1", "tcp://169.254.169.254:80"])
@@ -60,6 +71,7 @@ async def test_an_operator_allows_further_hosts(entry: str) -> None:
             "tcp://127.0.0.1:65536",
             "tcp://*:1",
         ),
+        *("tcp://10.0.0.7:1?key=", "tcp://10.0.0.7:1?key=short", "tcp://10.0.0.7:1?name=x", "tcp://10.0.0.7:1?"),
         *("tcp://10.0.0.7:1;10.0.0.7:1", "tcp://a b:1", "tcp://:1", "", "nonsense", "tcp://127.0.0.1:1\0"),
     ],
 )
@@ -82,8 +94,8 @@ async def test_an_unknown_name_and_a_silent_name_server_end_the_registration() -
 
     slow = RecipientHosts([], wait, seconds=0.01)
     with pytest.raises(Refused) as caught:
-        await slow.address("tcp://shop:1", "10.0.0.7")
+        await slow.find("tcp://shop:1", "10.0.0.7")
     assert caught.value.code == "recipient_unreachable"
     # A number needs no name server.
-    assert await asyncio.wait_for(slow.address("tcp://10.0.0.7:1", "10.0.0.7"), DEADLINE_SECONDS)
+    assert await asyncio.wait_for(slow.find("tcp://10.0.0.7:1", "10.0.0.7"), DEADLINE_SECONDS)
     gate.set()

@@ -11,6 +11,7 @@ from xbus.broker.journal.commit.statements.common import exactly_one, remember
 from xbus.broker.journal.commit.statements.deciding import decide
 from xbus.broker.journal.commit.statements.rows import update_rows
 from xbus.broker.journal.writes.cursor import Cursor
+from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError
 from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
 
@@ -155,4 +156,5 @@ def _failure_row(write: writes.ProgressUpdate, failure: writes.Failure) -> dict[
         "code": failure.code,
         "message": failure.message,
         "indices": failure.indices,
+        "fingerprint": fingerprint(failure.role_id, failure.verb, failure.code, failure.message),
     }

@@ -1,6 +1,5 @@
-"""Failures as those see them who look after them, and how far they have come with each."""
+"""Failures as those see them who look after them: the list, and one with its history."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -8,14 +7,13 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here, note_acts
-from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.operations.failures.past_moves import SUBJECT, PastMove, read_past_moves, storable
+from xbus.broker.journal.writes.fingerprint import is_fingerprint
 from xbus.errors import Refused
-from xbus.states import TRACKING_MOVES, TrackingState, predecessors
+from xbus.states import TrackingState
 
-SUBJECT = "failure"
-"""The name of moves of a failure in the history."""
+MOST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,8 @@ class FailureSummary:
         verb: what was asked of it.
         indices: the items that it named; None where it named none.
         tracking: how far the person who looks after it has come.
+        fingerprint: the group of those of the same trouble.
+        owner: the name of the person who looks after it; None for nobody.
     """
 
     id: int
@@ -42,15 +42,8 @@ class FailureSummary:
     message: str
     indices: list[int] | None
     tracking: TrackingState
-
-
-@dataclass(frozen=True, slots=True)
-class TrackingMove:
-    """A person's move on a failure."""
-
-    at: datetime
-    state: TrackingState
-    comment: str
+    fingerprint: str
+    owner: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ class FailureDetail:
     """A failure with its history, oldest first."""
 
     summary: FailureSummary
-    history: tuple[TrackingMove, ...]
+    history: tuple[PastMove, ...]
 
 
 def list_failures(
@@ -66,7 +59,10 @@ def list_failures(
     *,
     state: TrackingState | None = None,
     role: str | None = None,
+    code: str | None = None,
     envelope_id: UUID | None = None,
+    owner: str | None = None,
+    fingerprint: str | None = None,
     before: int | None = None,
     limit: int = 20,
 ) -> list[FailureSummary]:
@@ -75,48 +71,50 @@ def list_failures(
     Args:
         state: only those in this tracking state.
         role: only those of the role with this login.
+        code: only those with this code.
         envelope_id: only those of this envelope.
+        owner: only those of the person with this name.
+        fingerprint: only those of this group.
         before: only those below this id: the last one of the page before.
 
     Raises:
-        Refused: no role has or had this login (``unknown_login``).
+        Refused: no role has or had this login (``unknown_login``), or ``fingerprint`` is none
+            (``failure_group_unknown``).
     """
-    statement = _summaries().order_by(model.failure.c.id.desc()).limit(limit)
+    failure = model.failure.c
+    wanted: list[sa.ColumnElement[bool]] = []
     if state is not None:
-        statement = statement.where(model.failure.c.tracking == state.value)
+        wanted.append(failure.tracking == state.value)
     if role is not None:
-        statement = statement.where(model.failure.c.role_id == known_role_id(connection, role))
+        wanted.append(failure.role_id == known_role_id(connection, role))
+    if code is not None:
+        wanted.append(failure.code == storable(code))
     if envelope_id is not None:
-        statement = statement.where(model.failure.c.envelope_id == envelope_id)
+        wanted.append(failure.envelope_id == envelope_id)
+    if owner is not None:
+        wanted.append(failure.owner == owner)
+    if fingerprint is not None:
+        check_fingerprint(fingerprint)
+        wanted.append(failure.fingerprint == fingerprint)
     if before is not None:
-        statement = statement.where(model.failure.c.id < before)
+        wanted.append(failure.id < before)
+    return list_failures_of(connection, sa.and_(sa.true(), *wanted), limit)
+
+
+def list_failures_of(connection: sa.Connection, which: sa.ColumnElement[bool], limit: int) -> list[FailureSummary]:
+    """List the failures of which a condition holds, the newest first."""
+    statement = _summaries().where(which).order_by(model.failure.c.id.desc()).limit(limit)
     return [_summary(row) for row in connection.execute(statement)]
 
 
 def show_failure(connection: sa.Connection, failure_id: int) -> FailureDetail | None:
     """Read all details of one failure; None if no failure has this id."""
+    if not 0 < failure_id <= MOST_ID:
+        return None
     row = connection.execute(_summaries().where(model.failure.c.id == failure_id)).one_or_none()
-    return None if row is None else FailureDetail(_summary(row), tuple(_moves(connection, failure_id)))
-
-
-def track_failure(connection: sa.Connection, failure_id: int, state: TrackingState, comment: str, at: datetime) -> None:
-    """Note a person's progress with a failure, and keep it in the history.
-
-    Args:
-        state: the new state.
-        comment: a remark; may be empty.
-        at: the moment of the move.
-
-    Raises:
-        Refused: no failure has this id (``failure_unknown``), or ``state`` does not follow its present one
-            (``tracking_refused``).
-    """
-    failure = model.failure.c
-    may_move = sa.and_(failure.id == failure_id, failure.tracking.in_(predecessors(TRACKING_MOVES, state)))
-    if connection.execute(sa.update(model.failure).where(may_move).values(tracking=state.value)).rowcount != 1:
-        raise _refusal(connection, failure_id, state)
-    remember(connection, at, SUBJECT, str(failure_id), state.value, comment)
-    note_acts(connection, [act_here(at, "tracked", f"failure {failure_id}", after=state.value, reason=comment)])
+    if row is None:
+        return None
+    return FailureDetail(_summary(row), tuple(read_past_moves(connection, SUBJECT, str(failure_id))))
 
 
 def unknown_failure(failure_id: int) -> Refused:
@@ -124,15 +122,20 @@ def unknown_failure(failure_id: int) -> Refused:
     return Refused(f"there is no failure {failure_id}", "see xbus failure list", code="failure_unknown")
 
 
-def _refusal(connection: sa.Connection, failure_id: int, state: TrackingState) -> Refused:
-    found = connection.execute(sa.select(model.failure.c.tracking).where(model.failure.c.id == failure_id))
-    present = found.scalar_one_or_none()
-    if present is None:
-        return unknown_failure(failure_id)
-    following = ", ".join(next_ for next_ in TrackingState if next_ in TRACKING_MOVES[TrackingState(present)])
-    cause = f"failure {failure_id} is {present}"
-    cause += " already" if state == present else f" and can't become {state}"
-    return Refused(cause, f"it can become {following}", code="tracking_refused")
+def check_fingerprint(text: str) -> None:
+    """Let a text pass that can be a fingerprint.
+
+    Raises:
+        Refused: no failure has it (``failure_group_unknown``).
+    """
+    if not is_fingerprint(text):
+        raise unknown_group(text)
+
+
+def unknown_group(fingerprint: str) -> Refused:
+    """Make the error for a fingerprint that no failure has."""
+    cause = f'there is no group "{fingerprint[:40]}" of failures'
+    return Refused(cause, "see xbus failure list --groups", code="failure_group_unknown")
 
 
 def _summaries() -> NamedRows:
@@ -149,6 +152,8 @@ def _summaries() -> NamedRows:
         failure.message,
         failure.indices,
         failure.tracking,
+        failure.fingerprint,
+        failure.owner,
     ).outerjoin(model.role, model.role.c.id == failure.role_id)
 
 
@@ -173,13 +178,3 @@ def role_name(connection: sa.Connection, role_id: int) -> str:
     """Read the login of a role, also of a removed one."""
     login: str = connection.execute(sa.select(model.role.c.login).where(model.role.c.id == role_id)).scalar_one()
     return login
-
-
-def _moves(connection: sa.Connection, failure_id: int) -> Iterator[TrackingMove]:
-    history = model.history.c
-    statement = (
-        sa.select(history.at, history.move, history.reason)
-        .where(history.subject == SUBJECT, history.subject_id == str(failure_id))
-        .order_by(history.id)
-    )
-    return (TrackingMove(at, TrackingState(move), comment) for at, move, comment in connection.execute(statement))

@@ -1,0 +1,255 @@
+"""Reads what one peer sends by ZMTP 3 without encryption, and encodes what is sent to it; pure, no sockets.
+
+Sources: https://rfc.zeromq.org/spec/23 (ZMTP 3.0) and https://rfc.zeromq.org/spec/37 (3.1, for ``PING``).
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from xbus.errors import ProtocolError
+
+MORE = 0x01
+LONG = 0x02
+COMMAND = 0x04
+_OF_MESSAGES = MORE | LONG
+
+MOST_SHORT = 255
+"""The longest frame whose length takes one byte."""
+
+_LENGTH = struct.Struct(">Q")
+_SHORT_HEADER = 2
+_LONG_HEADER = 9
+
+GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+"""The signature, the version 3.0, the mechanism and a filler, 64 bytes."""
+
+_SIGNATURE_END = 10
+_VERSION = 3
+_MECHANISM = slice(12, 32)
+
+_MOST_COMMAND = 1024
+"""The longest command: one with the properties of a peer. Longer ones end the connection."""
+
+_MOST_OF_A_PART = 450
+"""The messages and commands of one part of the stream, of up to 8 KiB: more than calls can be, of 30 bytes and more.
+Connections take turns by parts, so that shorter messages keep others waiting for longer."""
+
+_READY = b"\x05READY"
+_PING = b"\x04PING"
+_PONG = b"\x04PONG"
+_TTL_BYTES = 2
+_SOCKET_TYPE = b"socket-type"
+_PEERS_OF_ROUTER = (b"DEALER", b"REQ", b"ROUTER")
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+
+
+def encode_frame(flags: int, body: bytes) -> bytes:
+    """Encode a frame."""
+    size = len(body)
+    if size > MOST_SHORT:
+        return bytes((flags | LONG,)) + _LENGTH.pack(size) + body
+    return bytes((flags, size)) + body
+
+
+def encode_message(frames: list[bytes]) -> bytes:
+    """Encode a message."""
+    last = len(frames) - 1
+    return b"".join([encode_frame(MORE if at < last else 0, frame) for at, frame in enumerate(frames)])
+
+
+READY = encode_frame(COMMAND, _READY + _property(b"Socket-Type", b"ROUTER"))
+"""Tells a peer that it may send."""
+
+
+class MessageLimits(NamedTuple):
+    """The largest message.
+
+    Args:
+        frames: of a message, with that of the peer's id.
+        frame_bytes: of a frame.
+        message_bytes: of all frames of a message.
+    """
+
+    frames: int
+    frame_bytes: float
+    message_bytes: float
+
+
+class Incoming:
+    """Reads the bytes of one peer.
+
+    Args:
+        route: the first frame of each message that it hands out.
+        limits: of a message.
+    """
+
+    def __init__(self, route: bytes, limits: MessageLimits) -> None:
+        self._route = route
+        self._limits = limits
+        self._most_frames = limits.frames - 1
+        # Before the handshake is over any message is one too many.
+        self._most: float = -1
+        self._data = b""
+        self._at = 0
+        self._flags = 0
+        self._missing = 0
+        self._partial = bytearray()
+        self._frames = [route]
+        self._left = limits.message_bytes
+        self._of_part = 0
+        self._greeting: bytes | None = b""
+        self.is_ready = False
+        """Whether the peer has said what it is."""
+        self.answers: list[bytes] = []
+        """The bytes to be sent to the peer."""
+
+    def feed(self, data: bytes) -> bool:
+        """Take bytes that came; the messages before them must have been asked for.
+
+        Returns:
+            Whether there may be a message now; false in the midst of a long frame.
+
+        Raises:
+            ProtocolError: the peer does not speak ZMTP 3 without encryption.
+        """
+        if self._missing > len(data):
+            self._partial += data
+            self._missing -= len(data)
+            return False
+        if self._greeting is not None:
+            data = self._greet(self._greeting + data)
+        if self._missing:
+            self._partial += data[: self._missing]
+            data = data[self._missing :]
+            self._missing = 0
+        self._data = self._data[self._at :] + data
+        self._at = 0
+        self._of_part = 0
+        return True
+
+    def next_message(self) -> list[bytes] | None:
+        """Give the next message; None until more bytes were taken.
+
+        Raises:
+            ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
+        """
+        if self._partial and not self._missing:
+            body = bytes(self._partial)
+            self._partial.clear()
+            if self._take(self._flags, body):
+                return self._finished()
+        data, end, frames = self._data, len(self._data), self._frames
+        while end - self._at >= _SHORT_HEADER:
+            at = self._at
+            flags, size, begin = data[at], data[at + 1], at + _SHORT_HEADER
+            if flags & LONG:
+                begin = at + _LONG_HEADER
+                if begin > end:
+                    break
+                (size,) = _LENGTH.unpack_from(data, at + 1)
+            if flags > _OF_MESSAGES or size > self._most or size > self._left or len(frames) > self._most_frames:
+                self._check(flags, size)
+            stop = begin + size
+            if stop > end:
+                self._flags, self._missing, self._at = flags, stop - end, end
+                self._partial += data[begin:]
+                break
+            self._at = stop
+            if self._take(flags, data[begin:stop]):
+                return self._finished()
+        return None
+
+    def _check(self, flags: int, size: int) -> None:
+        if flags & COMMAND:
+            if flags & ~(COMMAND | LONG) or size > _MOST_COMMAND:
+                raise ProtocolError("a command of ZMTP has other flags, or is too long")
+        elif not self.is_ready:
+            raise ProtocolError("a message comes before the handshake of ZMTP is over")
+        elif flags > _OF_MESSAGES:
+            raise ProtocolError("a frame of ZMTP has flags that nobody knows")
+        elif size > self._limits.frame_bytes:
+            raise ProtocolError(f"a frame has {size} bytes, and {self._limits.frame_bytes:.0f} are taken at the most")
+        elif size > self._left:
+            raise ProtocolError(f"a message has more than {self._limits.message_bytes:.0f} bytes")
+        else:
+            raise ProtocolError(f"a message has more than {self._limits.frames} frames")
+
+    def _take(self, flags: int, body: bytes) -> bool:
+        """Take a whole frame; true if it was the last of a message."""
+        if flags & COMMAND:
+            self._count()
+            self._obey(body)
+            return False
+        self._frames.append(body)
+        self._left -= len(body)
+        return not flags & MORE
+
+    def _count(self) -> None:
+        self._of_part += 1
+        if self._of_part > _MOST_OF_A_PART:
+            raise ProtocolError("the messages of a peer are too short for calls, and too many")
+
+    def _finished(self) -> list[bytes]:
+        self._count()
+        frames, self._frames = self._frames, [self._route]
+        self._left = self._limits.message_bytes
+        return frames
+
+    def _greet(self, data: bytes) -> bytes:
+        """Take what has come of the greeting; give what came behind it."""
+        if len(data) < len(GREETING):
+            self._greeting = data
+            # Who speaks something else may say less than a greeting, and wait.
+            _check_greeting(data)
+            return b""
+        _check_greeting(data)
+        self._greeting = None
+        self.answers.append(READY)
+        return data[len(GREETING) :]
+
+    def _obey(self, body: bytes) -> None:
+        if not self.is_ready:
+            if not body.startswith(_READY):
+                raise ProtocolError("the handshake of ZMTP has another command than READY")
+            _check_ready(body[len(_READY) :])
+            self.is_ready = True
+            self._most = self._limits.frame_bytes
+        elif body.startswith(_PING):
+            context = body[len(_PING) + _TTL_BYTES :]
+            self.answers.append(encode_frame(COMMAND, _PONG + context))
+        elif not body.startswith(_PONG):
+            raise ProtocolError("a peer sends a command of ZMTP that is none for a ROUTER")
+
+
+def _check_greeting(data: bytes) -> None:
+    """Check the part of a greeting that has come."""
+    if data[:1] not in (b"", b"\xff") or (len(data) >= _SIGNATURE_END and not data[_SIGNATURE_END - 1] & 1):
+        raise ProtocolError("a peer does not speak ZMTP")
+    if len(data) > _SIGNATURE_END and data[_SIGNATURE_END] < _VERSION:
+        raise ProtocolError("a peer speaks an older ZMTP than 3")
+    if len(data) >= _MECHANISM.stop and data[_MECHANISM] != GREETING[_MECHANISM]:
+        raise ProtocolError("a peer wants another mechanism of ZMTP than NULL")
+
+
+def _check_ready(data: bytes) -> None:
+    for name, value in _properties(data):
+        if name.lower() == _SOCKET_TYPE:
+            if value not in _PEERS_OF_ROUTER:
+                raise ProtocolError("the socket of a peer does not fit a ROUTER")
+            return
+    raise ProtocolError("a peer does not say which socket it is")
+
+
+def _properties(data: bytes) -> Iterable[tuple[bytes, bytes]]:
+    at = 0
+    while at < len(data):
+        begin = at + 1 + data[at]
+        name, size = data[at + 1 : begin], data[begin : begin + 4]
+        at = begin + 4 + int.from_bytes(size, "big")
+        if not name or len(size) < 4 or at > len(data):
+            raise ProtocolError("the properties of a peer can't be read")
+        yield name, data[begin + 4 : at]
