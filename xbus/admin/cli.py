@@ -35,6 +35,7 @@ COMMANDS = (
     "recipient",
     "replay",
     "session",
+    "top",
     "type",
     "state.why",
 )
