@@ -16,6 +16,7 @@ from xbus.config import load
 from xbus.monitor.application import build
 from xbus.monitor.bus import Bus
 from xbus.monitor.clearing import without_secrets
+from xbus.rpc.codec import Value
 
 CLEAR = {"type": "data_clearing", "item_id": "1", "values": '{"email": "a@b"}'}
 
@@ -60,7 +61,9 @@ def test_a_broker_that_is_away_is_told(monitor: Monitor, tmp_path: Path) -> None
 
 
 def test_secret_fields_are_hidden_in_details() -> None:
-    details = [{"id": 1, "source_data": {"name": "Ada", "card": {"number": 4}}, "out_data": {"card": {"number": 5}}}]
+    details: list[Value] = [
+        {"id": 1, "source_data": {"name": "Ada", "card": {"number": 4}}, "out_data": {"card": {"number": 5}}}
+    ]
     assert without_secrets(details, {"card.number"}) == [
         {"id": 1, "source_data": {"name": "Ada", "card": {"number": "***"}}, "out_data": {"card": {"number": "***"}}}
     ]
