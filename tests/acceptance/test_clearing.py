@@ -29,7 +29,6 @@ from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.monitor.application import build
-from xbus.monitor.bus import Bus
 from xbus.passwords import Passwords
 
 TYPES: dict[str, Nodes] = {"client": {"clients": []}, "data_clearing": {"clients": []}}
@@ -191,7 +190,7 @@ def browser(shop: Shop, tmp_path: Path) -> Iterator[TestClient]:
     )
     cheap = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     with closing(ConnectionPool(shop.daemon.url)) as journal:
-        app = build(Bus(config, journal, SystemClock(), cheap), is_encrypted=False)
+        app = build(BusAccess(config, journal, SystemClock(), cheap), is_encrypted=False)
         with journal.writing() as connection:
             add_person(connection, "ada", [Right.CLEARER], cheap.hash_password(PASSWORD), SystemClock().now())
         browser = TestClient(app, "http://monitor", raise_server_exceptions=False)

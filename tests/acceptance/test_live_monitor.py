@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,14 +37,18 @@ class Watcher:
 
     def get(self, path: str) -> str:
         """Fetch a page."""
-        with self.open("/live") as answer:
+        with self.open(path) as answer:
             assert answer.status == 200
             return answer.read().decode()
 
-    def open(self, path: str) -> http.client.HTTPResponse:
+    @contextmanager
+    def open(self, path: str) -> Iterator[http.client.HTTPResponse]:
+        """Ask for a path, and leave the connection at the end."""
         connection = http.client.HTTPConnection(self._place, timeout=60)
-        connection.request("GET", path, headers=self._headers)
-        return connection.getresponse()
+        with closing(connection):
+            connection.request("GET", path, headers=self._headers)
+            with connection.getresponse() as answer:
+                yield answer
 
     def events(self) -> Iterator[bytes]:
         """The events of a stream, as they come."""
@@ -94,7 +99,7 @@ async def test_open_pages_follow_the_bus(
     assert await asyncio.to_thread(next, events) == NEWS
     await answered(shows_the_lag, "the role lacks what came")
     assert "does not answer" not in await asyncio.to_thread(watcher.get, "/live/decisions")
-    assert "items" in await asyncio.to_thread(watcher.get, "/live/plots")
+    assert 'class="line"' in await asyncio.to_thread(watcher.get, "/live/plots")
     with reading(database_url) as connection:
         newest = read_newest(connection)
     assert newest is not None

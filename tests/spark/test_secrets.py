@@ -1,9 +1,11 @@
 """What a person may see of Spark's work, in plans, pages and errors, holds no password."""
 
+import asyncio
 import uuid
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -12,7 +14,12 @@ from spark_worker.items.pieces import OutputLimits
 from spark_worker.items.source import Early
 from spark_worker.journal.reading import read_ranges
 from spark_worker.journal.writing import write_parts
+from tests.conftest import StartDaemon, StartProcess
+from tests.support.operating import run_xbus
+from tests.support.processes import module
+from tests.support.spark_log import SparkLog
 from xbus.broker.journal.log.ranges import SegmentRange
+from xbus.emitter import Emitter
 
 SECONDS = 120
 SECRET = "hunter2"
@@ -50,3 +57,35 @@ def test_the_password_of_an_emitter_is_not_shown(spark: SparkSession) -> None:
     with pytest.raises(Exception, match=r"xbus\.errors") as failed:
         sink.save()
     assert SECRET not in f"{failed.value} {plans(spark)}"
+
+
+SINK_SECRET = "sink-secret-9be2a4"
+
+
+async def test_nothing_that_a_run_of_spark_leaves_has_a_password(
+    postgres_url: str, start_daemon: StartDaemon, start_process: StartProcess, tmp_path: Path
+) -> None:
+    """Plans, the event log, Spark's pages, checkpoints, logs and errors."""
+    SparkLog.prepare(postgres_url)
+    secret = sa.make_url(postgres_url).password
+    assert secret
+    daemon = start_daemon(postgres_url)
+    changed = await run_xbus(daemon, "password", "emitter", "emitter_1", stdin=f"{SINK_SECRET}\n{SINK_SECRET}\n")
+    assert changed.returncode == 0, changed.stderr
+    with Emitter(daemon.front, "emitter_1", SINK_SECRET) as emitter:
+        emitter.put("orders", [b"x", b"y"])
+    folder = tmp_path / "left"
+    run = start_process(
+        *module("tests.support.spark_secrets"),
+        *(daemon.config, daemon.front, folder),
+        cwd=Path(__file__).parents[2],
+        env={"SINK_PASSWORD": SINK_SECRET},
+    )
+    assert await asyncio.to_thread(run.wait, SECONDS) == 0, run.text
+    left = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    left["output"] = run.text.encode()
+    shown = b"".join(left.values())
+    assert [word for word in (b"xbus", b"login_refused", b"StreamingQuery") if word not in shown] == []
+    assert any("events" in name for name in left)
+    secrets = (secret.encode(), SINK_SECRET.encode())
+    assert [name for name, data in left.items() if any(each in data for each in secrets)] == []

@@ -20,6 +20,7 @@ COMMANDS = (
     "envelope",
     "failure",
     "find",
+    "fsck",
     "state.doctor",
     "state.health",
     "import_legacy",

@@ -36,8 +36,11 @@ class CrashOnCallbackError:
 
 
 def _is_fatal(context: dict[str, Any]) -> bool:
-    """Check whether a callback or a task that nobody awaits has died; an unread refusal is no death."""
+    """Check whether a callback or a task that nobody awaits has died; an unread refusal is no death.
+
+    Nor is a cancellation: raised by the watch it would end the watch alone, and what dies later would pass unseen.
+    """
     error = context.get("exception")
-    if error is None:
+    if error is None or isinstance(error, asyncio.CancelledError):
         return False
     return "handle" in context or (isinstance(context.get("future"), asyncio.Task) and not isinstance(error, XbusError))

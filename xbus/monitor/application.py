@@ -16,7 +16,7 @@ from xbus.monitor import problems
 from xbus.monitor.actions.serving import serve_for_persons, serve_for_programs
 from xbus.monitor.actions.table import ACTIONS
 from xbus.monitor.api import RESOURCES
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.pages import PAGES
@@ -29,7 +29,7 @@ THREADS = 4
 """Requests that read the journal at once. More take processor time from the broker beside."""
 
 
-def build(bus: Bus, *, is_encrypted: bool) -> FastAPI:
+def build(bus: BusAccess, *, is_encrypted: bool) -> FastAPI:
     """Build the application.
 
     Args:

@@ -18,7 +18,7 @@ from xbus.passwords import Passwords
 T = TypeVar("T")
 
 
-class Bus:
+class BusAccess:
     """The bus, for work in threads: reads and writes of the journal block.
 
     Args:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.monitor.people.visitor import NotLoggedIn
-from xbus.monitor.rendering import Page, link
+from xbus.monitor.rendering import MonitorPage, link
 from xbus.monitor.requests import is_fragment, parts_of
 
 API = "/api"
@@ -85,7 +85,9 @@ def _answer(request: Request, error: XbusError, status: HTTPStatus, headers: obj
         return _problem(error, status)
     if status is HTTPStatus.UNAUTHORIZED:
         return _to_log_in(request)
-    page = Page(parts_of(request).renderer, parts_of(request).bus.now(), None, "", is_fragment=is_fragment(request))
+    page = MonitorPage(
+        parts_of(request).renderer, parts_of(request).bus.now(), None, "", is_fragment=is_fragment(request)
+    )
     return page("problem.html", status=status, error=error)
 
 

@@ -17,7 +17,7 @@ from xbus.config import FILE_VARIABLE, MonitorSettings, host_and_port, load
 from xbus.config.plaintext import is_local
 from xbus.errors import ConfigurationError
 from xbus.monitor.application import build
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
 
 STOP_SECONDS = 5
@@ -52,10 +52,10 @@ def start(path: Path | None, ready_file: Path | None) -> None:
         schema.check(config.database.url)
         _stop_at_signal()
         with closing(ConnectionPool(config.database.url)) as journal:
-            serve(Bus(config, journal, SystemClock()), ready_file)
+            serve(BusAccess(config, journal, SystemClock()), ready_file)
 
 
-def serve(bus: Bus, ready_file: Path | None) -> None:
+def serve(bus: BusAccess, ready_file: Path | None) -> None:
     """Serve until a signal comes.
 
     Args:

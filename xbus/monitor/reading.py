@@ -1,5 +1,7 @@
 """Reads what persons and programs write in addresses and forms, as the commands read their options; pure."""
 
+import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
 
@@ -10,6 +12,8 @@ from xbus.admin.program import EnvelopeId
 from xbus.errors import Refused
 
 T = TypeVar("T")
+
+UNSTORABLE = re.compile("[\\0\\ud800-\\udfff]")
 
 
 def moment_of(text: str | None) -> datetime | None:
@@ -37,6 +41,19 @@ def digits_of(text: str) -> str:
         Refused: it is neither (``bad_id``).
     """
     return _read(EnvelopeId(), text, "bad_id")
+
+
+def check_texts(values: Iterable[object]) -> None:
+    """Let values pass whose texts any database takes, also those in lists.
+
+    Raises:
+        ValueError: one has a zero character, or half of a pair of surrogates.
+    """
+    for value in values:
+        if isinstance(value, list):
+            check_texts(value)
+        elif isinstance(value, str) and UNSTORABLE.search(value):
+            raise ValueError("a text has a character that can't be stored")
 
 
 def _read(kind: click.ParamType[T], text: str, code: str) -> T:

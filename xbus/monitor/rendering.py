@@ -65,7 +65,7 @@ class Renderer:
         return self._environment.get_template(template).render(facts)
 
 
-class Page:
+class MonitorPage:
     """The answer to one request of one visitor.
 
     Args:

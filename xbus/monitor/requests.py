@@ -7,11 +7,11 @@ from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
 
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.door import Door
 from xbus.monitor.people.visitor import NotLoggedIn, Visitor
-from xbus.monitor.rendering import Page, Renderer
+from xbus.monitor.rendering import MonitorPage, Renderer
 
 SESSION_COOKIE = "xbus_session"
 
@@ -32,7 +32,7 @@ class Parts:
         is_encrypted: whether browsers come by HTTPS, so that cookies travel by nothing else.
     """
 
-    def __init__(self, bus: Bus, door: Door, renderer: Renderer, sampler: Sampler, *, is_encrypted: bool) -> None:
+    def __init__(self, bus: BusAccess, door: Door, renderer: Renderer, sampler: Sampler, *, is_encrypted: bool) -> None:
         self.bus = bus
         self.door = door
         self.renderer = renderer
@@ -54,11 +54,11 @@ def origin_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _bus(parts: TheParts) -> Bus:
+def _bus(parts: TheParts) -> BusAccess:
     return parts.bus
 
 
-TheBus: TypeAlias = Annotated[Bus, Depends(_bus)]
+TheBus: TypeAlias = Annotated[BusAccess, Depends(_bus)]
 
 
 def _sampler(parts: TheParts) -> Sampler:
@@ -87,11 +87,11 @@ def visitor_of(request: Request, parts: TheParts) -> Visitor:
 TheVisitor: TypeAlias = Annotated[Visitor, Depends(visitor_of)]
 
 
-def _page(request: Request, parts: TheParts, visitor: TheVisitor) -> Page:
-    return Page(parts.renderer, parts.bus.now(), visitor, request.url.path, is_fragment=is_fragment(request))
+def _page(request: Request, parts: TheParts, visitor: TheVisitor) -> MonitorPage:
+    return MonitorPage(parts.renderer, parts.bus.now(), visitor, request.url.path, is_fragment=is_fragment(request))
 
 
-ThePage: TypeAlias = Annotated[Page, Depends(_page)]
+ThePage: TypeAlias = Annotated[MonitorPage, Depends(_page)]
 
 
 def is_fragment(request: Request) -> bool:

@@ -52,6 +52,9 @@ class Shield:
         if scope["method"] not in SAFE_METHODS and is_foreign(headers):
             refusal = "This request comes from a page of another site. [cross_origin]\n"
             await PlainTextResponse(refusal, HTTPStatus.FORBIDDEN)(scope, receive, answer)
+        elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            refusal = "The address has a zero character, which nothing has in its name. [bad_request]\n"
+            await PlainTextResponse(refusal, HTTPStatus.BAD_REQUEST)(scope, receive, answer)
         elif _declared_bytes(headers) > MOST_BODY_BYTES:
             refusal = f"This request is larger than {MOST_BODY_BYTES} bytes. [too_large]\n"
             await PlainTextResponse(refusal, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, answer)

@@ -173,3 +173,19 @@ async def test_an_address_that_is_not_of_this_machine(listen: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         await HttpServer(answer).start(listen)
     assert refused.value.code == "bad_address"
+
+
+async def test_a_connection_that_is_closed_for_another_one_is_no_fault_of_the_loop() -> None:
+    """The broker ends, or watches no further, where a callback of the loop fails."""
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    limits = HttpLimits(connections=2, read_seconds=60, write_seconds=60)
+    async with serving(limits) as port:
+        slow = [await connect(port, b"GET /metr") for _ in range(10)]
+        for reader, _ in slow[:8]:
+            await read_to_the_end(reader)
+        assert PAGE in await get(port)
+        for _, writer in slow:
+            writer.close()
+    await asyncio.sleep(0)
+    assert faults == []

@@ -18,7 +18,7 @@ from xbus.broker.journal.people import Right, add_person, add_token
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.passwords import Passwords
 
 PASSWORD = "correct horse"
@@ -32,7 +32,7 @@ class Monitor:
     """A monitor without a port, and the journal that it shows."""
 
     url: str
-    bus: Bus
+    bus: BusAccess
     visit: Callable[[], TestClient]
 
     def add(self, name: str, *rights: Right) -> None:
@@ -81,7 +81,7 @@ def monitor(database_url: str, tmp_path: Path) -> Iterator[Monitor]:
     zmq = {f"{part}socket": f"tcp://127.0.0.1:{free_port()}" for part in ("front", "back")}
     config = load(write_config(tmp_path / "config.ini", database_url, {"zmq": zmq}))
     journal = ConnectionPool(database_url)
-    bus = Bus(config, journal, SystemClock(), CHEAP)
+    bus = BusAccess(config, journal, SystemClock(), CHEAP)
     app = build(bus, is_encrypted=False)
     yield Monitor(database_url, bus, lambda: TestClient(app, "http://monitor", raise_server_exceptions=False))
     journal.close()

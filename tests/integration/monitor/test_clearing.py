@@ -14,7 +14,6 @@ from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
-from xbus.monitor.bus import Bus
 from xbus.monitor.clearing import without_secrets
 from xbus.rpc.codec import Value
 
@@ -52,7 +51,7 @@ def test_a_broker_that_is_away_is_told(monitor: Monitor, tmp_path: Path) -> None
         "monitor": {"clearing_login": "shop_1", "clearing_password_file": secret},
     }
     config = load(write_config(tmp_path / "other.ini", monitor.url, options))
-    app = build(Bus(config, monitor.bus.journal, SystemClock(), CHEAP), is_encrypted=False)
+    app = build(BusAccess(config, monitor.bus.journal, SystemClock(), CHEAP), is_encrypted=False)
     monitor.add("vera")
     browser = TestClient(app, "http://monitor", raise_server_exceptions=False)
     log_in(browser, "vera", PASSWORD)

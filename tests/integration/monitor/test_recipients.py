@@ -31,7 +31,8 @@ def test_the_list_shows_state_lag_and_parked_work(viewer: TestClient, parked: Pa
 def test_a_role_shows_why_and_what_failed(viewer: TestClient, parked: ParkedBus) -> None:
     page = viewer.get("/recipients/counter_1").text
     assert "xbus why --role counter_1" in page
-    assert "parked" in page
+    assert "/live/why?role=counter_1" in page
+    assert "parked for counter_1" in viewer.get("/live/why", params={"role": "counter_1"}).text
     assert "/audit?object=role+%22counter_1%22" in page
 
 
@@ -63,6 +64,12 @@ def test_draining_pauses_and_tells_what_is_under_way(operator: TestClient, parke
     assert "/live/pauses?kind=role&amp;name=store_1" in page
     state = operator.get("/live/pauses", params=subject, headers={"hx-request": "true"}).text
     assert "learns" in state or "Drained" in state
+
+
+def test_unknown_ones_are_explained(viewer: TestClient, parked: ParkedBus) -> None:
+    for kind in ("role", "emitter"):
+        assert "<script>" not in viewer.get("/live/why", params={kind: "<script>nobody"}).text
+        assert "nobody" in viewer.get("/live/why", params={kind: "<script>nobody"}).text
 
 
 def test_the_audit_has_the_person(operator: TestClient, parked: ParkedBus) -> None:

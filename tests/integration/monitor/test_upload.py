@@ -19,7 +19,7 @@ from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 
 CSV = b"number;name\n1;ada <b>\n2;lin\n"
 
@@ -50,7 +50,7 @@ def with_broker(monitor: Monitor, uploader: TestClient, start_daemon: StartDaemo
     """The browser of an uploader, with a broker that runs."""
     daemon = start_daemon(monitor.url)
     journal = ConnectionPool(monitor.url)
-    app = build(Bus(load(daemon.config), journal, SystemClock(), CHEAP), is_encrypted=False)
+    app = build(BusAccess(load(daemon.config), journal, SystemClock(), CHEAP), is_encrypted=False)
     beside = Monitor(monitor.url, monitor.bus, lambda: TestClient(app, "http://monitor"))
     yield beside.enter("uli")
     journal.close()

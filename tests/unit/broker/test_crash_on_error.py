@@ -31,6 +31,19 @@ async def test_a_callback_that_raises() -> None:
         await watching
 
 
+async def test_a_callback_that_is_cancelled_does_not_end_the_watch() -> None:
+    watching = await watched()
+
+    def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    asyncio.get_running_loop().call_soon(cancelled)
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(boom)
+    with pytest.raises(Boom):
+        await watching
+
+
 async def test_a_task_that_nobody_awaits() -> None:
     watching = await watched()
 

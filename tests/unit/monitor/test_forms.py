@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.admin import bus_file
-from xbus.admin.bus_file.fields import FORMER, SECTIONS, Shape
+from xbus.admin.bus_file.fields import FORMER, SECTIONS, FieldShape
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -60,7 +60,9 @@ def test_an_entry_is_the_same_after_its_form(section: Section) -> None:
 def test_no_field_of_the_bus_file_lacks(section: Section) -> None:
     entry = ENTRIES[section]
     shown = {field.key: field for field in Draft.of(section, name_of(entry), entry).fields(BusSpec())}
-    wanted = {key for key, about in SECTIONS[section].items() if about.shape is not Shape.TABLES and key not in FORMER}
+    wanted = {
+        key for key, about in SECTIONS[section].items() if about.shape is not FieldShape.TABLES and key not in FORMER
+    }
     assert shown.keys() == wanted
     # Where a field begins with its default nobody would notice that its value is lost.
     assert all(field.values for key, field in shown.items() if key != "start")
@@ -69,7 +71,7 @@ def test_no_field_of_the_bus_file_lacks(section: Section) -> None:
 def test_each_optional_field_says_what_it_means() -> None:
     for section, keys in SECTIONS.items():
         for key, about in keys.items():
-            if not about.required and key not in FORMER and about.shape is not Shape.TABLES:
+            if not about.required and key not in FORMER and about.shape is not FieldShape.TABLES:
                 assert about.means.endswith("."), f"{section}: {key}"
 
 

@@ -24,7 +24,7 @@ MOST_INSTANCES = 1_000
 YEAR = 366 * 24 * 3600
 
 
-class Shape(StrEnum):
+class FieldShape(StrEnum):
     """The shape of a value, as a form asks for it."""
 
     TEXT = "text"
@@ -50,7 +50,7 @@ class TableKey:
         required: whether the key must exist.
         shape: how a form asks for it.
         means: its meaning, a sentence for forms.
-        choices: all of its values, for ``Shape.CHOICE``.
+        choices: all of its values, for ``FieldShape.CHOICE``.
         refers_to: the section whose entries it names.
     """
 
@@ -59,7 +59,7 @@ class TableKey:
     default: Any = None
     required: bool = False
     read: Callable[[Any], Any] = lambda value: value
-    shape: Shape = Shape.TEXT
+    shape: FieldShape = FieldShape.TEXT
     means: str = ""
     choices: Sequence[str] = ()
     refers_to: Section | None = None
@@ -125,14 +125,14 @@ def _choice(*values: str, means: str, required: bool = False) -> TableKey:
         " or ".join(f'"{value}"' for value in values),
         default=None if required else values[0],
         required=required,
-        shape=Shape.CHOICE,
+        shape=FieldShape.CHOICE,
         means=means,
         choices=values,
     )
 
 
 NAME = TableKey(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
-NAMES = TableKey(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[], shape=Shape.NAMES)
+NAMES = TableKey(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[], shape=FieldShape.NAMES)
 KIND = _choice("worker", "consumer", means="A worker answers items; a consumer ends the line. For good.", required=True)
 FAILURES = _choice(
     "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."
@@ -142,24 +142,28 @@ START = TableKey(
     lambda value: _read_start(value) is not None,
     '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',
     read=_read_start,
-    shape=Shape.NUMBER,
+    shape=FieldShape.NUMBER,
     means="Where a new consumer role begins.",
 )
-COUNT = TableKey(_is_count, f"a whole number from 1 to {MOST}", shape=Shape.NUMBER)
+COUNT = TableKey(_is_count, f"a whole number from 1 to {MOST}", shape=FieldShape.NUMBER)
 SECONDS = TableKey(
-    lambda value: _is_number(value, YEAR), f"a number of seconds from 0 to {YEAR}, which is a year", shape=Shape.NUMBER
+    lambda value: _is_number(value, YEAR),
+    f"a number of seconds from 0 to {YEAR}, which is a year",
+    shape=FieldShape.NUMBER,
 )
 MINUTES = TableKey(
     _is_minutes,
     f'a number of minutes from 0 to {YEAR // 60}, which is a year, or "never"',
     read=_read_minutes,
-    shape=Shape.NUMBER,
+    shape=FieldShape.NUMBER,
 )
-PART = TableKey(lambda value: _is_number(value, 1), "a number from 0 to 1", shape=Shape.NUMBER)
-SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False, shape=Shape.SWITCH)
-TABLES = TableKey(_is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[], shape=Shape.TABLES)
+PART = TableKey(lambda value: _is_number(value, 1), "a number from 0 to 1", shape=FieldShape.NUMBER)
+SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False, shape=FieldShape.SWITCH)
+TABLES = TableKey(
+    _is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[], shape=FieldShape.TABLES
+)
 
-OF_SERVICE = replace(NAME, shape=Shape.CHOICE, refers_to=Section.SERVICE)
+OF_SERVICE = replace(NAME, shape=FieldShape.CHOICE, refers_to=Section.SERVICE)
 
 SECRET: Fields = {
     "secret": TableKey(
@@ -167,7 +171,7 @@ SECRET: Fields = {
         'a list of paths of keys, such as ["card.number", "iban"]',
         default=(),
         read=lambda paths: tuple(sorted(set(paths))),
-        shape=Shape.LINES,
+        shape=FieldShape.LINES,
         means="Fields of items that are shown only to who asks for secrets, such as card.number.",
     )
 }
@@ -198,7 +202,7 @@ INSTANCES: Fields = {
         _is_instances,
         f"a whole number from 1 to {MOST_INSTANCES:,}",
         default=1,
-        shape=Shape.NUMBER,
+        shape=FieldShape.NUMBER,
         means="So many programs may serve it side by side.",
     ),
     "standby": replace(SWITCH, means="Further programs wait until one of those is lost."),
@@ -210,7 +214,7 @@ KEYS: Fields = {
         f"a list of public keys, each of {KEY_LENGTH} characters; xbus keys show prints one",
         default=(),
         read=lambda keys: tuple(sorted(set(keys))),
-        shape=Shape.LINES,
+        shape=FieldShape.LINES,
         means="Public keys for encrypted connections, one a line.",
     )
 }
@@ -256,7 +260,7 @@ SECTIONS: Mapping[Section, Fields] = {
     },
     Section.EMITTER: {
         "login": NAME,
-        "profile": replace(NAME, shape=Shape.CHOICE, refers_to=Section.EMITTER_PROFILE),
+        "profile": replace(NAME, shape=FieldShape.CHOICE, refers_to=Section.EMITTER_PROFILE),
         **KEYS,
         **LIMITS,
         **FORMER,

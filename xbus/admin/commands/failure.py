@@ -8,13 +8,14 @@ from typing import TypeVar
 
 import click
 
-from xbus.admin.failure_objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.failure_rows import FAILURE_HEADS, GROUP_HEADS, failure_rows, group_rows
 from xbus.admin.names import ROLE
+from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.output import Output, counted, facts, moment, one_json
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
 from xbus.admin.repair.failures import assignment, move_group, newest_of_group
 from xbus.admin.table import Column
+from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import Connection, connected_to_write, reading
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
@@ -59,6 +60,7 @@ def failure() -> None:
     "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."
 )
 @limit_option
+@watch_option
 @output_option("failure or group")
 def list_(
     config_path: Path | None,

@@ -8,6 +8,7 @@ import click
 from xbus.admin.objects import of_type
 from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
+from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.clock import SystemClock
@@ -22,6 +23,7 @@ def type() -> None:
 
 @type.command("list")
 @config_option
+@watch_option
 @output_option("event type")
 def list_(config_path: Path | None, output: Output) -> None:
     """Show each event type in use: how many events and items of it the journal has, and the age of the newest.

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
-from xbus.admin.failure_objects import of_failure
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
-from xbus.admin.objects import of_parked
+from xbus.admin.objects import of_failure, of_parked
 from xbus.admin.output import CAUSE, Output, facts, moment
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import check_index, find_event, read_items

@@ -119,6 +119,9 @@ class HttpServer:
         self._connections[writer] = task
         try:
             await self._exchange(reader, writer)
+        except asyncio.CancelledError:
+            # Closed for another one, or with the process. asyncio 3.11 takes a cancelled task for a failed callback.
+            writer.transport.abort()
         except (OSError, EOFError):
             # The client has gone, or takes nothing, or was closed for another one.
             writer.transport.abort()

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, model_validator
 
 from xbus.broker.journal.people import Right
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.reading import check_texts
 
 UNSAID = "…"
 """Stands in the preview for what the person is still to say."""
@@ -54,14 +55,17 @@ class Action(BaseModel, ABC):
     @model_validator(mode="before")
     @classmethod
     def _without_blanks(cls, given: object) -> object:
-        """Take fields that a form leaves empty as not given."""
-        return {name: value for name, value in given.items() if value != ""} if isinstance(given, dict) else given
+        """Take fields that a form leaves empty as not given, and refuse texts that no database takes."""
+        if not isinstance(given, dict):
+            return given
+        check_texts(given.values())
+        return {name: value for name, value in given.items() if value != ""}
 
     @abstractmethod
     def command(self) -> Sequence[str]:
         """Give the words of the ``xbus`` command that does the same."""
 
-    def typed(self, bus: Bus) -> Mapping[str, str]:
+    def typed(self, bus: BusAccess) -> Mapping[str, str]:
         """Give the text that stands in fields of the form before a person types, by their names.
 
         Raises:
@@ -70,7 +74,7 @@ class Action(BaseModel, ABC):
         return {}
 
     @abstractmethod
-    def preview(self, bus: Bus) -> Iterable[str]:
+    def preview(self, bus: BusAccess) -> Iterable[str]:
         """Say in sentences what it would do; what a form still asks for is :data:`UNSAID`.
 
         Raises:
@@ -78,7 +82,7 @@ class Action(BaseModel, ABC):
         """
 
     @abstractmethod
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterable[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterable[str]:
         """Do it, and say in sentences what was done.
 
         Raises:

@@ -9,7 +9,7 @@ from xbus.admin.repair.outlook import told
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.people import Right
 from xbus.monitor.actions.action import Action, Reason
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
 
@@ -27,11 +27,11 @@ class Detach(Action):
     def command(self) -> Sequence[str]:
         return ["xbus", "recipient", "detach", self.login, "--reason", self.reason]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         yield from bus.read(lambda connection: list(told(detaching.outlook(connection, self.login))))
         yield "It can't register until somebody attaches it, and gets what is received from then on."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             detaching.detach(connection, self.login, self.reason, bus.now())
         yield f"{self.login} is detached."
@@ -49,10 +49,10 @@ class Attach(Action):
     def command(self) -> Sequence[str]:
         return ["xbus", "recipient", "attach", self.login]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         yield f"Put {self.login} on the bus again. It gets envelopes that are received from now on."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             position = detaching.attach(connection, self.login, bus.now())
         yield f"{self.login} is attached: it gets all from position {position} on."

@@ -11,7 +11,7 @@ from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.monitor.actions.action import ASKED, UNSAID, Action
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.clearing import ClearingDesk
 from xbus.monitor.people.visitor import Visitor
 from xbus.rpc.codec import Key, Value
@@ -44,10 +44,10 @@ class ClearItem(Action):
             return [*words, UNSAID]
         return words + [f"{name!s}={json.dumps(value, ensure_ascii=False)}" for name, value in self.read().items()]
 
-    def typed(self, bus: Bus) -> Mapping[str, str]:
+    def typed(self, bus: BusAccess) -> Mapping[str, str]:
         return {"values": "{\n}"}
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         yield f"The consumer gets the values of item {self.item_id}, by a request of the type {self.type}."
 
     def read(self) -> Mapping[Key, Value]:
@@ -61,7 +61,7 @@ class ClearItem(Action):
             raise Refused("the values are no map", 'write them as {"name": "value"}', code="bad_values")
         return values
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         values = self.read()
         desk = ClearingDesk(bus.config)
         # First, so that nothing is cleared without an act. The values stay out of the audit, which outlives them.

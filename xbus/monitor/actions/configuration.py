@@ -12,7 +12,7 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.people import Right
 from xbus.errors import ConfigurationError, Refused
 from xbus.monitor.actions.action import ASKED, Action
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
 
@@ -56,7 +56,7 @@ class ApplyBusFile(Action):
         to = ["--to", self.to] if self.to else []
         return ["xbus", "apply", *(["--prune"] if self.prune else []), *owed, *to, "FILE"]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         planned = bus.read(self.plan)
         for problem in planned.problems:
             yield f"Line {problem.line}: {problem.sentence}."
@@ -72,7 +72,7 @@ class ApplyBusFile(Action):
         """
         return plan_change(connection, self.file.encode(), self._decisions)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             planned = self.plan(connection)
             self._check(planned)

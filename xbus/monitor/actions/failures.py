@@ -22,7 +22,7 @@ from xbus.broker.journal.operations.failures import (
 )
 from xbus.broker.journal.people import Right
 from xbus.monitor.actions.action import ASKED, UNSAID, Action
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 from xbus.states import TrackingState
 
@@ -67,13 +67,13 @@ class _OfFailures(Action):
         group = [] if self.fingerprint is None else ["--group", self.fingerprint]
         return ["xbus", "failure", verb, *group, *map(str, self.failure_id), *told]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             yield self._named(connection) + f": {self.told()}."
             if UNSAID not in self.told():
                 self.move(connection)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         now = bus.now()
         if self.fingerprint is None:
             with bus.writing(visitor) as connection:

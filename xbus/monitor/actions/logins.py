@@ -9,7 +9,7 @@ from xbus.broker.journal.configuration import check_login, set_password
 from xbus.broker.journal.log.sessions import LoginKind
 from xbus.broker.journal.people import Right
 from xbus.monitor.actions.action import ASKED, Action, TypedSecret
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
 
@@ -36,12 +36,12 @@ class SetLoginPassword(Action):
     def command(self) -> Sequence[str]:
         return ["xbus", "password", self.kind, self.login, *(["--keep-sessions"] if self.keep_sessions else [])]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         bus.read(lambda connection: check_login(connection, self.kind, self.login))
         yield f"Set the password of {self.kind} {self.login}."
         yield "Within 2 seconds the broker ends all sessions of the login: its programs must log in with the new one."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         password_hash = bus.passwords.hash_password(self.password.get_secret_value())
         with bus.writing(visitor) as connection:
             set_password(connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions)

@@ -23,7 +23,7 @@ from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.monitor.actions.action import ASKED, Action, Reason
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
 MOST_ENVELOPES = 1000
@@ -79,12 +79,12 @@ class ResumeParked(_OfEnvelopes):
         told = ["--reason", self.reason] if self.reason else []
         return ["xbus", "parked", "resume", *self.options(), *told]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             found = self.find(connection)
         return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in found)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         ids = Ids(bus.clock)
         with bus.writing(visitor) as connection:
             decision = decision_of(bus.clock, self.reason)
@@ -105,12 +105,12 @@ class DropParked(_OfEnvelopes):
     def command(self) -> Sequence[str]:
         return ["xbus", "parked", "drop", *self.options(), "--reason", self.reason]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             found = self.find(connection)
         return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in found)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             decision = decision_of(bus.clock, self.reason)
             found = [parked for _, parked in self.find(connection)]
@@ -147,7 +147,7 @@ class ResumeAllParked(Action):
         options = [word for name, value in named.items() if value is not None for word in (name, value)]
         return ["xbus", "parked", "resume", "--all", *options]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         groups = bus.read(lambda connection: count_parked_groups(connection, self.filters()))
         if not groups:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
@@ -156,7 +156,7 @@ class ResumeAllParked(Action):
             for group in groups
         )
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         newest = bus.read(lambda connection: list_parked(connection, self.filters(), 1))
         if not newest:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
@@ -208,7 +208,7 @@ class CorrectItem(Action):
         words += [] if self.role is None else ["--role", self.role]
         return [*words, "--reason", self.reason, *["--resume"] * self.resume]
 
-    def typed(self, bus: Bus) -> Mapping[str, str]:
+    def typed(self, bus: BusAccess) -> Mapping[str, str]:
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
@@ -217,14 +217,14 @@ class CorrectItem(Action):
         # Marks of direction would show the value otherwise than it is.
         return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             reach = read_reach(connection, target)
         yield corrected_sentence(target, done=False)
         yield from reach_sentences(target, reach)
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)

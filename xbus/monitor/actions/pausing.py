@@ -12,7 +12,7 @@ from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.monitor.actions.action import ASKED, UNSAID, Action, Reason
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 from xbus.monitor.reading import until_of
 
@@ -53,7 +53,7 @@ class _OfSubject(Action):
         """The thing in a sentence."""
         return f'{self.kind.told} "{self.name}"'
 
-    def check(self, bus: Bus) -> None:
+    def check(self, bus: BusAccess) -> None:
         """Let the action pass if the thing is in use.
 
         Raises:
@@ -75,13 +75,13 @@ class Pause(_OfSubject):
     def command(self) -> Sequence[str]:
         return ["xbus", "pause", *self._words()]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         self.check(bus)
         yield f"Pause the {self.told}."
         yield EFFECTS[self.kind]
         yield "What is under way goes on."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         paused = self._pause(bus, visitor, until_of(self.until))
         yield f"The {paused.told}."
         yield "The broker knows of it within two seconds, and after a restart."
@@ -90,12 +90,12 @@ class Pause(_OfSubject):
         until = ["--until", self.until] if self.until else []
         return [self.kind.value, self.name, "--reason", self.reason, *until]
 
-    def _pause(self, bus: Bus, visitor: Visitor, until: datetime | None) -> PauseEntry:
+    def _pause(self, bus: BusAccess, visitor: Visitor, until: datetime | None) -> PauseEntry:
         with bus.writing(visitor) as connection:
             return pausing.pause(connection, self.kind, self.name, decision_of(bus.clock, self.reason), until)
 
 
-class Drain(Pause):
+class DrainAndPause(Pause):
     """Pause a role, service, event type or emitter, and watch until what is under way has ended."""
 
     path = "drain"
@@ -104,13 +104,13 @@ class Drain(Pause):
     def command(self) -> Sequence[str]:
         return ["xbus", "drain", *self._words()]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         self.check(bus)
         yield f"Pause the {self.told}, and wait until what is under way has ended."
         yield EFFECTS[self.kind]
         yield "Its page shows what is still under way."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         paused = self._pause(bus, visitor, until_of(self.until))
         yield f"The {paused.told}."
         yield "Its page shows what is still under way, and tells when nothing is."
@@ -134,13 +134,13 @@ class ResumePaused(_OfSubject):
         reason = ["--reason", self.reason] if self.reason and self.reason != UNSAID else []
         return ["xbus", "resume", self.kind.value, self.name, *reason]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
             paused = pausing.find_pause(connection, self.kind, self.name)
         yield f"The {paused.told}, since {moment(paused.since)}."
         yield "Let it go on. The broker brings what waited."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             pausing.resume(connection, self.kind, self.name, decision_of(bus.clock, self.reason))
         yield f"The {self.told} is resumed."

@@ -10,7 +10,7 @@ from xbus.broker.journal import people
 from xbus.broker.journal.people import Right, write_rights
 from xbus.errors import Refused
 from xbus.monitor.actions.action import ASKED, Action, TypedSecret
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 from xbus.monitor.reading import until_of
 from xbus.passwords import check_new
@@ -47,10 +47,10 @@ class AddPerson(Action):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "add", self.name, *self.rights, "--no-password"]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         yield "Adds a person who has no password yet."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             added = people.add_person(connection, self.name, self.rights, None, bus.now())
         yield f"Person {added.name} is added: {write_rights(added.rights)}."
@@ -64,7 +64,7 @@ class _OfPerson(Action):
 
     name: Name
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         person = bus.read(lambda connection: people.known_person(connection, self.name))
         yield f"{person.name} has the rights: {write_rights(person.rights)}."
 
@@ -80,10 +80,10 @@ class SetRights(_OfPerson):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "rights", self.name, *(self.rights or [Right.VIEWER])]
 
-    def typed(self, bus: Bus) -> Mapping[str, str]:
+    def typed(self, bus: BusAccess) -> Mapping[str, str]:
         return {"rights": " ".join(bus.read(lambda connection: people.known_person(connection, self.name)).rights)}
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             people.set_rights(connection, self.name, self.rights, bus.now())
         yield f"Person {self.name} has the rights: {write_rights(self.rights or [Right.VIEWER])}."
@@ -100,7 +100,7 @@ class SetPassword(_OfPerson):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "password", self.name]
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         password = self.password.get_secret_value()
         check_new(password)
         password_hash = bus.passwords.hash_password(password)
@@ -122,10 +122,10 @@ class ChangeOwnPassword(Action):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "password", "NAME"]
 
-    def preview(self, bus: Bus) -> Iterator[str]:
+    def preview(self, bus: BusAccess) -> Iterator[str]:
         yield "All your sessions end: log in again with the new password."
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         name, password = visitor.person.name, self.password.get_secret_value()
         if visitor.session_id is None:
             raise Refused("a token changes no password", "log in", code="forbidden")
@@ -148,7 +148,7 @@ class DisablePerson(_OfPerson):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "disable", self.name]
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             people.disable_person(connection, self.name, bus.now())
         yield f"Person {self.name} is disabled."
@@ -163,7 +163,7 @@ class EnablePerson(_OfPerson):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "enable", self.name]
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             people.enable_person(connection, self.name, bus.now())
         yield f"Person {self.name} is enabled."
@@ -178,7 +178,7 @@ class EndSessions(_OfPerson):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "logout", self.name]
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             person = people.known_person(connection, self.name)
             ended = people.end_sessions(connection, person.id, bus.now())
@@ -212,7 +212,7 @@ class AddToken(_OfPerson):
         until = ["--until", self.until] if self.until else []
         return ["xbus", "person", "token", "add", self.name, self.token, *rights, *until]
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         until = until_of(self.until)
         with bus.writing(visitor) as connection:
             person = people.known_person(connection, self.name)
@@ -233,7 +233,7 @@ class RemoveToken(_OfPerson):
     def command(self) -> Sequence[str]:
         return ["xbus", "person", "token", "remove", self.name, self.token]
 
-    def carry_out(self, bus: Bus, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             person = people.known_person(connection, self.name)
             people.remove_token(connection, person.id, self.token, bus.now())

@@ -15,7 +15,7 @@ from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 DO = "/do"
 
 
-class Done(BaseModel):
+class ActionAnswer(BaseModel):
     """The answer to an action: sentences that say what was done, and the command that does the same."""
 
     done: list[str]
@@ -59,9 +59,9 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
 def serve_for_programs(router: APIRouter, kind: type[Action]) -> None:
     """Add the POST request of an action."""
 
-    def perform(action: Action, bus: TheBus, visitor: TheVisitor) -> Done:
+    def perform(action: Action, bus: TheBus, visitor: TheVisitor) -> ActionAnswer:
         visitor.check(kind.right)
-        return Done(done=list(action.carry_out(bus, visitor)), command=shlex.join(action.command()))
+        return ActionAnswer(done=list(action.carry_out(bus, visitor)), command=shlex.join(action.command()))
 
     perform.__annotations__["action"] = Annotated[kind, Body()]
     router.add_api_route(

@@ -7,7 +7,7 @@ from xbus.monitor.actions.configuration import ApplyBusFile
 from xbus.monitor.actions.failures import AssignFailures, CommentFailures, ReleaseFailures, TrackFailures
 from xbus.monitor.actions.logins import SetLoginPassword
 from xbus.monitor.actions.parked import CorrectItem, DropParked, ResumeAllParked, ResumeParked
-from xbus.monitor.actions.pausing import Drain, Pause, ResumePaused
+from xbus.monitor.actions.pausing import DrainAndPause, Pause, ResumePaused
 from xbus.monitor.actions.people import (
     AddPerson,
     AddToken,
@@ -31,7 +31,7 @@ ACTIONS: tuple[type[Action], ...] = (
     CommentFailures,
     ClearItem,
     Pause,
-    Drain,
+    DrainAndPause,
     ResumePaused,
     Detach,
     Attach,

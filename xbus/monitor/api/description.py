@@ -15,13 +15,13 @@ router = APIRouter()
 def openapi(request: Request, _: TheVisitor) -> JSONResponse:
     """Describe the interface."""
     app = request.app
-    return JSONResponse(
-        _described(get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes))
-    )
+    schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    _add_refusals(schema)
+    return JSONResponse(schema)
 
 
-def _described(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add the ways to say who asks, and the form of refusals."""
+def _add_refusals(schema: dict[str, Any]) -> None:
+    """Add the way to say who asks, and the form of refusals."""
     components = schema.setdefault("components", {})
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     components.setdefault("schemas", {})["Problem"] = {
@@ -45,4 +45,3 @@ def _described(schema: dict[str, Any]) -> dict[str, Any]:
         for operation in operations.values():
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = refusal
-    return schema

@@ -1,4 +1,4 @@
-"""How the bus is, for programs: its health, its roles and its event types, and why a role or an emitter is as it is."""
+"""The state of the bus for programs: its health, its roles and event types, and why a role or an emitter is so."""
 
 from datetime import timedelta
 from typing import Annotated

@@ -44,7 +44,7 @@ RANGES: Mapping[RangeName, PlotRange] = {
 USUAL: RangeName = "15min"
 
 
-class Part(NamedTuple):
+class RangePart(NamedTuple):
     """A part of a range; ``sample`` is None where no monitor ran."""
 
     began_at: datetime
@@ -52,7 +52,7 @@ class Part(NamedTuple):
     sample: Sample | None
 
 
-def parts_of(samples: Sequence[Sample], range_: PlotRange, now: datetime) -> Iterator[Part]:
+def parts_of(samples: Sequence[Sample], range_: PlotRange, now: datetime) -> Iterator[RangePart]:
     """Cut a range into parts of equal length, each with what the samples of its time came to together.
 
     A sample that is longer than a part fills all parts whose middle lies in it.
@@ -68,4 +68,4 @@ def parts_of(samples: Sequence[Sample], range_: PlotRange, now: datetime) -> Ite
     for number in range(round((range_.until(now) - since) / length)):
         began_at = since + number * length
         joined = join(found[number], range_.part, began_at) if number in found else None
-        yield Part(began_at, began_at + length, joined)
+        yield RangePart(began_at, began_at + length, joined)

@@ -18,7 +18,7 @@ from xbus.broker.journal.samples.outline import BusOutline, read_bus
 from xbus.broker.journal.samples.sample import Sample, join
 from xbus.broker.journal.samples.taking import TakenSample, take
 from xbus.errors import XbusError
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
 from xbus.monitor.live.bus_now import BrokerHealth, BusNow
 from xbus.rpc.messages import HealthProblem, HealthReport
@@ -28,8 +28,11 @@ log = logging.getLogger(__name__)
 SAMPLE_SECONDS = float(keeping.STEP)
 """Seconds between two samples. Fewer show changes sooner, and ask the journal more often."""
 
-PAUSE_SHARE = 50
-"""The pause after a look as a multiple of its time: so the looks take a fiftieth of a reader's time at the most."""
+PAUSE_SHARE = 20
+"""The pause after a look as a multiple of its time. More takes less of the database, and shows changes later."""
+
+LONGEST_PAUSE_SECONDS = 30.0
+"""The longest pause. After :data:`~xbus.broker.journal.samples.keeping.GAP` counting would begin anew."""
 
 MINUTE = timedelta(seconds=60)
 
@@ -43,7 +46,7 @@ class Sampler:
         seconds: between two samples.
     """
 
-    def __init__(self, bus: Bus, audience: Audience, seconds: float = SAMPLE_SECONDS) -> None:
+    def __init__(self, bus: BusAccess, audience: Audience, seconds: float = SAMPLE_SECONDS) -> None:
         self._bus = bus
         self.audience = audience
         self._seconds = seconds
@@ -60,7 +63,7 @@ class Sampler:
         while True:
             await self._try_to_look()
             self.audience.tell()
-            await pause(max(self._seconds, PAUSE_SHARE * self._took))
+            await pause(max(self._seconds, min(PAUSE_SHARE * self._took, LONGEST_PAUSE_SECONDS)))
 
     async def _try_to_look(self) -> None:
         try:

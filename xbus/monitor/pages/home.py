@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 
 from xbus.broker.journal.samples.keeping import read_totals
 from xbus.errors import JournalError
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.drawings.bus_graph import BusDrawing
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.decisions import NeededDecision, decisions_of
@@ -94,7 +94,7 @@ def _drawing(sampler: Sampler) -> BusDrawing | None:
     return None if sampler.newest is None else draw_bus(sampler.newest)
 
 
-def _plots(bus: Bus, shown: RangeName) -> Sequence[LinePlot]:
+def _plots(bus: BusAccess, shown: RangeName) -> Sequence[LinePlot]:
     range_, now = RANGES[shown], bus.now()
     with bus.reading() as connection:
         samples = read_totals(connection, range_.step, range_.since(now))

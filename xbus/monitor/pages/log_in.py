@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from xbus.errors import CallError
 from xbus.monitor.problems import LOG_IN, status_of
-from xbus.monitor.rendering import Page, local
+from xbus.monitor.rendering import MonitorPage, local
 from xbus.monitor.requests import SESSION_COOKIE, TheParts, TheVisitor, origin_of
 
 router = APIRouter()
@@ -50,6 +50,6 @@ def leave(parts: TheParts, visitor: TheVisitor) -> Response:
 
 
 def _form(request: Request, parts: TheParts, then: str, name: str = "", error: CallError | None = None) -> HTMLResponse:
-    page = Page(parts.renderer, parts.bus.now(), None, request.url.path)
+    page = MonitorPage(parts.renderer, parts.bus.now(), None, request.url.path)
     status = HTTPStatus.OK if error is None else status_of(error)
     return page("log_in.html", status=status, then=local(then), name=name, error=error)

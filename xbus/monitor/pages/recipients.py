@@ -37,7 +37,7 @@ def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class _Role:
+class _ShownRole:
     status: RoleStatus
     entry: RoleSpec
     service: ServiceSpec
@@ -47,27 +47,25 @@ class _Role:
 
 @router.get("/recipients/{login:path}")
 def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
-    """Show a role: why it is as it is, its programs and their work, and its newest failures."""
+    """Show a role: its programs and their work, and its newest failures."""
     with bus.reading() as connection:
         role = _read(connection, login)
-    findings = bus.inquiry().role(login)
     return page(
         "recipients/show.html",
         role=role,
         detail=role,
         it=role.status,
-        findings=findings,
         progress_of=progress_of,
         moment_of=datetime.fromisoformat,
         most=MOST_COUNTED,
     )
 
 
-def _read(connection: Connection, login: str) -> _Role:
+def _read(connection: Connection, login: str) -> _ShownRole:
     role_id = find_subject(connection, PauseKind.ROLE, login)
     status = next(each for each in list_roles(connection) if each.role == login)
     in_use = read_stored(connection).in_use
-    return _Role(
+    return _ShownRole(
         status,
         in_use.roles[login],
         in_use.services[status.service],
@@ -89,3 +87,10 @@ def pause(bus: TheBus, page: ThePage, kind: PauseKind, name: str) -> HTMLRespons
             if error.code != "not_paused":
                 raise
     return page("recipients/pause.html", pause=paused, under_way=under_way, kind=kind, name=name)
+
+
+@router.get(f"{LIVE}/why")
+def why(bus: TheBus, page: ThePage, role: str = "", emitter: str = "") -> HTMLResponse:
+    """Show why a role or an emitter is as it is; the page asks apart, as an absent broker takes seconds."""
+    findings = bus.inquiry().role(role) if role else bus.inquiry().emitter(emitter)
+    return page("recipients/why.html", findings=findings, name=role or emitter)

@@ -22,7 +22,7 @@ from xbus.broker.journal.operations.descriptors import list_descriptors, read_de
 from xbus.broker.journal.people import Right
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Refused
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 
 router = APIRouter(prefix="/upload")
@@ -128,7 +128,7 @@ def send(bus: TheBus, page: ThePage, visitor: TheVisitor, file: TheUpload, asked
     return page("upload/sent.html", receipt=receipt, bad=bad.count, told=told[:SHOWN_FAULTS], asked=asked, name=name)
 
 
-def _send(bus: Bus, asked: UploadForm, event_type: str, items: ItemFile, bad: StopAtBadLine) -> Receipt:
+def _send(bus: BusAccess, asked: UploadForm, event_type: str, items: ItemFile, bad: StopAtBadLine) -> Receipt:
     address = broker_address("front", None, bus.config.file)
     with Emitter(
         address, asked.emitter, asked.password, retry_seconds=SEND_SECONDS, pause_seconds=SEND_SECONDS
@@ -138,7 +138,7 @@ def _send(bus: Bus, asked: UploadForm, event_type: str, items: ItemFile, bad: St
         return envelope.receipt
 
 
-def _form_of(bus: Bus, asked: UploadForm) -> tuple[Descriptor | None, str]:
+def _form_of(bus: BusAccess, asked: UploadForm) -> tuple[Descriptor | None, str]:
     """Find the descriptor, and the type of the items."""
     if not asked.descriptor:
         return None, asked.type

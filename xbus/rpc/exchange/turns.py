@@ -51,7 +51,7 @@ class _Share(Generic[Call]):
         called_in: the period of its last call.
         recent: the weight of unanswered calls that began in this period.
         earlier: of those that began in the period before.
-        debt: the weight by which a call went beyond the share. Answers to others pay it, and it ends with the period.
+        debt: the weight by which a call went beyond the share; answers to others pay it, and the end of the period.
         recent_calls: the number of the former.
         earlier_calls: the number of the latter.
         waiting: calls with their bytes, in their order.

@@ -108,9 +108,20 @@ class ConnectionGuard:
             connection.address = reader.sender_address
         return connection
 
-    def hear_of_ends(self) -> None:
-        """Take note of connections that have begun or ended until now."""
+    def begin(self, peer: bytes, descriptor: int, address: str) -> None:
+        """Note the connection with an id before its first message.
+
+        Whoever had its descriptor before, and has ended, is known as ended then.
+        """
         self._monitor_drain.read_all()
+        self._connections.begin(peer, descriptor, self._loop.time(), address)
+
+    def ended_by_us(self, peer: bytes, reason: str) -> None:
+        """Note that the connection with an id was ended through libzmq, which tells nothing of that."""
+        connection = self._connections.find(peer)
+        if connection is not None:
+            self._connections.forget(peer)
+            self._log_cut(connection.address, reason)
 
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
@@ -131,7 +142,11 @@ class ConnectionGuard:
         if connection.descriptor == UNKNOWN:
             return
         peer = tcp.cut_off(connection.descriptor, self._ports)
-        if peer is not None and (count := self._cuts.note(f"{reason} {peer}".encode())):
+        if peer is not None:
+            self._log_cut(peer, reason)
+
+    def _log_cut(self, peer: str, reason: str) -> None:
+        if count := self._cuts.note(f"{reason} {peer}".encode()):
             extra = {"action": "connection_cut_off", "code": reason, "peer": peer, "count": count}
             log.warning("%s: a connection was cut off, %s", self._name, _CAUSES.get(reason, _TOO_LARGE), extra=extra)
 

@@ -1,9 +1,11 @@
 """A STREAM socket that reads and sends messages as a ROUTER socket does."""
 
+import contextlib
 import itertools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import zmq
 
@@ -41,6 +43,16 @@ class _Peer:
     address: str
 
 
+class WireObserver(Protocol):
+    """Hears of the connections of a wire."""
+
+    def began(self, peer: bytes, descriptor: int, address: str) -> None:
+        """Note a connection, after it has called ``ended`` for those that have ended until now."""
+
+    def has_ended(self, peer: bytes, address: str, error: ProtocolError) -> None:
+        """Note that the wire has ended the connection of a peer that broke the rules."""
+
+
 class PlainWire:
     """Reads and sends the messages of a STREAM socket.
 
@@ -50,8 +62,7 @@ class PlainWire:
         socket: the STREAM socket.
         limits: of a message.
         now: the time in seconds.
-        before_begin: called before a connection is noted; it calls ``ended`` for those that have ended until now.
-        on_violation: called with the id of a peer that broke the rules, while the wire still knows it.
+        observer: hears of connections.
     """
 
     sender_key = ""
@@ -65,24 +76,25 @@ class PlainWire:
         socket: "zmq.Socket[bytes]",
         limits: MessageLimits,
         now: Callable[[], float],
-        before_begin: Callable[[], None],
-        on_violation: Callable[[bytes, ProtocolError], None],
+        observer: WireObserver,
     ) -> None:
         self._socket = socket
         self._limits = limits
         self._now = now
-        self._before_begin = before_begin
-        self._on_violation = on_violation
+        self._observer = observer
         # The counter of a STREAM socket can be foretold, and a peer at another socket may claim any id.
         self._prefix = secrets.token_bytes(_PREFIX_BYTES)
         self._peers: dict[bytes, _Peer] = {}
         self._shy: dict[bytes, _Peer] = {}
         """Those whose handshake is not over, in the order in which they came."""
-        self._ended: set[bytes] = set()
-        """The ids of connections that are heard no more, until libzmq tells of their end."""
         self._by_descriptor: dict[int, _Peer] = {}
         self._leaving: list[_Peer] = []
-        """Those that have ended, of which something may wait to be read."""
+        """Those that have ended since the last look, so that libzmq's note of that may still come."""
+        self._left: list[_Peer] = []
+        """Those that had ended before."""
+        self._unheard: set[bytes] = set()
+        """Connections that are heard no more, of which something may wait to be read; and those of the look before."""
+        self._unheard_before: set[bytes] = set()
         self._heard: _Peer | None = None
         """The peer whose bytes are read now."""
         self._last: _Peer | None = None
@@ -151,6 +163,13 @@ class PlainWire:
         if peer is not None:
             self._leaving.append(peer)
 
+    def forget_ended(self) -> None:
+        """Forget connections whose end came before the last such call; to be called when nothing waits to be read."""
+        for peer in self._left:
+            self._forget(peer)
+        self._left, self._leaving = self._leaving, []
+        self._unheard_before, self._unheard = self._unheard, set()
+
     def end_silent(self, before: float) -> None:
         """End the connections that began before a moment and have not said who they are."""
         silent = list(itertools.takewhile(lambda peer: peer.since < before, self._shy.values()))
@@ -161,14 +180,10 @@ class PlainWire:
         """Take bytes of a connection, and more of a long frame; None where they are no end of a frame."""
         receive, peers = self._socket.recv, self._peers
         for _ in range(_PARTS_AT_ONCE):
-            try:
-                stream = receive(_NOW)
-            except zmq.Again:
-                self._forget_leaving()
-                raise
+            stream = receive(_NOW)
             peer = peers.get(stream)
             if peer is None:
-                self._begin_or_end(stream, receive(_NOW, False))
+                self._begin(stream, receive(_NOW, False))
                 return None
             data = receive(_NOW)
             if not data:
@@ -182,36 +197,34 @@ class PlainWire:
                 return None
         return None
 
-    def _begin_or_end(self, stream: bytes, frame: zmq.Frame) -> None:
-        """Note a new connection; what comes of one that is heard no more is dropped."""
-        if stream not in self._ended:
-            self._begin(stream, frame)
-        elif not frame.bytes:
-            # libzmq tells of its end.
-            self._ended.discard(stream)
-
     def _begin(self, stream: bytes, frame: zmq.Frame) -> None:
-        # The end of who had the same descriptor before must not count as that of this one.
-        self._before_begin()
-        peer_id = self._prefix + stream
-        incoming = Incoming(peer_id, self._limits)
-        descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
-        peer = _Peer(stream, peer_id, incoming, self._now(), descriptor, address)
+        """Note a new connection, of which libzmq tells by an empty frame."""
+        if frame.bytes or stream in self._unheard or stream in self._unheard_before:
+            return
+        peer_id, descriptor, address = self._prefix + stream, int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
+        self._observer.began(peer_id, descriptor, address)
+        peer = _Peer(stream, peer_id, Incoming(peer_id, self._limits), self._now(), descriptor, address)
         self._peers[stream] = self._shy[stream] = self._by_descriptor[descriptor] = peer
-        self._send_or_forget(peer, GREETING)
+        self._try_to_send(peer, GREETING)
 
     def _answer(self, peer: _Peer) -> None:
         answer = b"".join(peer.incoming.answers)
         peer.incoming.answers.clear()
         if peer.incoming.is_ready:
             self._shy.pop(peer.stream, None)
-        self._send_or_forget(peer, answer)
+        self._try_to_send(peer, answer)
 
     def _end(self, peer: _Peer, error: ProtocolError) -> None:
-        self._last = peer
-        self._on_violation(peer.id, error)
+        # By its id, as its descriptor may belong to somebody else by now. libzmq hands out nothing of it from then on.
+        try:
+            self._send_bytes(peer, b"")
+        except zmq.ZMQError:
+            # It is leaving, and libzmq still tells of that.
+            self._unheard.add(peer.stream)
+        if self._heard is peer:
+            self._heard = None
         self._forget(peer)
-        self._ended.add(peer.stream)
+        self._observer.has_ended(peer.id, peer.address, error)
 
     def _find(self, peer_id: bytes) -> _Peer | None:
         return self._peers.get(peer_id[_PREFIX_BYTES:]) if peer_id.startswith(self._prefix) else None
@@ -219,20 +232,13 @@ class PlainWire:
     def _forget(self, peer: _Peer) -> None:
         self._peers.pop(peer.stream, None)
         self._shy.pop(peer.stream, None)
-        if self._by_descriptor.get(peer.descriptor) is peer and peer.stream not in self._ended:
+        if self._by_descriptor.get(peer.descriptor) is peer:
             del self._by_descriptor[peer.descriptor]
 
-    def _forget_leaving(self) -> None:
-        for peer in self._leaving:
-            self._forget(peer)
-            self._ended.discard(peer.stream)
-        self._leaving.clear()
-
-    def _send_or_forget(self, peer: _Peer, data: bytes) -> None:
-        try:
+    def _try_to_send(self, peer: _Peer, data: bytes) -> None:
+        # Who takes nothing is leaving, or leaves so much unread that it needs no sign of life.
+        with contextlib.suppress(zmq.ZMQError):
             self._send_bytes(peer, data)
-        except zmq.ZMQError as error:
-            self._end(peer, ProtocolError(f"a peer takes no answer to its handshake or sign of life: {error}"))
 
     def _send_bytes(self, peer: _Peer, data: bytes) -> None:
         self._socket.send(peer.stream, _MORE)

@@ -17,8 +17,8 @@ from xbus.rpc.guard import BROKEN_PROTOCOL, ConnectionGuard, TrafficLimits
 from xbus.rpc.ports.plain import PlainWire
 from xbus.rpc.ports.zmtp import MessageLimits
 
-_NOBODY_WAITS = 1.0
-"""Seconds between looks for peers that do not end their handshake. Fewer notice sooner and cost wake-ups."""
+_LOOK_SECONDS = 1.0
+"""Seconds between looks for peers that do not end their handshake. Fewer notice them sooner and cost wake-ups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,18 @@ class Port:
             multipart.send(self._socket, frames)
         self.guard.gave(frames)
 
-    def hear_of_ends(self) -> None:
-        """Take note of connections that have ended until now."""
-        self.guard.hear_of_ends()
+    def began(self, peer: bytes, descriptor: int, address: str) -> None:
+        """Note a connection of which the wire has heard."""
+        self.guard.begin(peer, descriptor, address)
+
+    def has_ended(self, peer: bytes, address: str, error: ProtocolError) -> None:
+        """Note that the wire has ended the connection of a peer that does not keep to the protocol."""
+        self._owner.on_violation(address, error)
+        self.guard.ended_by_us(peer, BROKEN_PROTOCOL)
+        self._owner.on_end()
 
     def broke_protocol(self, peer: bytes, error: ProtocolError) -> None:
-        """End the connection of a peer that does not keep to the protocol."""
+        """End the connection of a peer, of which something was just read, that does not keep to the protocol."""
         connection = self.guard.sender(peer)
         self._owner.on_violation(connection.address, error)
         self.guard.cut_off(connection, BROKEN_PROTOCOL)
@@ -146,7 +152,9 @@ class Port:
     def _look(self) -> None:
         assert self._wire is not None
         self._wire.end_silent(self._loop.time() - self._handshake_seconds)
-        self._next_look = self._loop.call_later(_NOBODY_WAITS, self._look)
+        if not self.drain.can_read:
+            self._wire.forget_ended()
+        self._next_look = self._loop.call_later(_LOOK_SECONDS, self._look)
 
 
 def router_port(owner: PortOwner, context: Context, configure: "Callable[[zmq.Socket[bytes]], None]") -> Port:
@@ -181,7 +189,7 @@ def plain_port(
     now = asyncio.get_running_loop().time
 
     def new_wire(port: Port) -> PlainWire:
-        return PlainWire(socket, limits, now, port.hear_of_ends, port.broke_protocol)
+        return PlainWire(socket, limits, now, port)
 
     return Port(owner, socket, new_wire, handshake_seconds)
 

@@ -31,6 +31,10 @@ _MECHANISM = slice(12, 32)
 _MOST_COMMAND = 1024
 """The longest command: one with the properties of a peer. Longer ones end the connection."""
 
+_MOST_OF_A_PART = 450
+"""The messages and commands of one part of the stream, of up to 8 KiB: more than calls can be, of 30 bytes and more.
+Connections take turns by parts, so that shorter messages keep others waiting for longer."""
+
 _READY = b"\x05READY"
 _PING = b"\x04PING"
 _PONG = b"\x04PONG"
@@ -96,6 +100,7 @@ class Incoming:
         self._partial = bytearray()
         self._frames = [route]
         self._left = limits.message_bytes
+        self._of_part = 0
         self._greeting: bytes | None = b""
         self.is_ready = False
         """Whether the peer has said what it is."""
@@ -123,6 +128,7 @@ class Incoming:
             self._missing = 0
         self._data = self._data[self._at :] + data
         self._at = 0
+        self._of_part = 0
         return True
 
     def next_message(self) -> list[bytes] | None:
@@ -175,13 +181,20 @@ class Incoming:
     def _take(self, flags: int, body: bytes) -> bool:
         """Take a whole frame; true if it was the last of a message."""
         if flags & COMMAND:
+            self._count()
             self._obey(body)
             return False
         self._frames.append(body)
         self._left -= len(body)
         return not flags & MORE
 
+    def _count(self) -> None:
+        self._of_part += 1
+        if self._of_part > _MOST_OF_A_PART:
+            raise ProtocolError("the messages of a peer are too short for calls, and too many")
+
     def _finished(self) -> list[bytes]:
+        self._count()
         frames, self._frames = self._frames, [self._route]
         self._left = self._limits.message_bytes
         return frames

@@ -90,6 +90,8 @@ def test_a_sign_of_life_is_answered_with_its_context() -> None:
         pytest.param(bytes([COMMAND | LONG]) + struct.pack(">Q", 5_000), id="a long command"),
         pytest.param(encode_frame(COMMAND, b"\x09SUBSCRIBEall"), id="a subscription"),
         pytest.param(encode_frame(COMMAND, b""), id="a command without a name"),
+        pytest.param(encode_message([b""]) * 4096, id="many messages that are too short for calls"),
+        pytest.param(encode_frame(COMMAND, b"\x04PONG") * 1000, id="many signs of life"),
     ],
 )
 def test_what_breaks_the_rules_is_noticed_as_soon_as_it_is_there(data: bytes) -> None:

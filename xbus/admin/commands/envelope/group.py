@@ -17,6 +17,7 @@ from xbus.admin.objects import of_envelope
 from xbus.admin.output import STATE, Output, counted, name_column
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
 from xbus.admin.table import Column
+from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes.details import EnvelopeSummary
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
@@ -58,6 +59,7 @@ for command in (show, items, cancel):
 @click.option("--undelivered", is_flag=True, help="Only those that a consumer role still lacks; with --role, this one.")
 @click.option("--before", type=EnvelopeId(), metavar="ID", help="Continue after this one, the last of the page before.")
 @limit_option
+@watch_option
 @output_option("envelope")
 def list_(
     config_path: Path | None,

@@ -16,6 +16,7 @@ from xbus.admin.repair.moves import present_item
 from xbus.admin.repair.places import find_place
 from xbus.admin.repair.view import view
 from xbus.admin.table import Column
+from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
@@ -51,6 +52,7 @@ for command in (resume, correct, drop):
 )
 @click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
 @limit_option
+@watch_option
 @output_option("envelope and role")
 def list_(
     config_path: Path | None,

@@ -12,6 +12,7 @@ from xbus.admin.output import STATE, Output, age, counted, name_column
 from xbus.admin.program import config_option, confirm, database_url, load_config, output_option, reason_option
 from xbus.admin.repair.outlook import told
 from xbus.admin.table import Column
+from xbus.admin.watching import watch_option
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
@@ -35,6 +36,7 @@ HEADS = (
 
 @click.command("list")
 @config_option
+@watch_option
 @output_option("role")
 def list_(config_path: Path | None, output: Output) -> None:
     """Show each role: its state, its current work, and how far it lags behind.

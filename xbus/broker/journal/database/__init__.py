@@ -2,8 +2,8 @@
 
 It knows how to speak to a database, and nothing of envelopes. No transaction outlives the block that opens it. Every
 other package of the journal may import it; programs beside the broker import ``connection``, ``grants``,
-``schema`` and ``place``.
+``place``, ``pool`` and ``schema``.
 
 Face: ``binary_copy``, ``clearing_items``, ``connection``, ``engine``, ``exclusive``, ``foreign``, ``grants``,
-``paging``, ``place``, ``raw_reader``, ``rows``, ``schema``, ``table_rows``.
+``paging``, ``place``, ``pool``, ``raw_reader``, ``rows``, ``schema``, ``table_rows``.
 """

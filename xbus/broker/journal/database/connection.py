@@ -58,6 +58,22 @@ def connected(url: str) -> Iterator[sa.Connection]:
 
 
 @contextmanager
+def connected_to_states(url: str) -> Iterator[sa.Connection]:
+    """Open a connection as :func:`connected` does, each of whose transactions sees one state of the database.
+
+    Raises:
+        JournalError: as of ``reading``.
+    """
+    check_there(url)
+    engine = create_engine(url).execution_options(**READ_ONLY)
+    if engine.dialect.name == "postgresql":
+        # A transaction that reads in SQLite sees one state anyway.
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    with _connected(engine) as connection:
+        yield connection
+
+
+@contextmanager
 def connected_to_write(url: str) -> Iterator[sa.Connection]:
     """Open a connection as :func:`connected` does, for many short transactions that also write.
 

@@ -18,7 +18,7 @@ from xbus.monitor.drawings.type_graph import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.pages.configuration.differences import differences, shown_changes
 from xbus.monitor.pages.configuration.entries import PLACES, WORDS, read_entry
 from xbus.monitor.pages.configuration.forms import Draft, Given
-from xbus.monitor.rendering import Page
+from xbus.monitor.rendering import MonitorPage
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 
 router = APIRouter(prefix="/configuration")
@@ -195,7 +195,7 @@ def apply(bus: TheBus, page: ThePage, visitor: TheVisitor, asked: Annotated[Plan
 
 
 def _plan(
-    bus: TheBus, page: Page, asked: PlannedFile, *, given: Given | None = None, error: XbusError | None = None
+    bus: TheBus, page: MonitorPage, asked: PlannedFile, *, given: Given | None = None, error: XbusError | None = None
 ) -> HTMLResponse:
     with bus.reading() as connection:
         stored = read_stored(connection)
@@ -224,7 +224,7 @@ def _plan(
 
 
 def _form(
-    page: Page,
+    page: MonitorPage,
     stored: Stored,
     draft: Draft,
     base: str,

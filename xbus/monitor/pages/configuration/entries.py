@@ -126,14 +126,13 @@ def profile(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
 
 @router.get("/emitters/{login:path}")
 def emitter(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
-    """Show an emitter: why it is as it is, and what it may send."""
+    """Show an emitter: what it may send, and whether it can log in."""
     with bus.reading() as connection:
         shown = read_entry(connection, Section.EMITTER, login)
         has_password = ("emitter", login) not in set(logins_without_password(connection))
-    findings = bus.inquiry().emitter(login)
     in_use = shown.stored.in_use
     own = in_use.profiles[in_use.emitters[login].profile]
-    return page("configuration/emitter.html", shown=shown, findings=findings, profile=own, has_password=has_password)
+    return page("configuration/emitter.html", shown=shown, profile=own, has_password=has_password)
 
 
 def read_entry(connection: Connection, section: Section, name: str) -> ShownEntry:

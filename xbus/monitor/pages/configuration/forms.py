@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import LineProblem
-from xbus.admin.bus_file.fields import FORMER, NODE, SECTIONS, Shape, TableKey
+from xbus.admin.bus_file.fields import FORMER, NODE, SECTIONS, FieldShape, TableKey
 from xbus.broker.journal.configuration import BusSpec, Section
 from xbus.broker.journal.configuration.entries import Entry
 
@@ -134,7 +134,7 @@ class Draft:
             in_use: has the names that fields may refer to.
         """
         for key, about in SECTIONS[self.section].items():
-            if about.shape is not Shape.TABLES and key not in FORMER:
+            if about.shape is not FieldShape.TABLES and key not in FORMER:
                 yield self._field(key, key, about, in_use)
 
     def rows(self, in_use: BusSpec) -> Iterator[NodeRow]:
@@ -206,17 +206,17 @@ class Draft:
     def _values(self, prefix: str, fields: Mapping[str, TableKey]) -> Iterator[tuple[str, object]]:
         for key, about in fields.items():
             texts = [text for text in self.given.get(prefix + key, ()) if text]
-            if key in FORMER or about.shape is Shape.TABLES or (prefix and key == "to"):
+            if key in FORMER or about.shape is FieldShape.TABLES or (prefix and key == "to"):
                 continue
-            if about.shape is Shape.NAMES and (texts or about.refers_to is not None):
+            if about.shape is FieldShape.NAMES and (texts or about.refers_to is not None):
                 yield key, texts
-            elif about.shape is Shape.LINES and (lines := _lines_of(texts)):
+            elif about.shape is FieldShape.LINES and (lines := _lines_of(texts)):
                 yield key, lines
-            elif about.shape is Shape.SWITCH and texts:
+            elif about.shape is FieldShape.SWITCH and texts:
                 yield key, texts[0] == "true"
-            elif about.shape is Shape.NUMBER and texts:
+            elif about.shape is FieldShape.NUMBER and texts:
                 yield key, _number(texts[0].strip())
-            elif about.shape in (Shape.TEXT, Shape.CHOICE) and texts:
+            elif about.shape in (FieldShape.TEXT, FieldShape.CHOICE) and texts:
                 yield key, texts[0]
 
     def _lines(self) -> dict[int, tuple[str, str]]:

@@ -26,7 +26,7 @@ _failure = model.failure.c
 
 @dataclass(frozen=True, slots=True)
 class GroupFilters:
-    """Selects groups; None for all.
+    """Selects groups; None selects all.
 
     Args:
         role: the login of the role at which the failures happened.

@@ -1,0 +1,187 @@
+"""The examination of a journal: a good one has no faults, and of a damaged one the fault is named."""
+
+import asyncio
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.damage import columns, damaged_copies, examined, fill
+from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from xbus import model
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.fsck.faults import FaultCode
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.contents import BLOCK_POSITIONS, read_unlisted
+from xbus.broker.journal.writes import PutEnvelope, PutEvent
+from xbus.rpc.codec import pack_items
+
+
+async def test_a_good_journal_has_no_faults(shared_url: str, shared_journal: Journal, shared_scribe: Scribe) -> None:
+    assert examined(shared_url) == []
+    await fill(shared_url, shared_journal, shared_scribe)
+    assert examined(shared_url) == []
+
+
+UNPROTECTED = {
+    "audit": {"id"},
+    "bulk_attempt": {"started_at", "lease_until", "progress", "ended_at"},
+    "bulk_segment": {"first_index"},
+    "configuration": {"version", "graph_edits"},
+    "correction": {"id", "item_index", "before", "after", "at", "reason"},
+    "cursor": {"position", "from_position", "handed_to"},
+    "delivery": {"role_id", "attempts", "code", "cause", "changed_at"},
+    "edge": {"child_id"},
+    "emitter": {"id", "login", "profile_id"},
+    "emitter_profile": {"name"},
+    "envelope": {"opened_at", "closed_at", "origin_id", "ordering_key", "emitter_id"},
+    "envelope_role": {"role_id"},
+    "event": {"id", "estimate"},
+    "event_type": {"name", "immediate_reply", "max_isolated", "first_name"},
+    "failure": {"id", "at", "event_id", "role_id", "node", "verb", "code", "message", "indices"},
+    "graph": {"number", "created_at"},
+    "history": {"id", "at", "subject", "subject_id", "move", "reason"},
+    "node": {"name", "service_id"},
+    "parked_item": {"role_id", "item_index", "code", "cause", "changed_at"},
+    "presence": {"role_id", "since", "noted_at", "work"},
+    "profile_event_type": {"profile_id", "event_type_id"},
+    "registration": {"role_id", "token_hash", "uri", "registered_at"},
+    "reply": {"until", "data"},
+    "role": {"id", "login", "service_id", "instances", "standby"},
+    "service": {"name", "key"},
+    "session": {"token_hash", "role_id", "expires_at", "started_at"},
+    "writer": {"name", "epoch", "group_number"},
+}
+"""The columns in which a flipped bit may pass: nothing else in the journal says the same. ``docs/operating.md`` lists
+them by what they are."""
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a good journal that nobody has open."""
+    path = tmp_path_factory.mktemp("good") / "xbus.db"
+    url = f"sqlite:///{path}"
+    schema.upgrade(url)
+    with looking(url) as connection:
+        add_small_bus(connection)
+
+    async def write() -> None:
+        async with Journal(create_engine(url), "broker") as journal:
+            await fill(url, journal, await Scribe.of(journal))
+
+    asyncio.run(write())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+@pytest.mark.parametrize("table", sorted({table for table, _ in columns()}))
+def test_flipped_bits_are_found(good: Path, table: str, tmp_path: Path) -> None:
+    missed = {
+        (column, change)
+        for name, column in columns()
+        if name == table and column not in UNPROTECTED.get(table, ())
+        for change, copy in damaged_copies(good, table, column, tmp_path)
+        if not examined(copy)
+    }
+    assert missed == set()
+
+
+def test_a_fault_names_table_and_row(good: Path, tmp_path: Path) -> None:
+    for _, copy in damaged_copies(good, "segment", "data", tmp_path):
+        faults = [fault for fault in examined(copy) if fault.code is FaultCode.SEGMENT_CHANGED]
+        with closing(sqlite3.connect(good)) as database:
+            ((event_id,),) = database.execute("SELECT event_id FROM segment ORDER BY rowid LIMIT 1").fetchall()
+        assert {(fault.table, fault.row) for fault in faults} == {("segment", f"{uuid.UUID(event_id)}, 0")}
+
+
+@pytest.mark.parametrize("page", range(2, 12))
+def test_a_page_of_the_file_that_was_overwritten_is_found(good: Path, tmp_path: Path, page: int) -> None:
+    copy = tmp_path / "copy.db"
+    damaged = bytearray(good.read_bytes())
+    damaged[page * 4096 + 8 : page * 4096 + 64] = b"\xff" * 56
+    copy.write_bytes(damaged)
+    assert examined(f"sqlite:///{copy}")
+
+
+DAMAGE = (
+    ("segment", "data = substr(data, 1, length(data) - 1) || '\\x07'::bytea", FaultCode.SEGMENT_CHANGED),
+    ("segment", "items = items + 1", FaultCode.SEGMENT_CHANGED),
+    ("segment", "first_index = first_index + 8", FaultCode.SEGMENT_CHANGED),
+    ("segment", "event_id = '00000000-0000-4000-8000-000000000001'", FaultCode.REFERENCE_BROKEN),
+    ("event", "items = 9", FaultCode.EVENT_CHANGED),
+    ("event", "partition_key = 'client 8'", FaultCode.ENVELOPE_CHANGED),
+    ("envelope", "hash = sha256(hash)", FaultCode.ENVELOPE_CHANGED),
+    ("envelope", "bytes = bytes + 1", FaultCode.ENVELOPE_CHANGED),
+    ("envelope", "position = 900", FaultCode.LOG_BROKEN),
+    ("head", "position = 900", FaultCode.LOG_BROKEN),
+    ("cursor", "position = 900", FaultCode.PROGRESS_WRONG),
+    ("delivery", "position = 2", FaultCode.PROGRESS_WRONG),
+    ("bulk_segment", "hash = sha256(hash)", FaultCode.OUTPUT_CHANGED),
+    ("audit", "reason = 'nothing'", FaultCode.AUDIT_CHANGED),
+    ("node", "graph_id = 999", FaultCode.REFERENCE_BROKEN),
+    ("writer", "stored_bytes = stored_bytes + 4", FaultCode.BYTES_MISCOUNTED),
+)
+
+
+async def test_damage_in_postgresql_is_found(postgres_url: str) -> None:
+    with looking(postgres_url) as connection:
+        add_small_bus(connection)
+    async with Journal(create_engine(postgres_url), "broker") as journal:
+        await fill(postgres_url, journal, await Scribe.of(journal))
+    assert examined(postgres_url) == []
+    for table, change, code in DAMAGE:
+        with damaging(postgres_url) as connection:
+            connection.exec_driver_sql(f"CREATE TABLE kept AS TABLE {table}")
+            connection.exec_driver_sql(f"UPDATE {table} SET {change} WHERE ctid = (SELECT min(ctid) FROM {table})")
+        found = {fault.code for fault in examined(postgres_url)}
+        with damaging(postgres_url) as connection:
+            connection.exec_driver_sql(f"DELETE FROM {table}")
+            connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM kept ORDER BY ctid")
+            connection.exec_driver_sql("DROP TABLE kept")
+        assert code in found, (table, change)
+    assert examined(postgres_url) == []
+
+
+@contextmanager
+def damaging(url: str) -> Iterator[sa.Connection]:
+    """A connection past constraints and triggers, as damage to the files would be."""
+    with looking(url) as connection:
+        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+        yield connection
+
+
+async def test_a_table_of_contents_that_is_wrong_is_found(
+    shared_url: str, shared_journal: Journal, shared_scribe: Scribe
+) -> None:
+    notes = shared_scribe.catalog.event_types["notes"]
+
+    def put() -> PutEnvelope:
+        event = PutEvent(uuid.uuid4(), notes.id, "notes", notes.graph_id, 1, pack_items([b"a"]))
+        return PutEnvelope(uuid.uuid4(), shared_scribe.emitter_id(), [event], NOW)
+
+    await asyncio.gather(*(shared_journal.write(put()) for _ in range(BLOCK_POSITIONS)))
+    listed = await shared_journal.read(read_unlisted)
+    assert listed is not None
+    await shared_journal.write(listed)
+    assert examined(shared_url) == []
+    (graph,) = listed.graphs
+    for values in (
+        {"positions": graph.positions[:-1]},
+        {"events": BLOCK_POSITIONS - 1},
+        {"items": BLOCK_POSITIONS + 1},
+        {"block": 7},
+    ):
+        with writing(shared_url) as connection:
+            connection.execute(sa.update(model.contents).values(**values))
+        assert {fault.code for fault in examined(shared_url)} == {FaultCode.LOG_BROKEN}
+        with writing(shared_url) as connection:
+            connection.execute(sa.update(model.contents).values(**asdict(graph)))
+    assert examined(shared_url) == []

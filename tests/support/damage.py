@@ -1,0 +1,150 @@
+"""Damages a copy of a journal, value by value, and a journal that has something in its tables to be damaged."""
+
+import asyncio
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from tests.support.attempts import event_of, make_output
+from tests.support.journal import NOW, Scribe
+from xbus import model
+from xbus.broker.journal.audit.chain import hang_all
+from xbus.broker.journal.database.connection import connected_to_states, writing
+from xbus.broker.journal.fsck.examination import examine
+from xbus.broker.journal.fsck.faults import Fault, FaultCode
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import Cancel, PutEnvelope, PutEvent
+from xbus.headers import EventTags, pack_headers
+from xbus.ids import keyed_envelope_id, numbered_event_id
+from xbus.rpc.codec import pack_items
+
+HEADERS = pack_headers({"colour": "red"})
+
+
+def examined(url: str) -> list[Fault]:
+    """The faults of a journal; not that PostgreSQL keeps no checksums here."""
+    with connected_to_states(url) as connection:
+        found = list(examine(connection, lambda rows: None))
+    return [fault for fault in found if fault.code is not FaultCode.NO_CHECKSUMS]
+
+
+async def fill(url: str, journal: Journal, scribe: Scribe) -> None:
+    """Put something of everything into a journal with the small bus."""
+    parked = await scribe.put([b"a", b"b"], [b"c"], ordering_key="client 7", headers=HEADERS)
+    await scribe.put([b"d"], tags=[EventTags(HEADERS, "client 7")])
+    await journal.write(await scribe.again(parked.envelope_id))
+    await _put_keyed(journal, scribe)
+    await _put_in_segments(scribe)
+    cancelled, started = scribe.start_envelope()
+    await started
+    await journal.write(Cancel(cancelled, NOW, "changed its mind"))
+    opened, _ = scribe.start_envelope()
+    event_id, _ = scribe.start_event(opened)
+    await scribe.append(opened, event_id, 0, [b"x"])
+    flown = await event_of(journal, await scribe.put([b"x", b"y"], type_name="flights"))
+    await make_output(journal, scribe, url, flown, [[b"made", b"of"], [b"y"]])
+    await asyncio.to_thread(_add_rows, url, parked.envelope_id, scribe.role_id())
+
+
+async def _put_keyed(journal: Journal, scribe: Scribe) -> None:
+    envelope_id = keyed_envelope_id(scribe.emitter_id(), "order 1")
+    notes = scribe.catalog.event_types["notes"]
+    put = PutEvent(numbered_event_id(envelope_id, 1), notes.id, "notes", notes.graph_id, 2, pack_items([b"k", b"l"]))
+    await journal.write(PutEnvelope(envelope_id, scribe.emitter_id(), [put], NOW, None, "order 1"))
+
+
+async def _put_in_segments(scribe: Scribe) -> None:
+    envelope_id, _ = scribe.start_envelope()
+    event_id, _ = scribe.start_event(envelope_id)
+    for index in range(3):
+        await scribe.append(envelope_id, event_id, index, [b"%d" % index])
+    await scribe.end_event(envelope_id, event_id, 3)
+    await scribe.seal(envelope_id, 1, 3)
+
+
+def _add_rows(url: str, envelope_id: uuid.UUID, role_id: int) -> None:
+    """Add rows about the first envelope, as the back and operators leave them."""
+    with writing(url) as connection:
+        event = sa.select(model.event.c.id).where(model.event.c.envelope_id == envelope_id, model.event.c.number == 1)
+        event_id = connection.execute(event).scalar_one()
+        about = {"role_id": role_id, "envelope_id": envelope_id}
+        told = {"code": "refused", "cause": "no name", "changed_at": NOW}
+        rows: list[tuple[sa.Table, dict[str, Any]]] = [
+            (
+                model.delivery,
+                {**about, **told, "position": 1, "state": "parked", "attempts": 5, "ordering_key": "client 7"},
+            ),
+            (model.parked_item, {**about, **told, "event_id": event_id, "item_index": 1, "state": "parked"}),
+            (
+                model.correction,
+                {"event_id": event_id, "item_index": 0, "before": b"a", "after": b"b", "at": NOW, "reason": "ada"},
+            ),
+            (
+                model.failure,
+                {**about, "event_id": event_id, "at": NOW, "node": "store", "verb": "send_item", "code": "refused"}
+                | {"message": "no name", "indices": [1]},
+            ),
+            (
+                model.reply,
+                {"event_id": event_id, "envelope_id": envelope_id, "state": "given", "until": NOW, "data": b"\x01"},
+            ),
+            (model.envelope_role, about),
+            (model.session, {"token_hash": b"t" * 32, "role_id": role_id, "expires_at": NOW, "started_at": NOW}),
+            (
+                model.registration,
+                {"role_id": role_id, "token_hash": b"t" * 32, "uri": "tcp://a:1", "registered_at": NOW},
+            ),
+            (model.presence, {"role_id": role_id, "state": "present", "since": NOW, "noted_at": NOW, "work": []}),
+        ]
+        for table, row in rows:
+            connection.execute(sa.insert(table).values(**row))
+        hang_all(connection)
+
+
+def columns() -> Iterator[tuple[str, str]]:
+    """Each table with each of its columns."""
+    for table in model.metadata.sorted_tables:
+        yield from ((table.name, column.name) for column in table.columns)
+
+
+def damaged_copies(path: Path, table: str, column: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Copies of an SQLite journal in each of which one bit of one value of a column is another.
+
+    Yields:
+        The value, and the copy's address. The value of the first row is damaged.
+    """
+    with closing(sqlite3.connect(path)) as database:
+        values = database.execute(f'SELECT rowid, "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL').fetchall()
+    for rowid, value in values[:1]:
+        for wrong in _flipped(value):
+            copy = folder / "copy.db"
+            shutil.copyfile(path, copy)
+            with closing(sqlite3.connect(copy, isolation_level=None)) as database:
+                # As damage to the file would do it: past all that guards a statement.
+                database.execute("PRAGMA foreign_keys = OFF")
+                database.execute("PRAGMA ignore_check_constraints = ON")
+                for (trigger,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+                    database.execute(f'DROP TRIGGER "{trigger}"')
+                try:
+                    database.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?', (wrong, rowid))
+                except sqlite3.IntegrityError:
+                    continue  # two rows with one key: the database finds that by itself
+            yield f"{value!r:.40} to {wrong!r:.40}", f"sqlite:///{copy}"
+
+
+def _flipped(value: Any) -> Iterator[Any]:
+    if isinstance(value, bytes | str) and value:
+        data = value if isinstance(value, bytes) else value.encode()
+        place = len(data) // 2
+        other = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        yield other if isinstance(value, bytes) else other.decode(errors="replace")
+    elif isinstance(value, int):
+        yield value ^ 1
+    elif isinstance(value, float):
+        yield value + 1.0

@@ -1,0 +1,77 @@
+"""``xbus fsck``."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from xbus.admin.objects import JsonObject
+from xbus.admin.output import CAUSE, Output, counted, name_column
+from xbus.admin.program import config_option, database_url, output_option
+from xbus.admin.progress import progress
+from xbus.admin.table import Column
+from xbus.broker.journal.database.connection import Connection, connected_to_states
+from xbus.broker.journal.fsck.examination import examine, steps
+from xbus.broker.journal.fsck.faults import Fault
+from xbus.ending import REFUSED
+
+HEADS = ("CODE", name_column("TABLE"), Column("ROW", narrows=12), CAUSE)
+
+
+@click.command()
+@config_option
+@click.option("--most", type=click.IntRange(1), default=1_000, show_default=True, help="Stop after so many faults.")
+@output_option("fault")
+def fsck(config_path: Path | None, most: int, output: Output) -> None:
+    """Examine the journal for damage: compare counts, hashes, references and cursors with its data.
+
+    It reads all of the journal and changes nothing. The broker may run.
+
+    \b
+    Exit codes:
+      0  nothing is wrong; notes alone are no fault
+      1  something is; restore a backup, or ask for help with what it names
+      3  the database can't be reached
+    """
+    with connected_to_states(database_url(config_path)) as connection:
+        found = _found(connection, most)
+    if output.as_json:
+        output.objects(map(_of_fault, found))
+    else:
+        click.echo("\n".join(_told(found, output)))
+    if len(found) == most:
+        click.echo(f"xbus: stopped after {counted(most, 'fault')}, there may be more: give a larger --most", err=True)
+    if not all(fault.is_note for fault in found):
+        click.get_current_context().exit(REFUSED)
+
+
+def _found(connection: Connection, most: int) -> list[Fault]:
+    if not sys.stderr.isatty():
+        return list(islice(examine(connection, lambda rows: None), most))
+    length = max(1, steps(connection))
+    with progress(length, "Examining") as bar:
+        # The number of rows is an estimate: the bar stays a step before its end until the end.
+        found = list(islice(examine(connection, lambda rows: bar.update(min(rows, length - 1 - bar.pos))), most))
+        bar.update(length - bar.pos)
+    return found
+
+
+def _told(found: Sequence[Fault], output: Output) -> Iterator[str]:
+    if found:
+        yield from output.table(
+            HEADS, [(each.code, each.table or None, each.row or None, each.cause) for each in found]
+        )
+    faults = sum(not fault.is_note for fault in found)
+    yield f"Found {counted(faults, 'fault')}." if faults else "Nothing is wrong."
+
+
+def _of_fault(fault: Fault) -> JsonObject:
+    return {
+        "severity": "note" if fault.is_note else "problem",
+        "code": fault.code,
+        "table": fault.table or None,
+        "row_key": fault.row or None,
+        "cause": fault.cause,
+    }

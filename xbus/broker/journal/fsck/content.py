@@ -1,0 +1,242 @@
+"""Reads all envelopes with their events and segments, and computes counts and hashes anew."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.archive.segments import read_rows
+from xbus.broker.journal.database.paging import pages
+from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
+from xbus.broker.journal.fsck.items import has_items
+from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
+from xbus.headers import EventTags
+from xbus.ids import keyed_envelope_id, numbered_event_id
+from xbus.states import EnvelopeState
+
+PAGE_ENVELOPES = 100
+PAGE_EVENTS = 1_000
+PAGE_BYTES = 8 * 1024 * 1024
+"""What is read at once. More is faster, and takes more memory."""
+
+MOST_GENERATIONS = 1_000
+"""Envelopes under one key that may have been cancelled before the one that counts."""
+
+_EVENT, _SEGMENT, _ARCHIVED = model.event.c, model.segment.c, model.archived_envelope.c
+_IS_AWAY = sa.and_(_ARCHIVED.envelope_id.is_not(None), _ARCHIVED.restored_at.is_(None))
+_ENVELOPES = (
+    sa.select(model.envelope, _IS_AWAY.label("is_away"))
+    .outerjoin(model.archived_envelope, _ARCHIVED.envelope_id == model.envelope.c.id)
+    .where(model.envelope.c.id > sa.bindparam("after"))
+    .order_by(model.envelope.c.id)
+    .limit(PAGE_ENVELOPES)
+)
+_EVENT_COUNTS = (
+    sa.select(_EVENT.envelope_id, sa.func.count())
+    .where(_EVENT.envelope_id.in_(sa.bindparam("ids", expanding=True)))
+    .group_by(_EVENT.envelope_id)
+)
+_ORIGIN = model.event.alias("origin")
+_ORIGIN_ENVELOPE = model.envelope.alias("origin_envelope")
+_EVENTS = (
+    sa.select(
+        model.event,
+        model.event_type.c.first_name,
+        model.graph.c.event_type_id.label("type_of_graph"),
+        sa.or_(_IS_AWAY, _ORIGIN_ENVELOPE.c.pruned_at.is_not(None)).label("origin_is_away"),
+    )
+    .outerjoin(model.event_type, model.event_type.c.id == _EVENT.event_type_id)
+    .outerjoin(model.graph, model.graph.c.id == _EVENT.graph_id)
+    .outerjoin(_ORIGIN, _ORIGIN.c.id == _EVENT.origin_id)
+    .outerjoin(_ORIGIN_ENVELOPE, _ORIGIN_ENVELOPE.c.id == _ORIGIN.c.envelope_id)
+    .outerjoin(model.archived_envelope, _ARCHIVED.envelope_id == _ORIGIN.c.envelope_id)
+    .where(_EVENT.envelope_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(_EVENT.envelope_id, _EVENT.number)
+)
+_SIZES = (
+    sa.select(_SEGMENT.event_id, sa.func.count(), sa.func.sum(sa.func.length(_SEGMENT.data)))
+    .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
+    .group_by(_SEGMENT.event_id)
+)
+_SEGMENTS = (
+    sa.select(model.segment)
+    .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
+)
+_HASHES = (
+    sa.select(_SEGMENT.event_id, _SEGMENT["items"], sa.func.length(_SEGMENT.data), _SEGMENT.hash)
+    .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
+)
+
+
+@dataclass(slots=True)
+class _Stored:
+    """The segments of an event, summed up."""
+
+    items: int = 0
+    data_bytes: int = 0
+    hashes: list[bytes] = field(default_factory=list)
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+
+def check_content(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Check all envelopes, in the order of their ids; each page is one look at the database."""
+    after = UUID(int=0)
+    while True:
+        with connection.begin():
+            found = connection.execute(_ENVELOPES, {"after": after}).mappings().all()
+            counts: dict[UUID, int] = dict(
+                connection.execute(_EVENT_COUNTS, {"ids": [each["id"] for each in found]}).all()
+            )
+            for page in pages([(each, counts.get(each["id"], 0)) for each in found], PAGE_EVENTS):
+                yield from _check_page(connection, [each for each, _ in page], tell)
+        if len(found) < PAGE_ENVELOPES:
+            return
+        after = found[-1]["id"]
+
+
+def _check_page(connection: sa.Connection, envelopes: Sequence[Any], tell: Tell) -> Iterator[Fault]:
+    events: defaultdict[UUID, list[Any]] = defaultdict(list)
+    for event in connection.execute(_EVENTS, {"ids": [each["id"] for each in envelopes]}).mappings():
+        events[event["envelope_id"]].append(event)
+    stored: defaultdict[UUID, _Stored] = defaultdict(_Stored)
+    own = [each["id"] for of_envelope in events.values() for each in of_envelope if each["origin_id"] is None]
+    yield from _read_own(connection, own, stored, tell)
+    origins = {each["origin_id"] for of_envelope in events.values() for each in of_envelope} - {None, *own}
+    _read_origins(connection, origins, stored)
+    for envelope in envelopes:
+        yield from _check_envelope(envelope, events[envelope["id"]], stored)
+    tell(len(envelopes) + sum(map(len, events.values())))
+
+
+def _read_own(
+    connection: sa.Connection, event_ids: Sequence[UUID], stored: dict[UUID, _Stored], tell: Tell
+) -> Iterator[Fault]:
+    """Read the segments of events, as much at once as memory has room for."""
+    sizes = connection.execute(_SIZES, {"ids": event_ids}).all()
+    for page in pages([(event_id, int(size or 0)) for event_id, _, size in sizes], PAGE_BYTES):
+        if len(page) == 1:
+            ((event_id, _),) = page
+            yield from _take(_by_parts(connection, event_id), stored)
+        else:
+            rows = connection.execute(_SEGMENTS, {"ids": [event_id for event_id, _ in page]})
+            yield from _take((SegmentRow(*row) for row in rows), stored)
+    tell(sum(count for _, count, _ in sizes))
+
+
+def _by_parts(connection: sa.Connection, event_id: UUID) -> Iterator[SegmentRow]:
+    index = -(2**62)
+    while rows := read_rows(connection, event_id, index, PAGE_BYTES):
+        yield from rows
+        index = rows[-1].first_index + 1
+
+
+def _take(rows: Iterable[SegmentRow], stored: dict[UUID, _Stored]) -> Iterator[Fault]:
+    for row in rows:
+        event = stored[row.event_id]
+        causes = list(_causes(row, event))
+        for cause in causes:
+            yield Fault(FaultCode.SEGMENT_CHANGED, "segment", f"{row.event_id}, {row.first_index}", cause)
+        event.items += row.items
+        event.data_bytes += len(row.data)
+        event.hashes.append(bytes(row.hash))
+        event.digest.update(row.data)
+
+
+def _causes(row: SegmentRow, event: _Stored) -> Iterator[str]:
+    if row.first_index != event.items:
+        yield f"it begins with item {row.first_index}, and {event.items} items come before it"
+    if hashlib.sha256(row.data).digest() != bytes(row.hash):
+        yield "its data does not have its hash"
+    if not has_items(row.data, row.items):
+        yield f"its data is not {row.items} items"
+    if row.indices is not None and len(row.indices) != row.items:
+        yield f"it has indices for {len(row.indices)} of {row.items} items"
+
+
+def _read_origins(connection: sa.Connection, event_ids: Iterable[UUID], stored: dict[UUID, _Stored]) -> None:
+    """Read hashes and counts of segments that repeats share; their data is checked with the event that owns them."""
+    for event_id, items, size, digest in connection.execute(_HASHES, {"ids": list(event_ids)}):
+        event = stored[event_id]
+        event.items += items
+        event.data_bytes += size
+        event.hashes.append(bytes(digest))
+
+
+def _check_envelope(envelope: Any, events: Sequence[Any], stored: dict[UUID, _Stored]) -> Iterator[Fault]:
+    def fault(cause: str) -> Fault:
+        return Fault(FaultCode.ENVELOPE_CHANGED, "envelope", str(envelope["id"]), cause)
+
+    received = envelope["state"] == EnvelopeState.RECEIVED.value
+    sealed = [envelope[name] for name in ("position", "events", "items", "bytes", "hash")]
+    if any((value is None) == received for value in sealed):
+        yield fault(f"it is {envelope['state']}, and its position, counts and hash say otherwise")
+        return
+    if (envelope["closed_at"] is None) != (envelope["state"] == EnvelopeState.OPEN.value):
+        yield fault(f"it is {envelope['state']}, and the moment of its end says otherwise")
+    elif envelope["closed_at"] is not None and envelope["closed_at"] < envelope["opened_at"]:
+        yield fault("it ended before it began")
+    yield from map(fault, _key_causes(envelope, events))
+    if envelope["pruned_at"] is not None:
+        return
+    is_there = not envelope["is_away"] and not any(event["origin_is_away"] for event in events)
+    for number, event in enumerate(events, 1):
+        for cause in _event_causes(event, number, stored if is_there else None):
+            yield Fault(FaultCode.EVENT_CHANGED, "event", str(event["id"]), cause)
+    if received:
+        yield from map(fault, _seal_causes(envelope, events, stored if is_there else None))
+
+
+def _key_causes(envelope: Any, events: Sequence[Any]) -> Iterator[str]:
+    key = envelope["idempotency_key"]
+    if key is None:
+        return
+    made = (keyed_envelope_id(envelope["emitter_id"], key, number) for number in range(MOST_GENERATIONS))
+    if envelope["id"] not in made:
+        yield "its id is not that of its emitter and its key"
+    elif any(event["id"] != numbered_event_id(envelope["id"], event["number"]) for event in events):
+        yield "the id of an event is not that of its number"
+
+
+def _event_causes(event: Any, number: int, stored: dict[UUID, _Stored] | None) -> Iterator[str]:
+    if event["number"] != number:
+        yield f"it has the number {event['number']}, and is event {number} of its envelope"
+    if event["type_of_graph"] != event["event_type_id"]:
+        yield "its graph is of another event type"
+    if stored is not None and event["items"] is not None:
+        found = stored[event["origin_id"] or event["id"]].items
+        if found != event["items"]:
+            yield f"it says {event['items']} items, and its segments have {found}"
+
+
+def _seal_causes(envelope: Any, events: Sequence[Any], stored: dict[UUID, _Stored] | None) -> Iterator[str]:
+    if len(events) != envelope["events"]:
+        yield f"it says {envelope['events']} events, and has {len(events)}"
+    if any(event["items"] is None for event in events):
+        yield "it is sealed, and an event of it is open"
+        return
+    if sum(event["items"] for event in events) != envelope["items"]:
+        yield f"it says {envelope['items']} items, and its events {sum(event['items'] for event in events)}"
+    if stored is None or any(event["first_name"] is None for event in events):
+        return
+    found = [stored[event["origin_id"] or event["id"]] for event in events]
+    if sum(each.data_bytes for each in found) != envelope["bytes"]:
+        yield f"it says {envelope['bytes']} bytes, and its segments have {sum(each.data_bytes for each in found)}"
+    whole = [_content(event, each.hashes) for event, each in zip(events, found, strict=True)]
+    if content_hash(whole, envelope["headers"]) != bytes(envelope["hash"]):
+        yield "its events, their types, counts, headers and keys, and its headers do not have its hash"
+    if envelope["content_hash"] is not None:
+        uncut = [[each.digest.digest()] if each.items else [] for each in found]
+        whole = [_content(event, hashes) for event, hashes in zip(events, uncut, strict=True)]
+        if content_hash(whole, envelope["headers"]) != bytes(envelope["content_hash"]):
+            yield "its content does not have the hash of its key"
+
+
+def _content(event: Any, hashes: Sequence[bytes]) -> Content:
+    return Content(event["first_name"], event["items"], hashes, EventTags(event["headers"], event["partition_key"]))

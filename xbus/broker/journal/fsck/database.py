@@ -1,0 +1,88 @@
+"""Asks the database for damage that it can find by itself, and follows all references between rows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
+
+MOST_OF_A_TABLE = 100
+"""Faults of a table that SQLite reports, and references that are named for each foreign key."""
+
+
+def check_pages(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Have SQLite compare its pages, and its indexes with their tables.
+
+    PostgreSQL compares the checksum of a page whenever it reads it, so the other checks find what is wrong there.
+    """
+    if connection.dialect.name == "sqlite":
+        yield from _check_pages_of_sqlite(connection, tell)
+
+
+def check_checksums(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """See whether PostgreSQL keeps checksums of its pages; SQLite has none."""
+    tell(0)
+    if connection.dialect.name != "postgresql":
+        return
+    with connection.begin():
+        if connection.exec_driver_sql("SHOW data_checksums").scalar_one() != "on":
+            yield Fault(
+                FaultCode.NO_CHECKSUMS,
+                "",
+                "",
+                "PostgreSQL keeps no checksums of its pages: pg_checksums --enable, while it is stopped, adds them",
+            )
+
+
+def _check_pages_of_sqlite(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    with connection.begin():
+        # Also those of SQLite itself and of the migrations.
+        tables = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars().all()
+    for table in tables:
+        with connection.begin():
+            rows = connection.exec_driver_sql(f'PRAGMA integrity_check("{table}")').scalars().all()
+        for told in rows[:MOST_OF_A_TABLE]:
+            if told != "ok":
+                yield Fault(FaultCode.DATABASE_DAMAGED, table, "", f"SQLite says: {told}")
+        tell(0)
+
+
+def check_references(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Find rows whose foreign keys lead nowhere: constraints hold for statements, and not for damage."""
+    for table in model.metadata.sorted_tables:
+        for key in table.foreign_keys:
+            with connection.begin():
+                yield from _check_reference(connection, table, key)
+        tell(0)
+
+
+def _check_reference(connection: sa.Connection, table: sa.Table, key: sa.ForeignKey) -> Iterator[Fault]:
+    child, parent = key.parent, key.column.table.alias("parent")
+    own = [sa.cast(column, sa.Text) for column in table.primary_key.columns]
+    lost = (
+        sa.select(sa.cast(child, sa.Text), *own)
+        .select_from(table.outerjoin(parent, parent.c[key.column.name] == child))
+        .where(child.is_not(None), parent.c[key.column.name].is_(None))
+        .limit(MOST_OF_A_TABLE)
+    )
+    for found in connection.execute(lost):
+        value, *row = found
+        cause = f"{child.name} is {value}, and {key.column.table.name} has no such row"
+        yield Fault(FaultCode.REFERENCE_BROKEN, table.name, ", ".join(map(str, row)), cause)
+
+
+def count_rows(connection: sa.Connection) -> int:
+    """Estimate the rows of all tables, for a progress bar."""
+    with connection.begin():
+        if connection.dialect.name == "postgresql":
+            names: Any = sa.bindparam("names", [table.name for table in model.metadata.sorted_tables], expanding=True)
+            counted = sa.text("SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE relname IN :names")
+            return int(connection.execute(counted.bindparams(names)).scalar_one() or 0)
+        # The number of the last row, which is read at once, in place of a count, which reads all.
+        tables = (table for table in model.metadata.sorted_tables)
+        return sum(
+            int(connection.exec_driver_sql(f'SELECT coalesce(max(rowid), 0) FROM "{table.name}"').scalar_one())
+            for table in tables
+        )

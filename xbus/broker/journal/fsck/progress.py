@@ -1,0 +1,152 @@
+"""Compares cursors and rows about envelopes and items with the log that they are about."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.database.rows import NamedRows
+from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
+from xbus.broker.journal.log.reading import read_head
+
+MOST_OF_A_QUESTION = 100
+"""Rows that are named for each question."""
+
+_CURSOR, _DELIVERY, _ENVELOPE, _EVENT = model.cursor.c, model.delivery.c, model.envelope.c, model.event.c
+_OF_EVENT = model.event.c.envelope_id
+
+
+def check_progress(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Check the cursors, then each table of rows that name envelopes and items by more than their key."""
+    with connection.begin():
+        yield from _check_cursors(connection)
+        yield from _check_cursors_are_there(connection)
+    for table, wrong, cause in _QUESTIONS:
+        with connection.begin():
+            for key in connection.execute(wrong.limit(MOST_OF_A_QUESTION)):
+                yield Fault(FaultCode.PROGRESS_WRONG, table.name, ", ".join(map(str, key)), cause)
+        tell(0)
+
+
+def _check_cursors(connection: sa.Connection) -> Iterator[Fault]:
+    head = read_head(connection)
+    for row in connection.execute(sa.select(model.cursor)):
+        for cause in _cursor_causes(row, head):
+            yield Fault(FaultCode.PROGRESS_WRONG, "cursor", str(row.role_id), cause)
+
+
+def _check_cursors_are_there(connection: sa.Connection) -> Iterator[Fault]:
+    wanted = (
+        sa.select(model.role.c.id)
+        .join(model.service, model.service.c.id == model.role.c.service_id)
+        .outerjoin(model.cursor, _CURSOR.role_id == model.role.c.id)
+        .where(model.service.c.kind == "consumer", model.role.c.removed_at.is_(None), _CURSOR.role_id.is_(None))
+    )
+    for role_id in connection.execute(wanted).scalars():
+        yield Fault(FaultCode.PROGRESS_WRONG, "cursor", str(role_id), "the consumer role has no cursor")
+
+
+def _cursor_causes(row: Any, head: int) -> Iterator[str]:
+    if row.from_position < 1 or row.position < row.from_position - 1:
+        yield f"it begins at position {row.from_position}, and stands at {row.position}"
+    if row.until_position is not None and row.until_position < row.from_position:
+        yield f"it ends at position {row.until_position}, before it begins"
+    if row.position > head:
+        yield f"it stands at position {row.position}, and the log ends at {head}"
+    above = int.from_bytes(row.done, "little")
+    if above & 1 or row.position + above.bit_length() > head:
+        yield "what it has settled above its position makes no sense"
+
+
+class _Question(NamedTuple):
+    """A search for wrong rows of a table, by their keys."""
+
+    table: sa.Table
+    wrong: NamedRows
+    cause: str
+
+
+def _question(
+    table: sa.Table, about: sa.Table, on: sa.ColumnElement[bool], wrong: sa.ColumnElement[bool], cause: str
+) -> _Question:
+    return _Question(table, sa.select(*table.primary_key.columns).join_from(table, about, on).where(wrong), cause)
+
+
+def _of_consumers(table: sa.Table) -> _Question:
+    role, service = model.role, model.service
+    wrong = (
+        sa.select(*table.primary_key.columns)
+        .join_from(table, role, role.c.id == table.c.role_id)
+        .join(service, service.c.id == role.c.service_id)
+        .where(service.c.kind != "consumer")
+    )
+    return _Question(table, wrong, "its role is no consumer")
+
+
+_ITEM, _CORRECTION, _REPLY, _FAILURE = (
+    table.c for table in (model.parked_item, model.correction, model.reply, model.failure)
+)
+_OUTSIDE = "its item is none of its event"
+_QUESTIONS = (
+    *map(_of_consumers, (model.cursor, model.delivery, model.parked_item, model.envelope_role)),
+    _question(
+        model.delivery,
+        model.envelope,
+        _ENVELOPE.id == _DELIVERY.envelope_id,
+        _DELIVERY.position.is_distinct_from(_ENVELOPE.position),
+        "its position is not that of its envelope",
+    ),
+    _question(
+        model.delivery,
+        model.envelope,
+        _ENVELOPE.id == _DELIVERY.envelope_id,
+        sa.and_(
+            _DELIVERY.ordering_key.is_not(None),
+            _DELIVERY.ordering_key != sa.func.coalesce(_ENVELOPE.ordering_key, ""),
+        ),
+        "its ordering key is not that of its envelope",
+    ),
+    _question(
+        model.delivery,
+        model.envelope,
+        _ENVELOPE.id == _DELIVERY.envelope_id,
+        sa.or_(_DELIVERY.attempts < 0, (_DELIVERY.state == "waiting") != _DELIVERY.service_id.is_not(None)),
+        "its state, its attempts and the service that it waits for do not go together",
+    ),
+    _question(
+        model.reply,
+        model.event,
+        _EVENT.id == _REPLY.event_id,
+        _REPLY.envelope_id != _OF_EVENT,
+        "its event is of another envelope",
+    ),
+    _question(
+        model.parked_item,
+        model.event,
+        _EVENT.id == _ITEM.event_id,
+        _ITEM.envelope_id != _OF_EVENT,
+        "its event is of another envelope",
+    ),
+    _question(
+        model.parked_item,
+        model.event,
+        _EVENT.id == _ITEM.event_id,
+        sa.or_(_ITEM.item_index < 0, _ITEM.item_index >= _EVENT["items"]),
+        _OUTSIDE,
+    ),
+    _question(
+        model.correction,
+        model.event,
+        _EVENT.id == _CORRECTION.event_id,
+        sa.or_(_CORRECTION.item_index < 0, _CORRECTION.item_index >= _EVENT["items"]),
+        _OUTSIDE,
+    ),
+    _question(
+        model.failure,
+        model.event,
+        _EVENT.id == _FAILURE.event_id,
+        _FAILURE.envelope_id != _OF_EVENT,
+        "its event is of another envelope",
+    ),
+)
