@@ -29,6 +29,7 @@ from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.monitor.application import build
+from xbus.monitor.bus import BusAccess
 from xbus.passwords import Passwords
 
 TYPES: dict[str, Nodes] = {"client": {"clients": []}, "data_clearing": {"clients": []}}
