@@ -43,7 +43,7 @@ class ClearingDesk:
 
     @property
     def is_open(self) -> bool:
-        """Whether the configuration names an emitter that asks."""
+        """True if the configuration names an emitter that asks."""
         return bool(self._config.monitor.clearing_login)
 
     def list_items(self, state: str | None, request_type: str | None, before: int | None, limit: int) -> ClearingList:

@@ -14,7 +14,9 @@ from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.clearing import without_secrets
+from xbus.rpc.codec import Value
 
 CLEAR = {"type": "data_clearing", "item_id": "1", "values": '{"email": "a@b"}'}
 
@@ -50,7 +52,7 @@ def test_a_broker_that_is_away_is_told(monitor: Monitor, tmp_path: Path) -> None
         "monitor": {"clearing_login": "shop_1", "clearing_password_file": secret},
     }
     config = load(write_config(tmp_path / "other.ini", monitor.url, options))
-    app = build(Bus(config, monitor.bus.journal, SystemClock(), CHEAP), is_encrypted=False)
+    app = build(BusAccess(config, monitor.bus.journal, SystemClock(), CHEAP), is_encrypted=False)
     monitor.add("vera")
     browser = TestClient(app, "http://monitor", raise_server_exceptions=False)
     log_in(browser, "vera", PASSWORD)
@@ -59,7 +61,9 @@ def test_a_broker_that_is_away_is_told(monitor: Monitor, tmp_path: Path) -> None
 
 
 def test_secret_fields_are_hidden_in_details() -> None:
-    details = [{"id": 1, "source_data": {"name": "Ada", "card": {"number": 4}}, "out_data": {"card": {"number": 5}}}]
+    details: list[Value] = [
+        {"id": 1, "source_data": {"name": "Ada", "card": {"number": 4}}, "out_data": {"card": {"number": 5}}}
+    ]
     assert without_secrets(details, {"card.number"}) == [
         {"id": 1, "source_data": {"name": "Ada", "card": {"number": "***"}}, "out_data": {"card": {"number": "***"}}}
     ]
