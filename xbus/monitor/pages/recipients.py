@@ -63,7 +63,7 @@ def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
 
 def _read(connection: Connection, login: str) -> _ShownRole:
     role_id = find_subject(connection, PauseKind.ROLE, login)
-    status = next(each for each in list_roles(connection) if each.role == login)
+    status = list_roles(connection, login)[0]
     in_use = read_stored(connection).in_use
     return _ShownRole(
         status,
