@@ -45,7 +45,7 @@ def status_of(error: XbusError) -> HTTPStatus:
         return HTTPStatus.NOT_FOUND
     if isinstance(error, JournalUnavailable | Failed):
         return HTTPStatus.SERVICE_UNAVAILABLE
-    return HTTPStatus.CONFLICT if isinstance(error, Refused | XbusError) else HTTPStatus.INTERNAL_SERVER_ERROR
+    return HTTPStatus.CONFLICT
 
 
 def of_the_bus(request: Request, error: Exception) -> Response:
