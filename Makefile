@@ -15,7 +15,7 @@ MEASURED := --cov --cov-report=
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help demo demo-spark test test-spark test-old test-pythons simulate torture lint bench bench-peers bench-report bench-spark clean
+.PHONY: fuzz screenshots help demo demo-spark test test-spark test-old test-pythons simulate torture lint bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -48,6 +48,9 @@ torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while enve
 fuzz: $(VENV)/.installed-fuzz  ## throw random bytes at the decoders and the front's verbs [RUNS=100000]
 	$(IN_VENV) tests.fuzz codec $(or $(RUNS),100000)
 	$(IN_VENV) tests.fuzz front $(or $(RUNS),100000)
+
+screenshots: $(VENV)/.installed-dev  ## draw the pictures of docs/monitor/ from a bus that runs; needs chromium
+	$(IN_VENV) tests.screenshots
 
 lint: $(VENV)/.installed-dev  ## run ruff, mypy and import-linter
 	$(IN_VENV) ruff check $(SOURCES)

@@ -38,7 +38,7 @@ from xbus.broker.journal.samples.taking import take
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
-from xbus.monitor.bus import Bus
+from xbus.monitor.bus import BusAccess
 from xbus.states import DeliveryState
 
 ENVELOPES = 1_000_000
@@ -110,7 +110,7 @@ def browser(url: str, folder: Path) -> Iterator[TestClient]:
         person = add_person(connection, "bench", (Right.VIEWER,), None, now)
         token = add_token(connection, person.id, "bench", (), None, now)
     with closing(ConnectionPool(url)) as journal:
-        app = build(Bus(config, journal, SystemClock()), is_encrypted=False)
+        app = build(BusAccess(config, journal, SystemClock()), is_encrypted=False)
         asyncio.run(app.state.parts.sampler.look())
         yield TestClient(app, "http://monitor", headers={"authorization": f"Bearer {token}"})
 

@@ -1,8 +1,11 @@
 """Time as something that is handed in, so that tests never wait for it."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+LONGEST_SPAN = timedelta(days=36_500)
+"""The span that stands for ever: any moment of this century plus or minus it is still a date."""
 
 
 class Clock(Protocol):
@@ -23,3 +26,12 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+def span(seconds: float) -> timedelta:
+    """Make a span of time, also of an infinite number of seconds: the longest span stands for it.
+
+    Args:
+        seconds: at least 0.
+    """
+    return timedelta(seconds=min(seconds, LONGEST_SPAN.total_seconds()))

@@ -29,6 +29,7 @@ from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.monitor.application import build
+from xbus.monitor.bus import BusAccess
 from xbus.passwords import Passwords
 
 TYPES: dict[str, Nodes] = {"client": {"clients": []}, "data_clearing": {"clients": []}}
@@ -211,7 +212,7 @@ def test_a_person_finds_shows_and_clears_in_a_browser(shop: Shop, browser: TestC
     refused = browser.post("/do/clearing/clear", data={**wanted, "values": '{"email": "nowhere"}'})
     assert (refused.status_code, "an e-mail address with an @" in refused.text) == (409, True)
     for wrong in ("{}", "[1]", "x"):
-        assert browser.post("/do/clearing/clear", data={**wanted, "values": wrong}).status_code == 409
+        assert browser.post("/do/clearing/clear", data={**wanted, "values": wrong}).status_code == 422
     done = browser.post("/do/clearing/clear", data={**wanted, "values": '{"email": "alan@example.org"}'})
     assert done.status_code == 200, done.text
     assert shop.rows(f"SELECT state FROM item WHERE id = {item_id}") == [("cleared",)]

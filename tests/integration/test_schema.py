@@ -166,7 +166,7 @@ def test_a_registration_stays_as_it_is_and_others_come_beside_it(empty_database_
 
 def test_failures_of_before_are_in_groups(empty_database_url: str, tmp_path: Path) -> None:
     """More of them than the migration reads at once."""
-    schema.upgrade(empty_database_url, migrations_before(tmp_path, "0025"))
+    schema.upgrade(empty_database_url, migrations_before(tmp_path, "0023"))
     with writing(empty_database_url) as connection:
         old = sa.MetaData()
         old.reflect(connection, only=["failure", "history"])

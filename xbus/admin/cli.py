@@ -36,6 +36,7 @@ COMMANDS = (
     "recipient",
     "replay",
     "session",
+    "top",
     "type",
     "state.why",
 )

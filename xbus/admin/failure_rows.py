@@ -28,7 +28,7 @@ GROUP_HEADS = (
     name_column("CODE"),
     CAUSE,
     Column("FAILURES", to_right=True),
-    Column("TRACKING", narrows=12),
+    Column("TRACKING", narrows=20),
     Column("OWNERS", optional=True),
     "GROUP",
 )

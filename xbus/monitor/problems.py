@@ -1,11 +1,12 @@
 """Turns errors into answers: a page for a person, ``application/problem+json`` (RFC 9457) for a program."""
 
+import json
 import logging
 from http import HTTPStatus
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
@@ -44,7 +45,7 @@ def status_of(error: XbusError) -> HTTPStatus:
         return HTTPStatus.NOT_FOUND
     if isinstance(error, JournalUnavailable | Failed):
         return HTTPStatus.SERVICE_UNAVAILABLE
-    return HTTPStatus.CONFLICT if isinstance(error, Refused | XbusError) else HTTPStatus.INTERNAL_SERVER_ERROR
+    return HTTPStatus.CONFLICT
 
 
 def of_the_bus(request: Request, error: Exception) -> Response:
@@ -101,7 +102,7 @@ def _problem(error: XbusError, status: HTTPStatus) -> Response:
         "next_step": error.next_step,
     }
     headers = {"www-authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else None
-    return JSONResponse(content, status, headers, PROBLEM_TYPE)
+    return Response(f"{json.dumps(content, separators=(',', ':'))}\n", status, headers, PROBLEM_TYPE)
 
 
 def _to_log_in(request: Request) -> Response:

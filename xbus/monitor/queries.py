@@ -18,6 +18,8 @@ Text = Annotated[str, Field(max_length=1000)]
 SEARCHED_ITEMS = 10_000
 """Items that one request looks into. More take longer than a page may; the next request goes on behind them."""
 
+SEARCHED_EVENTS = 1_000
+
 SEARCHED_BYTES = 16 * 1024 * 1024
 
 
@@ -112,6 +114,7 @@ class ItemQuery(BaseModel):
             self.below,
             most_items=SEARCHED_ITEMS,
             most_bytes=SEARCHED_BYTES,
+            most_events=SEARCHED_EVENTS,
         )
 
     def _conditions(self) -> list[Fit]:

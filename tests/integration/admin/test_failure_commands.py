@@ -9,6 +9,8 @@ from sqlalchemy import insert, select
 from tests.integration.admin.conftest import NOON, Log, Xbus
 from xbus.broker.journal.audit import person
 from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.people import Right, add_person, disable_person
+from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.model import failure, role
 
 
@@ -117,6 +119,90 @@ def test_a_move_that_does_not_follow_is_refused_and_nothing_is_changed(xbus: Xbu
     shown = json.loads(xbus("failure", "show", "--json", failures[0]).stdout)
     assert [move["tracking"] for move in shown["history"]] == ["corrected"]
     assert shown["tracking"] == "corrected"
+
+
+@pytest.fixture
+def trouble(log: Log, database_url: str) -> str:
+    """The group of 700 failures of one trouble, beside another one."""
+    of_it = fingerprint(None, "end_envelope", "timed_out", "no answer to 1")
+    row = {"at": NOON, "envelope_id": log.first, "verb": "end_envelope", "code": "timed_out", "fingerprint": of_it}
+    with writing(database_url) as connection:
+        connection.execute(insert(failure), [{**row, "message": f"no answer to {number}"} for number in range(700)])
+        add_person(connection, "ada", [Right.OPERATOR], None, NOON)
+        add_person(connection, "ben", [], None, NOON)
+        disable_person(connection, "ben", NOON)
+    return of_it
+
+
+def test_failures_of_one_trouble_are_one_line(xbus: Xbus, trouble: str) -> None:
+    lines = [line.split() for line in xbus("failure", "list", "--groups").stdout.splitlines()]
+    assert lines[0][-3:] == ["FAILURES", "TRACKING", "GROUP"]
+    assert lines[1][-1] == trouble
+    assert lines[1][-4:-1] == ["700", "700", "unprocessed"]
+    groups = listed(xbus, "--groups", "--code", "timed_out")
+    assert [(group["failed_calls"], group["cause"], group["owners"]) for group in groups] == [
+        (700, "no answer to 699", [])
+    ]
+    assert len(listed(xbus, "--group", trouble, "--limit", "1000")) == 700
+    page = xbus("failure", "list", "--groups", "--limit", "1").stdout
+    assert f"There may be more: --groups --before {groups[0]['failure_id']}" in page
+    assert listed(xbus, "--groups", "--before", str(groups[0]["failure_id"]))[0]["role"] == "counter_1"
+
+
+def test_a_group_is_tracked_assigned_released_and_commented(xbus: Xbus, trouble: str) -> None:
+    (group,) = listed(xbus, "--groups", "--code", "timed_out")
+    newest = str(group["failure_id"])
+    assert xbus("failure", "track", newest, "corrected").exit_code == 0
+    tracked = xbus("failure", "track", "--group", trouble, "corrected", "--comment", "a cable")
+    assert tracked.stdout == "699 failures of the group are corrected.\n"
+    assert xbus("failure", "track", "--group", trouble, "corrected").stdout == "No failure of the group changes.\n"
+    assert xbus("failure", "assign", "--group", trouble, "ada").stdout == "700 failures of the group are ada's.\n"
+    assert xbus("failure", "release", newest).stdout == f"Failure {newest} is nobody's.\n"
+    assert xbus("failure", "assign", newest, str(int(newest) - 1), "ada").stderr.endswith("[assigned_already]\n")
+    assert xbus("failure", "comment", newest, "seen again").stdout == f"Failure {newest} has the comment.\n"
+    (group,) = listed(xbus, "--groups", "--owner", "ada", "--state", "corrected")
+    assert (group["by_tracking"], group["owners"]) == ([{"tracking": "corrected", "failed_calls": 700}], ["ada"])
+    shown = json.loads(xbus("failure", "show", "--json", newest).stdout)
+    assert [(move["action"], move["tracking"], move["owner"], move["comment"]) for move in shown["history"]] == [
+        ("tracked", "corrected", None, ""),
+        ("assigned", None, "ada", ""),
+        ("released", None, None, ""),
+        ("commented", None, None, "seen again"),
+    ]
+    assert (shown["owner"], shown["fingerprint"]) == (None, trouble)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["track", "--group", "0" * 16, "corrected"], "failure_group_unknown"),
+        (["list", "--group", "x"], "failure_group_unknown"),
+        (["assign", "1", "nobody"], "unknown_person"),
+        (["assign", "1", "ben"], "person_disabled"),
+        (["list", "--owner", "nobody"], "unknown_person"),
+        (["list", "--groups", "--owner", "nobody"], "unknown_person"),
+        (["list", "--groups", "--role", "nobody"], "unknown_login"),
+    ],
+)
+def test_groups_and_persons_that_are_not_there_are_refused(
+    xbus: Xbus, trouble: str, arguments: list[str], code: str
+) -> None:
+    result = xbus("failure", *arguments)
+    assert (result.exit_code, result.stderr.endswith(f"[{code}]\n")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["track", "corrected"],
+        ["track", "1", "--group", "0" * 16, "corrected"],
+        ["comment", "1", " "],
+        ["release"],
+        ["list", "--groups", "--group", "0" * 16],
+    ],
+)
+def test_a_move_of_nothing_in_particular_is_refused(xbus: Xbus, log: Log, arguments: list[str]) -> None:
+    assert xbus("failure", *arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("arguments", [["show", "999999"], ["track", "999999", "corrected"]])

@@ -13,6 +13,7 @@ from sqlalchemy import delete, insert, update
 from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import CLIENTS, ParkedBus, make_parked_bus
 from xbus.admin.cli import main
+from xbus.admin.search.finding import Search, search_items
 from xbus.admin.search.items import read_items_page
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.model import archived_envelope, envelope, event, event_type, segment
@@ -312,3 +313,15 @@ def test_items_of_a_former_type_stay_hidden(xbus: Xbus, secret: ParkedBus) -> No
     with writing(secret.url) as connection:
         connection.execute(update(event_type).values(removed_at=NOON))
     assert "ada" not in xbus("envelope", "items", str(secret.both)).stdout
+
+
+def test_a_search_looks_into_few_events_and_goes_on_behind_them(bus: ParkedBus) -> None:
+    found: list[UUID] = []
+    below: int | None = None
+    for _ in range(3):
+        result = search_items(bus.url, Search("clients", [], below=below, most_events=1), lambda searched, of: None)
+        found += dict.fromkeys(item.envelope_id for item, _ in result.found)
+        assert result.read_events == 1
+        below = result.next_below
+    assert found == [bus.done, bus.alone, bus.both]
+    assert not result.stopped

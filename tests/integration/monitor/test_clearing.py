@@ -14,6 +14,7 @@ from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.clearing import without_secrets
 from xbus.rpc.codec import Value
 

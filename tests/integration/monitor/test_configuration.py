@@ -63,7 +63,7 @@ def test_every_entry_has_a_page(viewer: TestClient, parked: ParkedBus) -> None:
 
 
 @pytest.mark.parametrize("place", ["types", "services", "profiles", "emitters"])
-@pytest.mark.parametrize("name", ["nobody", "%2e%2e%2f", "x" * 1000, "%E2%80%AE", "%00"])
+@pytest.mark.parametrize("name", ["nobody", "%2e%2e%2f", "x" * 1000, "%E2%80%AE"])
 def test_an_unknown_entry_has_no_page(viewer: TestClient, parked: ParkedBus, place: str, name: str) -> None:
     assert viewer.get(f"/{place}/{name}").status_code == 404
 

@@ -1,9 +1,11 @@
 """The memory that one peer can take of a server is bounded in bytes, whatever it sends or does not read."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from urllib.parse import urlsplit
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
@@ -139,3 +141,21 @@ async def test_who_reads_and_sends_much_is_left_alone(
     assert cut_off(caplog)() == []
     peer.send_multipart(CALL)
     await eventually(lambda: peer.poll(0, zmq.POLLIN), "a reply")
+
+
+async def test_strangers_that_leave_at_once_do_not_cost_a_newcomer_his_connection(serve: Serve) -> None:
+    """The system gives him the descriptor that one of them had."""
+    server, address = serve(Verbs())
+    place = urlsplit(address)
+
+    def come_and_go() -> None:
+        for _ in range(20):
+            for junk in (b"", b"\xff", b"GET / HTTP/1.1", b"\x01\x00"):
+                with socket.create_connection((place.hostname, place.port), SECONDS) as stranger:
+                    stranger.sendall(junk)
+            with Stranger(address) as honest:
+                honest.call("echo", 1)
+                assert honest.answer()[1] == 1
+
+    await asyncio.to_thread(come_and_go)
+    assert server.unreadable == 40

@@ -34,6 +34,7 @@ class Search:
         limit: how many items to find.
         most_items: how many to read.
         most_bytes: and how many bytes of them.
+        most_events: into how many events to look; None for any number.
         show_secrets: whether the fields that the type calls secret are searched and shown.
     """
 
@@ -44,6 +45,7 @@ class Search:
     limit: int = 20
     most_items: int = MOST_ITEMS
     most_bytes: int = MOST_BYTES
+    most_events: int | None = None
     show_secrets: bool = False
 
 
@@ -55,6 +57,7 @@ class SearchResult:
         found: the items that fit with the moments of their seals, the newest envelope first.
         read_items: how many items were read.
         read_bytes: and how many bytes of them.
+        read_events: into how many events it looked.
         archived: how many events were left out, because only an archive has their items.
         searched_from: all from this position on was searched; None for nothing yet.
         stopped: whether it ended before the beginning of the log or of the time that was asked for.
@@ -65,6 +68,7 @@ class SearchResult:
     found: list[tuple[EnvelopeItem, datetime]] = field(default_factory=list)
     read_items: int = 0
     read_bytes: int = 0
+    read_events: int = 0
     archived: int = 0
     searched_from: int | None = None
     stopped: bool = False
@@ -118,6 +122,10 @@ def search_items(url: str, search: Search, on_progress: Callable[[int, int], obj
 
 def _search_event(connection: Connection, search: Search, event: SearchedEvent, result: SearchResult) -> bool:
     """Search the items of an event; return whether the search may go on behind it."""
+    if result.read_events == search.most_events:
+        result.stopped = result.is_bounded = True
+        return False
+    result.read_events += 1
     if not event.here:
         result.archived += event.archived
         return True

@@ -10,13 +10,13 @@ from xbus.admin.objects import JsonObject
 
 
 class ObjectResponse(Response):
-    """An object as JSON; ids and moments become text, hashes hexadecimal."""
+    """An object as JSON on a line; ids and moments become text, hashes hexadecimal."""
 
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
         """Write the object."""
-        return json.dumps(content, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
+        return f"{json.dumps(content, default=_plain, ensure_ascii=False, separators=(',', ':'))}\n".encode()
 
 
 def answer(found: JsonObject) -> ObjectResponse:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xbus.monitor.drawings.scales import Unit, moment_ticks, value_ticks
 
 WIDTH, HEIGHT = 440.0, 180.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 14.0, 24.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 20.0, 14.0, 24.0
 """Pixels around the field of the lines, for the texts of the axes."""
 
 

@@ -17,6 +17,7 @@ from xbus.broker.journal.samples.lags import LagReader
 from xbus.broker.journal.samples.outline import BusOutline, read_bus
 from xbus.broker.journal.samples.sample import Sample, join
 from xbus.broker.journal.samples.taking import TakenSample, take
+from xbus.clock import span
 from xbus.errors import XbusError
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
@@ -94,7 +95,7 @@ class Sampler:
         self.newest = BusNow(now, outline, minute, taken.roles, attention, _health(reports))
 
     def _read(self, now: datetime) -> tuple[TakenSample, BusOutline, Attention]:
-        open_before = now - _span(minutes=self._bus.config.health.open_minutes)
+        open_before = now - span(60 * self._bus.config.health.open_minutes)
         with self._bus.reading() as connection:
             taken = take(connection, self._lags, now)
             if self._outline is None or self._outline.version != read_version(connection):
@@ -121,10 +122,3 @@ def _health(reports: Iterable[tuple[str, HealthReport | None]]) -> BrokerHealth:
     by_process = {report["name"]: report for _, report in asked if report is not None}
     problems: list[HealthProblem] = [problem for report in by_process.values() for problem in report["problems"]]
     return BrokerHealth(problems, [side for side, report in asked if report is None])
-
-
-def _span(*, minutes: float) -> timedelta:
-    try:
-        return timedelta(minutes=minutes)
-    except OverflowError:  # infinite: never
-        return timedelta(days=36_500)

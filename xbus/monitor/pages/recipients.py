@@ -63,7 +63,7 @@ def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
 
 def _read(connection: Connection, login: str) -> _ShownRole:
     role_id = find_subject(connection, PauseKind.ROLE, login)
-    status = next(each for each in list_roles(connection) if each.role == login)
+    status = list_roles(connection, login)[0]
     in_use = read_stored(connection).in_use
     return _ShownRole(
         status,
@@ -91,6 +91,6 @@ def pause(bus: TheBus, page: ThePage, kind: PauseKind, name: str) -> HTMLRespons
 
 @router.get(f"{LIVE}/why")
 def why(bus: TheBus, page: ThePage, role: str = "", emitter: str = "") -> HTMLResponse:
-    """Show why a role or an emitter is as it is; the page asks apart, as an absent broker takes seconds."""
+    """Say why a role or an emitter is as it is; its page asks apart, as it takes seconds to miss a broker."""
     findings = bus.inquiry().role(role) if role else bus.inquiry().emitter(emitter)
     return page("recipients/why.html", findings=findings, name=role or emitter)

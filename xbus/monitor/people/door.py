@@ -2,13 +2,12 @@
 
 import math
 import threading
-from datetime import timedelta
 
 from xbus.broker.journal import people
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.logins import WrongGuesses
-from xbus.clock import Clock
+from xbus.clock import Clock, span
 from xbus.config import MonitorSettings
 from xbus.errors import Failed, Refused
 from xbus.monitor.people.visitor import NotLoggedIn, Visitor
@@ -16,8 +15,6 @@ from xbus.passwords import Passwords
 
 HASHED_AT_ONCE = 1
 """Checking a password takes a core and memory on purpose; guesses must leave the others to the broker."""
-
-FOR_EVER = timedelta(days=36_500)
 
 
 class Door:
@@ -32,8 +29,8 @@ class Door:
 
     def __init__(self, journal: ConnectionPool, settings: MonitorSettings, passwords: Passwords, clock: Clock) -> None:
         self._journal = journal
-        self._lifetime = _span(hours=settings.session_hours)
-        self._idle = _span(minutes=settings.idle_minutes)
+        self._lifetime = span(3600 * settings.session_hours)
+        self._idle = span(60 * settings.idle_minutes)
         self._passwords = passwords
         self._clock = clock
         self._guesses = WrongGuesses(clock)
@@ -112,7 +109,3 @@ class Door:
         if visitor.session_id is not None:
             with acting_as(visitor.person.name, visitor.origin), self._journal.writing() as connection:
                 people.end_session(connection, visitor.session_id, self._clock.now())
-
-
-def _span(*, hours: float = 0.0, minutes: float = 0.0) -> timedelta:
-    return FOR_EVER if math.inf in (hours, minutes) else timedelta(hours=hours, minutes=minutes)

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
+from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_totals
+from xbus.broker.journal.bulk.outputs import BEGINNING, Place, read_output, read_totals
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.items import has_items
 from xbus.states import AttemptState
@@ -32,9 +33,9 @@ def check_outputs(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
             if (found.items, found.data_bytes, found.hash) != (wanted["items"], told.bytes, bytes(told.hash or b"")):
                 cause = "its segments do not have its hash, its number of items, or its size"
                 yield Fault(FaultCode.OUTPUT_CHANGED, "bulk_attempt", str(attempt_id), cause)
-            hashes = dict(_hashes(connection, attempt_id))
             after, before = BEGINNING, BEGINNING
             while page := read_output(connection, attempt_id, after, PAGE_BYTES):
+                hashes = dict(_hashes(connection, attempt_id, page[0].place, page[-1].place))
                 for segment in page:
                     good = hashlib.sha256(segment.data).digest() == hashes.get(segment.place)
                     sourced = segment.sources is None or len(segment.sources) == SOURCE_BYTES * segment.items
@@ -51,8 +52,13 @@ def check_outputs(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
                 tell(len(page))
 
 
-def _hashes(connection: sa.Connection, attempt_id: object) -> Iterator[tuple[tuple[int, int], bytes]]:
-    found = sa.select(_SEGMENT.part, _SEGMENT.number, _SEGMENT.hash).where(_SEGMENT.attempt_id == attempt_id)
+def _hashes(
+    connection: sa.Connection, attempt_id: UUID, first: Place, last: Place
+) -> Iterator[tuple[Place, bytes | None]]:
+    place = sa.tuple_(_SEGMENT.part, _SEGMENT.number)
+    found = sa.select(_SEGMENT.part, _SEGMENT.number, _SEGMENT.hash).where(
+        _SEGMENT.attempt_id == attempt_id, place >= sa.tuple_(*first), place <= sa.tuple_(*last)
+    )
     for part, number, digest in connection.execute(found):
         yield (part, number), bytes(digest)
 

@@ -72,8 +72,12 @@ def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:
     }
 
 
-def list_roles(connection: sa.Connection) -> list[RoleStatus]:
-    """List all roles in use, by login."""
+def list_roles(connection: sa.Connection, login: str | None = None) -> list[RoleStatus]:
+    """List all roles in use, by login.
+
+    Args:
+        login: only this one; None for all.
+    """
     cursors = read_cursors(connection)
     head = read_head(connection)
     parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
@@ -81,7 +85,8 @@ def list_roles(connection: sa.Connection) -> list[RoleStatus]:
     coming = _count_by_role(connection, model.delivery, *COMING)
     pauses = read_pauses(connection)
     statuses = []
-    for row in connection.execute(_roles()).all():
+    wanted = _roles() if login is None else _roles().where(model.role.c.login == login)
+    for row in connection.execute(wanted).all():
         cursor = cursors.get(row.id)
         ahead = Ahead(0, None) if cursor is None else count_ahead(connection, cursor, row.service_id, head)
         pause = pause_of_role(pauses, row.id, row.service_id)

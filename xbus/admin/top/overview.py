@@ -1,0 +1,104 @@
+"""Writes one look at the bus as lines for a screen; pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from xbus.admin.output import CAUSE, STATE, Output, age, counted, moment, name_column
+from xbus.admin.top.rates import Rates
+from xbus.broker.journal.operations.event_types import TypeCounts
+from xbus.broker.journal.operations.roles import RoleStatus
+from xbus.rpc.messages import HealthReport
+
+TYPE_HEADS = (name_column("TYPE"), "EVENTS/S", "ITEMS/S", "LAST HOUR", "NEWEST")
+ROLE_HEADS = (name_column("ROLE"), name_column("SERVICE"), "KIND", STATE, "LAG", "LAG S", "PARKED")
+PROBLEM_HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE)
+
+LOG = "log"
+"""The name of the count of envelopes. That of a type's events and items begins with another letter and a blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class BusLook:
+    """The bus at a moment.
+
+    Args:
+        now: the moment.
+        types: the counts of each type.
+        roles: the state of each role.
+        sides: the health of front and back; None for one that can't be reached.
+    """
+
+    now: datetime
+    types: TypeCounts
+    roles: Sequence[RoleStatus]
+    sides: Mapping[str, HealthReport | None]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count all that grows, for :class:`Rates`."""
+        events = {f"e {each.name}": each.events for each in self.types.types}
+        items = {f"i {each.name}": each.items for each in self.types.types}
+        return {LOG: self.types.head, **events, **items}
+
+
+def overview(look: BusLook, rates: Rates, output: Output) -> Iterator[str]:
+    """Write a look, with the rates since earlier ones."""
+    lag = sum(role.lag or 0 for role in look.roles)
+    parked = sum(role.parked for role in look.roles)
+    yield (
+        f"{moment(look.now)}  position {look.types.head:,}  {_rate(rates, LOG) or '-'} envelopes/s  "
+        f"lag {lag:,}  parked {parked:,}"
+    )
+    yield from _health(look, output)
+    types = [
+        (
+            each.name,
+            _rate(rates, f"e {each.name}"),
+            _rate(rates, f"i {each.name}"),
+            each.recent,
+            age(each.newest_at, look.now),
+        )
+        for each in look.types.types
+    ]
+    yield from ("", *output.table(TYPE_HEADS, types)) if types else ()
+    roles = [
+        (role.role, role.service, role.kind, role.state, role.lag, _seconds(role, look.now), _parked(role))
+        for role in look.roles
+    ]
+    yield from ("", *output.table(ROLE_HEADS, roles)) if roles else ()
+
+
+def _health(look: BusLook, output: Output) -> Iterator[str]:
+    away = [side for side, report in look.sides.items() if report is None]
+    for side in away:
+        yield f"The {side} can't be reached."
+    # One process with both sides reports the same twice.
+    reports = {report["name"]: report for report in look.sides.values() if report is not None}
+    problems = [
+        (problem["code"], problem.get("about") or None, problem["cause"])
+        for report in reports.values()
+        for problem in report["problems"]
+    ]
+    if problems:
+        yield from ("", *output.table(PROBLEM_HEADS, problems))
+    elif not away:
+        yield "The broker is healthy."
+
+
+def _rate(rates: Rates, name: str) -> str | None:
+    rate = rates.rate(name)
+    return None if rate is None else f"{rate:,.1f}"
+
+
+def _seconds(role: RoleStatus, now: datetime) -> int | None:
+    """Give the age of the oldest envelope that a consumer lacks, in seconds."""
+    if role.kind != "consumer":
+        return None
+    return 0 if role.owed_since is None else max(0, round((now - role.owed_since).total_seconds()))
+
+
+def _parked(role: RoleStatus) -> str | int | None:
+    if role.kind != "consumer":
+        return None
+    return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
