@@ -73,7 +73,9 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ports = {port: str(free_port()) for port in ("1984", "1985", "4891", "4892", "2984", "5891", "9180")}
+        self._ports = {
+            port: str(free_port()) for port in ("1984", "1985", "4891", "4892", "2984", "5891", "8484", "9180")
+        }
         shutil.copytree(
             CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("demo", "__pycache__")
         )

@@ -79,7 +79,15 @@ def is_foreign(headers: Headers) -> bool:
     if site is not None:
         return site not in ("same-origin", "none")
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    return origin is not None and _host_of(origin) != headers.get("host")
+
+
+def _host_of(origin: str) -> str:
+    """Give the host of an origin, with its port; nothing for one that no browser writes."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _bounded(receive: Receive) -> Receive:

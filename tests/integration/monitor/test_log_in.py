@@ -8,7 +8,9 @@ from xbus.broker.journal.people import Right, disable_person, set_password
 from xbus.clock import SystemClock
 
 
-@pytest.mark.parametrize("path", ["/", "/envelopes", "/parked", "/do/parked/resume", "/items"])
+@pytest.mark.parametrize(
+    "path", ["/", "/envelopes", "/parked", "/do/parked/resume", "/items", "/envelopes/find?text=0198"]
+)
 def test_a_stranger_is_led_to_the_log_in(monitor: Monitor, path: str) -> None:
     answer = monitor.visit().get(path, follow_redirects=False)
     assert answer.status_code == 303

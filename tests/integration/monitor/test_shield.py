@@ -24,6 +24,7 @@ def test_every_answer_lets_nothing_foreign_run(monitor: Monitor, path: str) -> N
         {"sec-fetch-site": "same-site", "origin": "http://monitor"},
         {"origin": "http://evil.example"},
         {"origin": "null"},
+        {"origin": "http://["},
     ],
 )
 @pytest.mark.parametrize("path", [RESUME, "/api/parked/resume", "/log-out", "/log-in"])

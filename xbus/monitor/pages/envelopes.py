@@ -14,7 +14,7 @@ from xbus.errors import Refused
 from xbus.monitor.queries import EnvelopeQuery
 from xbus.monitor.reading import digits_of
 from xbus.monitor.rendering import link
-from xbus.monitor.requests import TheBus, ThePage
+from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 from xbus.states import EnvelopeState
 
 router = APIRouter(prefix="/envelopes")
@@ -40,7 +40,7 @@ def list_(bus: TheBus, page: ThePage, query: Annotated[EnvelopeQuery, Query()]) 
 
 
 @router.get("/find")
-def find(bus: TheBus, text: str = "") -> Response:
+def find(bus: TheBus, _: TheVisitor, text: str = "") -> Response:
     """Lead to the envelope with an id or a key; else offer to look into items."""
     wanted = text.strip()
     try:
