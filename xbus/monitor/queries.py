@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from xbus.admin.search.conditions import AnyText, Condition, Fit
 from xbus.admin.search.finding import Search
+from xbus.broker.journal.audit.reading import AuditFilters
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters
 from xbus.broker.journal.operations.failures import GroupFilters
 from xbus.broker.journal.operations.parked_list import Filters
@@ -21,6 +22,10 @@ SEARCHED_ITEMS = 10_000
 SEARCHED_EVENTS = 1_000
 
 SEARCHED_BYTES = 16 * 1024 * 1024
+
+
+def _none_for_nothing(value: object) -> object:
+    return None if value == "" else value
 
 
 class EnvelopeQuery(BaseModel):
@@ -87,6 +92,28 @@ class FailureQuery(BaseModel):
         """Make the filters of the journal."""
         state = TrackingState(self.state) if self.state else None
         return GroupFilters(self.role or None, self.code or None, state, self.owner or None)
+
+
+class AuditQuery(BaseModel):
+    """Selects acts of the audit; what is empty selects all."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    since: Annotated[str, Field(max_length=64)] = ""
+    who: Name = ""
+    action: Name = ""
+    object: Text = ""
+    before: Annotated[Annotated[int, Field(ge=1, le=2**62)] | None, BeforeValidator(_none_for_nothing)] = None
+
+    def filters(self) -> AuditFilters:
+        """Make the filters of the journal.
+
+        Raises:
+            Refused: the moment can't be read (``bad_moment``).
+        """
+        return AuditFilters(
+            moment_of(self.since), self.who or None, self.action or None, self.object or None, self.before
+        )
 
 
 class ItemQuery(BaseModel):

@@ -5,12 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, BeforeValidator, Field
 
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit.reading import list_acts
 from xbus.broker.journal.configuration import Section
 from xbus.monitor.pages.configuration.entries import PLACES
-from xbus.monitor.reading import moment_of
+from xbus.monitor.queries import AuditQuery
 from xbus.monitor.rendering import link
 from xbus.monitor.requests import TheBus, ThePage
 
@@ -19,30 +18,6 @@ router = APIRouter()
 PAGE_ROWS = 50
 
 _ENTRY = re.compile(rf'({"|".join(Section)}) "(.+)"', re.DOTALL)
-
-
-def _none_for_nothing(value: object) -> object:
-    return None if value == "" else value
-
-
-class AuditQuery(BaseModel):
-    """The filters of the list, as they stand in its address."""
-
-    since: str = ""
-    who: str = ""
-    action: str = ""
-    object: str = ""
-    before: Annotated[Annotated[int, Field(ge=1, le=2**62)] | None, BeforeValidator(_none_for_nothing)] = None
-
-    def filters(self) -> AuditFilters:
-        """Make the filters of the journal.
-
-        Raises:
-            Refused: the moment can't be read (``bad_moment``).
-        """
-        return AuditFilters(
-            moment_of(self.since), self.who or None, self.action or None, self.object or None, self.before
-        )
 
 
 @router.get("/audit")

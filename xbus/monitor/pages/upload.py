@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -119,13 +120,13 @@ def send(bus: TheBus, page: ThePage, visitor: TheVisitor, file: TheUpload, asked
             raise Refused(
                 "this is another file than you have seen", "look at it again, then send it", code="other_file"
             )
-        bad = SkipBadLines(told.append) if asked.skip_bad else StopAtBadLine()
+        bad = SkipBadLines(partial(_tell, told)) if asked.skip_bad else StopAtBadLine()
         receipt = _send(bus, asked, event_type, items, bad)
     name = _name_of(file)
     with bus.writing(visitor) as connection:
         sent = f"envelope {receipt.envelope_id}, {name}"
         note_acts(connection, [act_here(bus.now(), "uploaded", f'emitter "{asked.emitter}"', after=sent)])
-    return page("upload/sent.html", receipt=receipt, bad=bad.count, told=told[:SHOWN_FAULTS], asked=asked, name=name)
+    return page("upload/sent.html", receipt=receipt, bad=bad.count, told=told, asked=asked, name=name)
 
 
 def _send(bus: BusAccess, asked: UploadForm, event_type: str, items: ItemFile, bad: StopAtBadLine) -> Receipt:
@@ -163,8 +164,14 @@ def _received(file: UploadFile, descriptor: Descriptor | None, told: list[str]) 
             while chunk := file.file.read(CHUNK):
                 digest.update(chunk)
                 copy.write(chunk)
-        items = stack.enter_context(ItemFile(path, descriptor, form=form, tell=told.append, name=name))
+        items = stack.enter_context(ItemFile(path, descriptor, form=form, tell=partial(_tell, told), name=name))
         yield items, digest.hexdigest()
+
+
+def _tell(told: list[str], sentence: str) -> None:
+    """Keep the first sentences, as many as a page shows: a packed file may have bad lines without end."""
+    if len(told) < SHOWN_FAULTS:
+        told.append(sentence)
 
 
 def _name_of(file: UploadFile) -> str:
