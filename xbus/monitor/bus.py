@@ -12,6 +12,7 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import Clock
 from xbus.config import Config
+from xbus.monitor.people.guarded_passwords import GuardedPasswords
 from xbus.monitor.people.visitor import Visitor
 from xbus.passwords import Passwords
 
@@ -34,7 +35,7 @@ class BusAccess:
         self.config = config
         self.broker = RunningBroker(config.file)
         self.clock = clock
-        self.passwords = passwords or Passwords()
+        self.passwords = GuardedPasswords(passwords or Passwords(), clock)
         self.journal = journal
 
     def now(self) -> datetime:

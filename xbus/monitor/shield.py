@@ -8,6 +8,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from xbus.monitor.requests import SESSION_COOKIE
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -27,6 +29,8 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 MOST_BODY_BYTES = 64 * 1024 * 1024
 """The largest request: an item, or a file to upload."""
+
+MOST_BYTES_OF_STRANGERS = 16 * 1024
 
 
 class Shield:
@@ -55,11 +59,11 @@ class Shield:
         elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
             refusal = "The address has a zero character, which nothing has in its name. [bad_request]\n"
             await PlainTextResponse(refusal, HTTPStatus.BAD_REQUEST)(scope, receive, answer)
-        elif _declared_bytes(headers) > MOST_BODY_BYTES:
-            refusal = f"This request is larger than {MOST_BODY_BYTES} bytes. [too_large]\n"
+        elif _declared_bytes(headers) > (most := _most_bytes(headers)):
+            refusal = f"This request is larger than {most} bytes. [too_large]\n"
             await PlainTextResponse(refusal, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, answer)
         else:
-            await self._app(scope, _bounded(receive), answer)
+            await self._app(scope, _bounded(receive, most), answer)
 
     def _guarded(self, send: Send, *, is_asset: bool) -> Send:
         async def answer(message: Message) -> None:
@@ -90,7 +94,13 @@ def _host_of(origin: str) -> str:
         return ""
 
 
-def _bounded(receive: Receive) -> Receive:
+def _most_bytes(headers: Headers) -> int:
+    """Choose the largest request: whoever shows neither session nor token sends a log-in at most."""
+    shows_something = "authorization" in headers or f"{SESSION_COOKIE}=" in headers.get("cookie", "")
+    return MOST_BODY_BYTES if shows_something else MOST_BYTES_OF_STRANGERS
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
     """Stop reading a request that did not say beforehand how large it is."""
     taken = 0
 
@@ -98,8 +108,8 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MOST_BODY_BYTES:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"it is larger than {MOST_BODY_BYTES} bytes")
+        if taken > most:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"it is larger than {most} bytes")
         return message
 
     return bounded

@@ -76,7 +76,8 @@ def test_hostile_names_are_harmless(manager: TestClient) -> None:
     assert manager.post("/do/people/add", data={"name": name}).status_code == 200
     page = manager.get("/people").text
     assert "<script>alert" not in page
-    assert manager.post("/do/people/add", data={"name": "a\u202eb"}).status_code == 422
+    for name in ("a\u202eb", "..", "."):
+        assert manager.post("/do/people/add", data={"name": name}).status_code == 422
     assert manager.get("/people/nobody").status_code == 404
 
 
@@ -100,3 +101,18 @@ def test_each_answer_is_described_as_an_object(manager: TestClient) -> None:
     described = manager.get("/api/openapi.json").json()["paths"].values()
     answers = [operation["responses"]["200"] for path in described for operation in path.values()]
     assert {"type": "string"} not in [each["content"]["application/json"]["schema"] for each in answers]
+
+
+def test_guesses_of_the_present_password_are_slowed_down(monitor: Monitor) -> None:
+    monitor.add("vera")
+    browser = monitor.enter("vera")
+    guesses = [
+        browser.post("/do/me/password", data={"present": f"guess {number}", "password": NEW}).status_code
+        for number in range(12)
+    ]
+    assert (guesses[0], guesses[-1]) == (403, 429)
+
+
+def test_no_link_carries_a_password(manager: TestClient) -> None:
+    answer = manager.get("/do/people/password", params={"name": "root", "password": NEW})
+    assert (answer.status_code, NEW in answer.text) == (422, False)

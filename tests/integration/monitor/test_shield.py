@@ -53,3 +53,10 @@ def test_a_request_that_hides_its_size_is_refused(operator: TestClient) -> None:
     sent = (block for _ in range((MOST_BODY_BYTES >> 20) + 1))
     answer = operator.post(RESUME, content=sent, headers={"content-type": "application/x-www-form-urlencoded"})
     assert answer.status_code in (400, 413), answer.text
+
+
+def test_a_stranger_sends_no_more_than_a_log_in(monitor: Monitor, operator: TestClient) -> None:
+    large = {"name": "ada", "password": "x" * 20_000}
+    assert monitor.visit().post("/log-in", data=large).status_code == 413
+    assert monitor.visit().post("/api/parked/resume", json=large).status_code == 413
+    assert operator.post("/api/parked/resume", json=large).status_code == 422

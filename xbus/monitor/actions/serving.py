@@ -29,6 +29,8 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
         visitor.check(kind.right)
         given = dict(request.query_params)
         back = local(given.pop("back", "/"))
+        if any(field.kind == "password" and field.name in given for field in asked_fields(kind, given)):
+            raise Refused("a password stands in the address", "type it into the form", code="bad_request")
         asked = {field.name for field in asked_fields(kind, given)}
         unsaid = {field.name: UNSAID for field in asked_fields(kind, given) if field.is_required}
         lists = {name: request.query_params.getlist(name) for name in given}

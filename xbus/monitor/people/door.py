@@ -1,20 +1,13 @@
 """Lets persons in by their password, and knows them again by their session."""
 
-import math
-import threading
-
 from xbus.broker.journal import people
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.logins import WrongGuesses
 from xbus.clock import Clock, span
 from xbus.config import MonitorSettings
-from xbus.errors import Failed, Refused
+from xbus.errors import Refused
+from xbus.monitor.people.guarded_passwords import GuardedPasswords
 from xbus.monitor.people.visitor import NotLoggedIn, Visitor
-from xbus.passwords import Passwords
-
-HASHED_AT_ONCE = 1
-"""Checking a password takes a core and memory on purpose; guesses must leave the others to the broker."""
 
 
 class Door:
@@ -24,17 +17,17 @@ class Door:
         journal: has the persons.
         settings: say how long sessions last.
         passwords: compares passwords.
-        clock: tells the moment, and measures pauses after wrong guesses.
+        clock: tells the moment.
     """
 
-    def __init__(self, journal: ConnectionPool, settings: MonitorSettings, passwords: Passwords, clock: Clock) -> None:
+    def __init__(
+        self, journal: ConnectionPool, settings: MonitorSettings, passwords: GuardedPasswords, clock: Clock
+    ) -> None:
         self._journal = journal
         self._lifetime = span(3600 * settings.session_hours)
         self._idle = span(60 * settings.idle_minutes)
         self._passwords = passwords
         self._clock = clock
-        self._guesses = WrongGuesses(clock)
-        self._hashing = threading.Semaphore(HASHED_AT_ONCE)
 
     def enter(self, name: str, password: str, origin: str) -> str:
         """Begin a session for who knows the password of a person.
@@ -46,24 +39,17 @@ class Door:
             Refused: name or password is wrong, or the person is disabled (``login_refused``): nobody learns which.
             Failed: after wrong guesses the next one must wait (``slow_down``).
         """
-        with self._hashing:
-            if (seconds := self._guesses.pause(name, origin)) > 0:
-                raise Failed(
-                    "there were wrong passwords for this name, or from this address",
-                    f"wait {math.ceil(seconds)} s",
-                    code="slow_down",
-                )
-            with self._journal.reading() as connection:
-                found = people.read_password_hash(connection, name)
-            person, password_hash = found or (None, None)
-            is_right = self._passwords.verify(password, password_hash)
-            if not is_right or person is None or person.disabled_at is not None:
-                self._guesses.note(name, origin)
-                raise Refused(
-                    "the name or the password is wrong",
-                    "try again; a manager sets passwords by: xbus person password NAME",
-                    code="login_refused",
-                )
+        with self._journal.reading() as connection:
+            found = people.read_password_hash(connection, name)
+        person, password_hash = found or (None, None)
+        may_enter = person is not None and person.disabled_at is None
+        is_right = self._passwords.verify(name, origin, password, password_hash if may_enter else None)
+        if not is_right or person is None:
+            raise Refused(
+                "the name or the password is wrong",
+                "try again; a manager sets passwords by: xbus person password NAME",
+                code="login_refused",
+            )
         with acting_as(person.name, origin), self._journal.writing() as connection:
             return people.open_session(
                 connection, person.id, origin, self._clock.now(), self._lifetime, verified_hash=password_hash

@@ -82,7 +82,8 @@ def check_name(name: str) -> None:
     Raises:
         Refused: people could not tell it from others, or it is too long (``bad_name``).
     """
-    if not is_name(name):
+    # Browsers take . and .. for a way, so nobody could open the page of such a name.
+    if not is_name(name) or name in (".", ".."):
         # "!a" shows what people would not see.
         cause = f"{name[:40]!a} is no name"
         raise Refused(cause, "take 1 to 255 printable characters, without blanks around them", code="bad_name")
