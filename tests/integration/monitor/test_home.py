@@ -23,6 +23,7 @@ from xbus.broker.journal.samples.sample import Sample
 from xbus.config import MonitorSettings
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.door import Door
+from xbus.monitor.people.guarded_passwords import GuardedPasswords
 from xbus.monitor.people.visitor import NotLoggedIn
 
 FRAGMENT = {"hx-request": "true"}
@@ -182,7 +183,7 @@ def test_an_open_page_prolongs_no_session(database_url: str) -> None:
     pool = ConnectionPool(database_url)
     with writing(database_url) as connection:
         add_person(connection, "ada", (Right.VIEWER,), CHEAP.hash_password(PASSWORD), clock.now())
-    door = Door(pool, MonitorSettings(idle_minutes=60), CHEAP, clock)
+    door = Door(pool, MonitorSettings(idle_minutes=60), GuardedPasswords(CHEAP, clock), clock)
     token = door.enter("ada", PASSWORD, "")
     for _ in range(3):
         clock.go_on(1200)
