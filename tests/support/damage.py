@@ -120,8 +120,10 @@ def damaged_copies(path: Path, table: str, column: str, folder: Path) -> Iterato
         The value, and the copy's address. The value of the first row is damaged.
     """
     with closing(sqlite3.connect(path)) as database:
-        values = database.execute(f'SELECT rowid, "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL').fetchall()
-    for rowid, value in values[:1]:
+        # The oldest row: others refer to it, and to those of envelopes without events nothing does.
+        found = f'SELECT rowid, "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL ORDER BY rowid LIMIT 1'
+        values = database.execute(found).fetchall()
+    for rowid, value in values:
         for wrong in _flipped(value):
             copy = folder / "copy.db"
             shutil.copyfile(path, copy)

@@ -129,7 +129,7 @@ def test_unknown_ids_are_not_found(viewer: TestClient, parked: ParkedBus, path: 
     assert "/failures" in answer.text or "There is no" in answer.text or "not possible" in answer.text
 
 
-@pytest.mark.parametrize("name", ["nobody", "a\x00b", "\u202e", "x" * 255])
+@pytest.mark.parametrize("name", ["nobody", "\u202e", "x" * 255])
 def test_filters_that_name_nobody_say_so(viewer: TestClient, parked: ParkedBus, name: str) -> None:
     for which in ("role", "owner"):
         assert viewer.get("/failures", params={which: name}).status_code == 404
@@ -157,9 +157,9 @@ def test_a_viewer_moves_nothing(viewer: TestClient, parked: ParkedBus, path: str
         ("track", {"state": "corrected"}, 422),
         ("track", {"failure_id": [1], "fingerprint": "0" * 16, "state": "corrected"}, 422),
         ("track", {"fingerprint": "0" * 16, "state": "corrected"}, 404),
-        ("track", {"fingerprint": "a\x00b", "state": "corrected"}, 404),
+        ("track", {"fingerprint": "a\x00b", "state": "corrected"}, 422),
         ("assign", {"failure_id": [1], "owner": "nobody"}, 404),
-        ("assign", {"failure_id": [1], "owner": "a\x00b"}, 404),
+        ("assign", {"failure_id": [1], "owner": "a\x00b"}, 422),
         ("assign", {"failure_id": [1], "owner": "\ud800"}, 422),
         ("release", {"failure_id": [1]}, 409),
         ("comment", {"failure_id": [1], "comment": " "}, 422),
