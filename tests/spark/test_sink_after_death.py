@@ -21,11 +21,12 @@ from xbus.rpc.codec import unpack_items
 
 KEY = "spark query 0"
 
+pytestmark = pytest.mark.slow
+
 DRIVER = """
 import sys
 from xbus.emitter import Emitter
 
-pytestmark = pytest.mark.slow
 front, password, items, key = sys.argv[1:]
 with Emitter(front, "emitter_1", password) as emitter, emitter.envelope(key=key) as envelope:
     with envelope.event("notes") as event:
