@@ -43,6 +43,15 @@ def digits_of(text: str) -> str:
     return _read(EnvelopeId(), text, "bad_id")
 
 
+def are_digits(text: str) -> bool:
+    """Check whether a text can be the id of an envelope, or its first digits."""
+    try:
+        digits_of(text)
+    except Refused:
+        return False
+    return True
+
+
 def check_texts(values: Iterable[object]) -> None:
     """Let values pass whose texts any database takes, also those in lists.
 

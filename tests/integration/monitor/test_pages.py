@@ -65,6 +65,10 @@ def test_ids_that_are_none_are_refused(viewer: TestClient, parked: ParkedBus, pa
 def test_the_search_box_leads_to_an_id_a_key_or_items(viewer: TestClient, parked: ParkedBus) -> None:
     found = viewer.get("/envelopes/find", params={"text": f" {parked.both} "}, follow_redirects=False)
     assert found.headers["location"] == f"/envelopes/{parked.both}"
+    event = viewer.get("/envelopes/find", params={"text": str(parked.event_id(parked.alone))}, follow_redirects=False)
+    assert event.headers["location"] == f"/envelopes/{parked.alone}"
+    hexadecimal = viewer.get("/envelopes/find", params={"text": "abcdef0123"}, follow_redirects=False)
+    assert hexadecimal.headers["location"] == "/items?text=abcdef0123"
     text = viewer.get("/envelopes/find", params={"text": "ada & co"}, follow_redirects=False)
     assert text.headers["location"] == "/items?text=ada+%26+co"
 

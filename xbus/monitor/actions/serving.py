@@ -1,7 +1,7 @@
 """Serves actions: as forms with a preview for persons, and as POST requests for programs."""
 
 import shlex
-from typing import Annotated
+from typing import Annotated, get_args, get_origin
 
 from fastapi import APIRouter, Body, Form, Request
 from fastapi.responses import HTMLResponse
@@ -89,5 +89,6 @@ def _read(kind: type[Action], given: dict[str, object]) -> Action:
 def _one(name: str, values: list[str], kind: type[Action]) -> object:
     """Give the only value of a field that takes one, else the list of them."""
     field = kind.model_fields.get(name)
-    takes_several = field is not None and "list" in str(field.annotation)
+    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+    takes_several = any(get_origin(each) is list for each in kinds)
     return values if takes_several or len(values) > 1 else values[0]

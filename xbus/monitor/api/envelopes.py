@@ -52,8 +52,6 @@ def items(
     """List the items of an envelope, as its emitter sent them."""
     with bus.reading() as connection:
         wanted = resolve_envelope(connection, digits_of(envelope_id))
-        if show_envelope(connection, wanted) is None:
-            raise envelope_unknown(wanted)
         page = read_items_page(connection, wanted, read_position(connection, wanted), event, first, limit)
     found = [item.plain() for item in page.items]
     return answer_list(found, None if page.next_event is None else {"event": page.next_event, "from": page.next_index})

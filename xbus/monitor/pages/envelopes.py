@@ -7,12 +7,12 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from xbus.admin.search.items import read_items_page
 from xbus.broker.journal.configuration import Section, read_stored
-from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope
+from xbus.broker.journal.operations.envelopes.details import read_position, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
-from xbus.errors import Refused
+from xbus.broker.journal.operations.why.subjects import find_subject
 from xbus.monitor.queries import EnvelopeQuery
-from xbus.monitor.reading import digits_of
+from xbus.monitor.reading import are_digits, digits_of
 from xbus.monitor.rendering import link
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 from xbus.states import EnvelopeState
@@ -41,16 +41,13 @@ def list_(bus: TheBus, page: ThePage, query: Annotated[EnvelopeQuery, Query()]) 
 
 @router.get("/find")
 def find(bus: TheBus, _: TheVisitor, text: str = "") -> Response:
-    """Lead to the envelope with an id or a key; else offer to look into items."""
+    """Lead to the envelope with an id or a key, also with the id of an event; else offer to look into items."""
     wanted = text.strip()
-    try:
-        with bus.reading() as connection:
-            envelope_id = resolve_envelope(connection, digits_of(wanted))
-            if read_position(connection, envelope_id) is not None or show_envelope(connection, envelope_id):
-                return RedirectResponse(f"/envelopes/{envelope_id}", 303)
-    except Refused:
-        pass
     with bus.reading() as connection:
+        # A key may look like an id.
+        subject = find_subject(connection, digits_of(wanted)) if are_digits(wanted) else None
+        if subject is not None:
+            return RedirectResponse(f"/envelopes/{subject[0]}", 303)
         keyed = list_envelopes(connection, EnvelopeFilters(key=wanted), None, 2) if wanted else []
     if len(keyed) == 1:
         return RedirectResponse(f"/envelopes/{keyed[0].id}", 303)
@@ -82,8 +79,6 @@ def items(
     """Show items of an envelope, as its emitter sent them."""
     with bus.reading() as connection:
         envelope_id = resolve_envelope(connection, digits_of(digits))
-        if show_envelope(connection, envelope_id) is None:
-            raise envelope_unknown(envelope_id)
         position = read_position(connection, envelope_id)
         found = read_items_page(connection, envelope_id, position, event or None, first, PAGE_ITEMS)
     more = None
