@@ -15,7 +15,7 @@ MEASURED := --cov --cov-report=
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz screenshots help demo demo-spark test test-spark test-old test-pythons simulate torture lint bench bench-peers bench-report bench-spark clean
+.PHONY: fuzz fuzz-api screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -28,7 +28,13 @@ demo-spark: $(VENV)/.installed-spark  ## sum the same flights up by a Spark work
 	$(IN_VENV) examples.demo_spark
 
 test: $(VENV)/.installed-dev node-packages  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
-	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(or $(ARGS),$(MEASURED))
+	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(or $(ARGS),-m "not slow" $(MEASURED))
+
+test-slow: $(VENV)/.installed-dev  ## run what make test leaves out, as it takes long [ARGS=...]
+	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+test-again: $(VENV)/.installed-dev  ## run the tests again that failed in the last run, one after the other
+	$(IN_VENV) pytest --numprocesses 0 --last-failed --last-failed-no-failures none $(MEASURED) --cov-append
 
 test-spark: $(VENV)/.installed-dev  ## run what needs Spark, on a local session and on a small cluster [ARGS=...]
 	$(IN_VENV) pytest -o faulthandler_timeout=600 tests/spark -m "not bench" $(ARGS)
@@ -42,12 +48,18 @@ test-pythons: $(VENV)/.installed-dev  ## run the client and the commands on the 
 simulate: $(VENV)/.installed-dev  ## play random schedules in virtual time [SCHEDULES=1000] [SEED=1]
 	@$(IN_VENV) tests.simulation
 
+trial-readers: $(VENV)/.installed-dev  ## kill programs of readers and the broker while ranges are split and merged [CYCLES=500] [SEED=7]
+	@$(IN_VENV) tests.fault.reader_trial --cycles $(or $(CYCLES),500) --seed $(or $(SEED),0)
+
 torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]
 	@$(IN_VENV) tests.torture
 
 fuzz: $(VENV)/.installed-fuzz  ## throw random bytes at the decoders and the front's verbs [RUNS=100000]
 	$(IN_VENV) tests.fuzz codec $(or $(RUNS),100000)
 	$(IN_VENV) tests.fuzz front $(or $(RUNS),100000)
+
+fuzz-api: $(VENV)/.installed-dev $(VENV)/schemathesis/.installed  ## ask the monitor's /api for everything, allowed or not [SECONDS=300]
+	$(IN_VENV) tests.fuzz.api $(or $(SECONDS),300)
 
 screenshots: $(VENV)/.installed-dev  ## draw the pictures of docs/monitor/ from a bus that runs; needs chromium
 	$(IN_VENV) tests.screenshots
@@ -98,7 +110,7 @@ clean:  ## remove all that the other targets made
 PINNED = $(IN_VENV) pip install --quiet --disable-pip-version-check --require-hashes --requirement
 
 lock: $(VENV)/bin/uv  ## pin the newest packages that pyproject.toml admits, with their hashes, in requirements/
-	for extra in broker monitor spark dev; do $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	for extra in broker http monitor spark dev; do $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	    --generate-hashes --no-annotate --custom-compile-command 'make lock' --extra $$extra \
 	    --output-file requirements/$$extra.txt pyproject.toml || exit 1; done
 
@@ -130,6 +142,11 @@ $(VENV)/.installed-spark: $(VENV)/.installed requirements/spark.txt
 
 $(VENV)/.installed-fuzz: $(VENV)/.installed-dev
 	$(IN_VENV) pip install --quiet --disable-pip-version-check atheris
+	@touch $@
+
+$(VENV)/schemathesis/.installed: | $(VENV)/.installed
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check 'schemathesis>=4'
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import ack, backlog_memory, batch_intake, encrypted, end_to_end, restart
+from benchmarks import ack, backlog_memory, batch_intake, encrypted, end_to_end, http_publish, reader, restart
 from benchmarks.databases import KINDS, Databases, databases
 from benchmarks.envelopes import catch_up, growth, idle, instances, latency, rare, shapes, small
 from benchmarks.recording import Recorder
@@ -24,6 +24,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "batch_intake": batch_intake.measure,
     "end_to_end": end_to_end.measure,
     "encrypted": encrypted.measure,
+    "http_publish": http_publish.measure,
     "backlog_memory": backlog_memory.measure,
     "restart": restart.measure,
     "small_1": small.measure_1,
@@ -35,6 +36,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "small_10_kb": shapes.measure_10_kb,
     "small_1_mb": shapes.measure_1_mb,
     "worker": shapes.measure_worker,
+    "chained": shapes.measure_chained,
     "fan_out": shapes.measure_fan_out,
     "fan_out_own": shapes.measure_fan_out_own,
     "ordered": shapes.measure_ordered,
@@ -45,6 +47,9 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "idle_1000": idle.with_roles(1_000),
     "idle_10000": idle.with_roles(10_000),
     "rare": rare.measure,
+    "reader": reader.with_programs(1, ranges=1),
+    "reader_five": reader.with_programs(5, ranges=8),
+    "reader_small": reader.measure_small,
     "growth": growth.measure,
 }
 

@@ -26,6 +26,9 @@ NO_CONSUMER = BusSpec(
 )
 AT_HEAD = replace(ONE_CONSUMER, roles={CONSUMER: RoleSpec(CONSUMER, CONSUMER, start="head")})
 
+ENRICHED = "enriched"
+"""The event type of what the worker made."""
+
 IDLE = "idle"
 """An event type that nobody sends, and the service of its consumers."""
 
@@ -50,6 +53,23 @@ WITH_WORKER = BusSpec(
     emitters=ONE_CONSUMER.emitters,
 )
 
+
+CHAINED = WITH_WORKER.with_all(
+    BusSpec(
+        event_types={
+            EVENT_TYPE: EventTypeSpec(
+                EVENT_TYPE,
+                False,
+                {
+                    WORKER: NodeSpec(WORKER, WORKER, ("enriched",)),
+                    "enriched": NodeSpec("enriched", "", (), (ENRICHED,)),
+                },
+            ),
+            ENRICHED: EventTypeSpec(ENRICHED, False, {CONSUMER: NodeSpec(CONSUMER, CONSUMER)}),
+        }
+    )
+)
+"""The same, with an event type between worker and consumer."""
 
 ORDERED = replace(ONE_CONSUMER, roles={CONSUMER: RoleSpec(CONSUMER, CONSUMER, ordered=True)})
 

@@ -25,6 +25,7 @@ BROKER = (
     Library("alembic", "alembic", "1.14"),
     Library("argon2-cffi", "argon2", "23.1"),
     Library("click", "click", "8.1"),
+    Library("cronsim", "cronsim", "2.6"),
     Library("prometheus-client", "prometheus_client", "0.22"),
     SQLALCHEMY,
 )
@@ -33,6 +34,11 @@ MONITOR = (
     Library("fastapi", "fastapi", "0.120"),
     Library("jinja2", "jinja2", "3.1"),
     Library("python-multipart", "python_multipart", "0.0.20"),
+    Library("uvicorn", "uvicorn", "0.34"),
+)
+HTTP = (
+    Library("click", "click", "8.1"),
+    Library("starlette", "starlette", "0.50"),
     Library("uvicorn", "uvicorn", "0.34"),
 )
 INBOX = (SQLALCHEMY._replace(oldest="2.0"),)

@@ -6,7 +6,7 @@ workers of a path.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 
@@ -20,12 +20,21 @@ class Node:
         service: the name of the service that provides it; several nodes may name the same one.
         worker: whether that service is a worker (answers items) or a consumer (ends the line).
         children: names of the nodes that get what it answers, in the order in which they were declared.
+        emits: the id of the event type as which the bus itself emits what comes; None for nodes that programs serve.
+        aside: whether it gets only items whose worker names that type.
+        outs: of a worker's node, which of its children get an item whose worker names a type, by the type's id. A part
+            of the graph that leaves children out keeps it.
+        goes_on: whether items whose worker names no type have a way in the whole graph.
     """
 
     name: str
     service: str
     worker: bool
     children: tuple[str, ...] = ()
+    emits: int | None = None
+    aside: bool = False
+    outs: Mapping[int, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    goes_on: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,9 @@ class Graph:
     def _way(self, service: str) -> tuple[str, ...] | None:
         if service in self.direct_services:
             return ()
+        if any(node.aside for node in self.nodes.values() if node.service == service):
+            # Only some items come here.
+            return None
         part = self.leading_to({service}).nodes
         starts = part.keys() - {child for node in part.values() for child in node.children}
         if len(starts) > 1 or any(len(node.children) > 1 for node in part.values()):
@@ -110,12 +122,53 @@ class Graph:
         return parents
 
 
+def find_circle(successors: Mapping[str, Collection[str]]) -> list[str]:
+    """Find a way that leads back to where it began: the names along it, the first at its end, too; empty for none."""
+    for name, ahead in _reachable(successors).items():
+        if name in ahead:
+            return [*_way_to(name, successors), name]
+    return []
+
+
+def _way_to(name: str, successors: Mapping[str, Collection[str]]) -> list[str]:
+    """Find a shortest way from a name back to itself, without its end."""
+    ways = [[name]]
+    seen = set()
+    for way in ways:
+        for following in sorted(successors.get(way[-1], ())):
+            if following == name:
+                return way
+            if following not in seen:
+                seen.add(following)
+                ways.append([*way, following])
+    return []
+
+
 def _along(nodes: Mapping[str, Node], start: str) -> Iterable[Node]:
     """Follow nodes that have one child at the most."""
     name: str | None = start
     while name is not None:
         yield nodes[name]
         name = next(iter(nodes[name].children), None)
+
+
+def graph_of(nodes: Iterable[Node]) -> Graph:
+    """Make a graph of its nodes; those of workers learn which of their children emit."""
+    by_name = {node.name: node for node in nodes}
+
+    def with_outs(node: Node) -> Node:
+        children = [by_name[child] for child in node.children if child in by_name]
+        emitting = [child for child in children if child.emits is not None]
+        if not emitting:
+            return node
+        outs = {emits: tuple(each.name for each in emitting if each.emits == emits) for emits in _types(emitting)}
+        return replace(node, outs=outs, goes_on=not all(child.aside for child in children))
+
+    return Graph({name: with_outs(node) for name, node in by_name.items()})
+
+
+def _types(nodes: Iterable[Node]) -> Iterable[int]:
+    return dict.fromkeys(node.emits for node in nodes if node.emits is not None)
 
 
 def problems(graph: Graph) -> list[str]:
@@ -214,7 +267,7 @@ def _walk(start: str, successors: Mapping[str, Collection[str]]) -> set[str]:
         name = ahead.pop()
         if name not in seen:
             seen.add(name)
-            ahead.extend(successors[name])
+            ahead.extend(successors.get(name, ()))
     return seen
 
 

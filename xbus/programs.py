@@ -37,3 +37,12 @@ def start_monitor() -> None:
     from xbus.monitor.program import start
 
     start(prog_name="start_xbusmonitor")
+
+
+def start_http() -> None:
+    """Run ``start_xbushttp``."""
+    with ending.in_one_line("start_xbushttp"):
+        extras.require("the gateway", "http", extras.HTTP)
+    from xbus.http.program import start
+
+    start(prog_name="start_xbushttp")

@@ -121,6 +121,19 @@ class TrackingState(StrEnum):
     WON_T_FIX = "won_t_fix"
 
 
+class BotRunState(StrEnum):
+    """The states of a run of a bot."""
+
+    DUE = "due"
+    """It waits for a runner, from the moment in its row on."""
+    RUNNING = "running"
+    """A runner has it, and renews its lease meanwhile."""
+    DONE = "done"
+    """It ended well, and what it put is in the log."""
+    FAILED = "failed"
+    """Its last attempt failed; nothing of it is in the log."""
+
+
 class IllegalMove(Exception):
     """A move that no table of a life cycle permits: a fault of the program, not of its user."""
 
@@ -192,6 +205,34 @@ TRACKING_MOVES: Mapping[TrackingState, frozenset[TrackingState]] = {
     state: frozenset(TrackingState) - {state, TrackingState.UNPROCESSED} for state in TrackingState
 }
 """A person may change their mind at any time; only that somebody has looked can't be undone."""
+
+BOT_RUN_MOVES: Mapping[BotRunState, frozenset[BotRunState]] = {
+    BotRunState.DUE: frozenset({BotRunState.RUNNING}),
+    BotRunState.RUNNING: frozenset({BotRunState.DUE, BotRunState.DONE, BotRunState.FAILED}),
+    BotRunState.DONE: frozenset(),
+    BotRunState.FAILED: frozenset({BotRunState.DUE}),
+}
+"""A run whose attempt failed, or whose runner is lost, is due again. One that has failed a person may fire again."""
+
+
+class Tone(StrEnum):
+    """The tone in which people are shown a state: bad asks for a person, busy goes on by itself, good is well."""
+
+    BAD = "bad"
+    BUSY = "busy"
+    GOOD = "good"
+
+
+_WORDS_OF_TONE = {
+    Tone.BAD: "abandoned disabled expired failed parked silent stopped troubled unprocessed unreachable",
+    Tone.BUSY: (
+        "absent building cancelled delivering detached held new open owed partial paused pending retry running waiting"
+    ),
+    Tone.GOOD: "cleared corrected done healthy present processed ready received sealed",
+}
+
+TONE_OF: Mapping[str, Tone] = {word: tone for tone, words in _WORDS_OF_TONE.items() for word in words.split()}
+"""The tones of states, also of those that only commands and pages name."""
 
 State = TypeVar("State", bound=StrEnum)
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from benchmarks.bus import running_bus
-from benchmarks.buses import ORDERED, WITH_WORKER, WORKER, fan_out
+from benchmarks.buses import CHAINED, ORDERED, WITH_WORKER, WORKER, fan_out
 from benchmarks.databases import Databases
 from benchmarks.envelopes.load import Load
 from benchmarks.envelopes.recipients import registered, taking
@@ -31,6 +31,18 @@ def measure_worker(databases: Databases, sizes: Sizes) -> Result:
         exit_stack.enter_context(registered(daemon, "works", WORKER))
         consumers = exit_stack.enter_context(taking(daemon, load.envelopes))
         return result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
+
+
+def measure_chained(databases: Databases, sizes: Sizes) -> Result:
+    """What the worker made is sealed as events of another type, which the consumer gets; the floor has no such type."""
+    load = Load(1, 10, sizes.small_pipelined)
+    floor = measure_worker(databases, sizes)
+    with ExitStack() as exit_stack:
+        daemon = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases()), CHAINED))
+        exit_stack.enter_context(registered(daemon, "works", WORKER))
+        consumers = exit_stack.enter_context(taking(daemon, load.envelopes))
+        found = result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
+    return replace(found, value=found.more["delivered_per_s"], floor=floor.more["delivered_per_s"])
 
 
 def measure_fan_out(databases: Databases, sizes: Sizes) -> Result:

@@ -32,7 +32,7 @@ class Section:
 
 SMALL = ("small_1", "small_10", "small_100", "small_100_emitters")
 OLD = ("small_old_1", "small_old_100")
-SHAPES = ("worker", "fan_out", "fan_out_own", "ordered")
+SHAPES = ("worker", "chained", "fan_out", "fan_out_own", "ordered")
 IDLE = ("idle_100", "idle_1000", "idle_10000")
 VALUE = Column("value", "value")
 
@@ -83,7 +83,8 @@ SECTIONS = (
     ),
     Section(
         "Other shapes",
-        "One emitter with ten envelopes in flight: with a worker on the way; with four consumers that all get each "
+        "One emitter with ten envelopes in flight: with a worker on the way, and an event type behind "
+        "it (chained); with four consumers that all get each "
         "envelope, and decide together, or each for itself; with a consumer that wants order.",
         ("small_10", *SHAPES),
         (*RATES, *AGES),
@@ -122,6 +123,14 @@ SECTIONS = (
         (Column("ms", "value"), Column("floor", "floor"), Column("broker CPU s", "broker_cpu_s"), MEMORY),
     ),
     Section(
+        "Readers",
+        "Items of 200 bytes that a program reads from the log, and takes as bytes: one program of one range over large "
+        "envelopes, five programs that share eight ranges of them, and one program over envelopes of one item. The "
+        "floor is reading the stored segments on one connection.",
+        ("reader", "reader_five", "reader_small"),
+        (Column("items/s", "value"), *FLOORED, Column("broker CPU s", "broker_cpu_s"), MEMORY),
+    ),
+    Section(
         "A journal that has grown",
         "Envelopes a second with ten in flight, where the journal has 100,000 of them already. The floor is the same "
         "with 1,000.",
@@ -131,10 +140,10 @@ SECTIONS = (
     Section(
         "Batches, memory and restart",
         "Calls of one item (`ack_one`, `ack_100`), large envelopes of 200-byte items with the SDK (`batch_intake`, "
-        "`end_to_end`, and `encrypted` by CURVE, whose floor is without), the broker's memory while nobody takes a "
-        "backlog, and the time from the start of a broker that was killed to the first item. The module of each "
-        "scenario says what its floor is.",
-        ("ack_one", "ack_100", "batch_intake", "end_to_end", "encrypted", "backlog_memory", "restart"),
+        "`end_to_end`, and `encrypted` by CURVE, whose floor is without), small envelopes by HTTP (`http_publish`), "
+        "the broker's memory while nobody takes a backlog, and the time from the start of a broker that was killed to "
+        "the first item. The module of each scenario says what its floor is.",
+        ("ack_one", "ack_100", "batch_intake", "end_to_end", "encrypted", "http_publish", "backlog_memory", "restart"),
         (VALUE, *FLOORED),
         with_unit=True,
     ),

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ from xbus.broker.journal.archive.plans import FilePlan, PlannedEvent, Round
 from xbus.broker.journal.archive.runs import Leftover
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import Connection, reading
+from xbus.broker.journal.retention.search import Scan
 from xbus.clock import Clock
 from xbus.errors import JournalError, XbusError
 from xbus.ids import Ids
@@ -109,31 +109,34 @@ class Archiver:
         self._on_step = on_step
         self._pause = pause
 
-    def archive(self, until: datetime) -> Report:
-        """Archive all that was sealed before ``until`` and is settled.
+    def archive(self, scan: Scan) -> Report:
+        """Archive all that is old enough and settled.
+
+        Args:
+            scan: says what is old enough.
 
         Raises:
             JournalError: a copy is not what it should be, or the database does not do it; what was archived before
                 stays so, and all else is in the journal as it was.
             OSError: a file can't be removed.
         """
-        while self._step("retire", archive_records.retire_restored, until, self._clock.now()):
+        while self._step("retire", archive_records.retire_restored, scan.rules.moments[0], self._clock.now()):
             # Again: one may go as soon as what repeats it has gone.
             continue
         total = Report(removed_bytes=self._remove())
         while True:
             # Again from the start: an envelope may go as soon as what repeats it has gone.
-            found = self._pass(until)
+            found = self._pass(scan)
             if not found.envelopes:
                 return total + found
             total += found
 
-    def _pass(self, until: datetime) -> Report:
+    def _pass(self, scan: Scan) -> Report:
         total = Report()
         after = 0
         while True:
             with reading(self._run.url) as connection:
-                events = archive_plans.read_archivable(connection, after, until, self._wanted)
+                events = archive_plans.read_archivable(connection, after, scan, self._wanted)
             if not events:
                 return total
             total += self._round(events)

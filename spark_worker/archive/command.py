@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -28,7 +28,10 @@ from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
-from xbus.clock import SystemClock
+from xbus.broker.journal.retention.ages import sealed_before, way_to_archive
+from xbus.broker.journal.retention.keeping import read_keepings
+from xbus.broker.journal.retention.search import Scan
+from xbus.clock import Clock, SystemClock
 from xbus.errors import Failed
 from xbus.ids import Ids
 
@@ -37,12 +40,17 @@ from xbus.ids import Ids
 @config_option
 @click.option(
     "--before",
-    required=True,
     type=Moment(),
     metavar="AGE",
     help="Archive envelopes sealed before: 90d (ago), a date or a time.",
 )
-@click.option("--to", "place", required=True, metavar="PLACE", help="A folder, or a URI such as s3://bucket/archive.")
+@click.option("--due", is_flag=True, help="Archive what is older than archive_after of its event type.")
+@click.option(
+    "--to",
+    "place",
+    metavar="PLACE",
+    help="A folder, or a URI such as s3://bucket/archive. By default [journal] archive of the configuration.",
+)
 @click.option(
     "--master",
     callback=checked_master,
@@ -52,7 +60,13 @@ from xbus.ids import Ids
 @conf_option
 @json_option()
 def archive(
-    config_path: Path | None, before: datetime, place: str, master: str | None, conf: dict[str, str], as_json: bool
+    config_path: Path | None,
+    before: datetime | None,
+    due: bool,
+    place: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    as_json: bool,
 ) -> None:
     """Move the items of settled envelopes out of the journal, into Parquet files by event type and day.
 
@@ -61,16 +75,34 @@ def archive(
     """
     if conf and master is None:
         raise click.UsageError("--conf is for Spark: give --master, too")
+    if due is (before is not None):
+        raise click.UsageError("say which events: either --before or --due")
     url = database_url(config_path)
-    _warn_of_retention(load_config(config_path).journal.keep_settled_days, before)
-    storage.reach(storage.absolute(place))
+    settings = load_config(config_path).journal
+    place = storage.absolute(place or settings.archive or _no_place())
+    storage.reach(place)
     clock, ids = SystemClock(), Ids()
+    scan = _due(url, clock) if before is None else sealed_before(before)
+    if before is not None:
+        _warn_of_retention(settings.keep_settled_days, before)
+    if scan is None:
+        click.echo(one_json(asdict(Report())) if as_json else "Nothing to archive: no event type sets archive_after.")
+        return
     with begun(url, clock, ids) as run, _copying(url, master, conf) as copy:
         try:
-            report = Archiver(run, FilePlanner(storage.absolute(place), ids), copy, clock).archive(before)
+            report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(scan)
         except OSError as error:
             raise _storage_failed(error) from error
     click.echo(one_json(asdict(report)) if as_json else _told(report))
+
+
+def _due(url: str, clock: Clock) -> Scan | None:
+    with reading(url) as connection:
+        return way_to_archive(read_keepings(connection), clock.now())
+
+
+def _no_place() -> NoReturn:
+    raise click.UsageError("say where the archive is: --to, or [journal] archive in the configuration")
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from benchmarks.peers.rounds import Peer, measure
 from benchmarks.sizes import Sizes
 from tests.support import postgres
 
+pytestmark = pytest.mark.slow
+
 TINY = Sizes(
     rounds=1,
     single_calls=3,

@@ -10,7 +10,7 @@ from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter
 from tests.support.operating import run_xbus, xbus
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
 
@@ -42,6 +42,11 @@ async def test_a_program_that_still_sends_is_told_why(daemon: Daemon) -> None:
             async with emitter.envelope() as envelope, envelope.event("test_event") as event:
                 await event.send(1)
                 await event.flush()
+
+                async def is_known(envelope_id: str = str(envelope.id)) -> bool:
+                    return envelope_id in await xbus(daemon, "envelope", "list", "-o", "json")
+
+                await answered(is_known, "the journal has the envelope")
                 told = await cancel(daemon, envelope.id)
                 assert "of emitter_1 is open since" in told
                 assert f"Cancelled envelope {envelope.id}." in told

@@ -19,10 +19,11 @@ from tests.support.documentation import CHECKOUT
 from tests.support.old_clients import close, connect
 from tests.support.processes import Process, module
 from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
+from xbus import model
 from xbus.admin.cli import main
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.people import Right, add_person
 from xbus.clock import SystemClock
@@ -73,9 +74,10 @@ class Shop:
         engine.dispose()
         return found
 
-    def clearing(self, *arguments: object, exit_code: int = 0) -> Any:
+    def clearing(self, *arguments: object, exit_code: int = 0, beside_the_broker: bool = False) -> Any:
         """What ``xbus clearing`` prints; to standard error where it is not done."""
-        command = ["clearing", *map(str, arguments), "--url", self.daemon.front, "--login", "emitter_1"]
+        where = ["-c", str(self.daemon.config)] if beside_the_broker else ["--url", self.daemon.front]
+        command = ["clearing", *map(str, arguments), *where, "--login", "emitter_1"]
         done = CliRunner().invoke(main, command, env={"XBUS_PASSWORD": PASSWORD}, prog_name="xbus")
         assert done.exit_code == exit_code, done.output
         return done.stderr if exit_code else json.loads(done.stdout)
@@ -145,6 +147,20 @@ def test_the_command_shows_and_clears(shop: Shop, tmp_path: Path) -> None:
     assert 'there is no event type "mending"' in shop.clearing("show", item_id, "--type", "mending", exit_code=1)
 
 
+def test_the_command_hides_secret_fields(shop: Shop) -> None:
+    item_id = shop.put_aside({"number": 50, "name": "Barbara"})
+    with writing(shop.daemon.url) as connection:
+        connection.execute(sa.update(model.event_type).where(model.event_type.c.name == "client").values(secret="name"))
+    try:
+        (details,) = shop.clearing("show", item_id, beside_the_broker=True)
+        assert details["source_data"]["name"] == "***"
+        listed = shop.clearing("list", "-o", "json", "--before", item_id + 1, "--limit", 1, beside_the_broker=True)
+        assert (listed["item_id"], listed["value"]["name"]) == (item_id, "***")
+    finally:
+        with writing(shop.daemon.url) as connection:
+            connection.execute(sa.update(model.event_type).values(secret=""))
+
+
 async def test_what_is_cancelled_behind_the_reply_is_rolled_back(shop: Shop) -> None:
     item_id = shop.put_aside({"number": 30, "name": "Alan"})
     request = {"action": "clear_item", "item_id": item_id, "values": {"email": "alan@example.org"}}
@@ -203,6 +219,9 @@ def test_a_person_finds_shows_and_clears_in_a_browser(shop: Shop, browser: TestC
     item_id = shop.put_aside({"number": 90, "name": "<b>Alan</b>"})
     here = f"/clearing/data_clearing/{item_id}"
     page = browser.get("/clearing").text
+    listed = browser.get("/api/clearing", params={"limit": 1}).json()
+    assert (listed["found"][0]["item_id"], listed["next"], listed["errors"]) == (item_id, {"before": item_id}, [])
+    assert browser.get(f"/api{here}").json()["details"][0]["source_data"]["name"] == "<b>Alan</b>"
     assert here in page
     assert "&lt;b&gt;Alan" in page
     assert "&lt;b&gt;Alan" in browser.get(here).text

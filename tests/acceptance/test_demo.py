@@ -51,6 +51,7 @@ def test_everything_arrives(folder: Path) -> None:
     assert str(folder / "run" / "flights.db") in told
 
 
+@pytest.mark.slow
 def test_it_runs_on_postgresql_again_and_again(folder: Path, postgres_url: str) -> None:
     url = postgres_url.replace("+psycopg2", "")
     for _ in range(2):

@@ -134,14 +134,16 @@ def test_the_configuration_of_the_image_is_one() -> None:
     exposed = {port for line in instructions("EXPOSE") for port in line.split()}
     zmq = config.zmq
     addresses = (zmq.frontsocket, zmq.encrypted_front, zmq.backsocket, zmq.encrypted_back)
-    assert {address.rpartition(":")[2] for address in (*addresses, config.monitor.listen)} == exposed
+    assert {
+        address.rpartition(":")[2] for address in (*addresses, config.http.listen, config.monitor.listen)
+    } == exposed
     assert [*plaintext_problems(config)] == []
 
 
 def test_compose_opens_ports_to_this_machine_alone_and_keeps_no_password() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     ports = re.findall(r'- "([\d.:]+)"', text)
-    assert ports == [f"127.0.0.1:{port}:{port}" for port in (1984, 4891, 1985, 4892, 8484)]
+    assert ports == [f"127.0.0.1:{port}:{port}" for port in (1984, 4891, 1985, 4892, 8484, 8085)]
     passwords = re.findall(r"PASSWORD: (.*)$", text, re.MULTILINE)
     assert {password.partition(":?")[0] for password in passwords} == {"${XBUS_DB_PASSWORD"}
     (dockerfile,) = re.findall(r"dockerfile: (.*)$", text, re.MULTILINE)

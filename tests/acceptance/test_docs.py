@@ -15,8 +15,11 @@ from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.admin import bus_file
 from xbus.broker.back.verbs.batches import BackBatchVerbs
+from xbus.broker.back.verbs.bots import BotVerbs
 from xbus.broker.back.verbs.insight import InsightVerbs
 from xbus.broker.back.verbs.outputs import OutputVerbs
+from xbus.broker.back.verbs.readers import ReaderVerbs
+from xbus.broker.back.verbs.reading import LogVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
@@ -220,12 +223,13 @@ def section(page: Path, heading: str) -> str:
     ("headings", "classes"),
     [
         (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs)),
-        (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, OutputVerbs)),
+        (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, BotVerbs, OutputVerbs)),
+        (("Readers",), (ReaderVerbs, LogVerbs)),
         (("Front and back",), (HealthVerbs,)),
         (("Why",), (InsightVerbs, RefusalVerbs)),
         (("Recipients",), (RecipientApi,)),
     ],
-    ids=["front", "back", "both", "why", "recipients"],
+    ids=["front", "back", "readers", "both", "why", "recipients"],
 )
 def test_every_verb_is_described(headings: tuple[str, ...], classes: tuple[type, ...]) -> None:
     described = {

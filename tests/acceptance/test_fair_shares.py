@@ -53,6 +53,7 @@ async def pace(honest: Flood) -> float:
     return count / (time.monotonic() - began)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("depth", "size"), [(1000, 100), (32, 250_000)], ids=["small envelopes", "batches"])
 async def test_an_emitter_that_floods_leaves_others_their_pace(
     sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess, depth: int, size: int
@@ -72,6 +73,7 @@ async def test_an_emitter_that_floods_leaves_others_their_pace(
     assert beside > LEAST_PART * alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", ["", "emitter_1"], ids=["stranger", "emitter"])
 async def test_messages_of_millions_of_frames_leave_others_their_pace(
     login: str, sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess

@@ -15,7 +15,7 @@ from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldEmitter
 from tests.support.serving import serving
-from tests.support.waiting import answered
+from tests.support.waiting import answered, eventually
 from xbus import model
 from xbus.admin.cli import main
 from xbus.broker.journal.database.connection import writing
@@ -33,9 +33,11 @@ class Gate(Consumer):
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
+        self.reached = False
         self.fails = False
 
     async def on_event_end(self, event: Event) -> None:
+        self.reached = True
         await self.opened.wait()
 
     def commit(self, envelope: Envelope) -> None:
@@ -93,6 +95,7 @@ async def test_slots_keys_and_a_breaker(sqlite_url: str, start_daemon: StartDaem
     assert absent["next_step"] == "start the recipient of c_1"
     gate = Gate()
     async with serving(daemon, "c_1", gate):
+        await eventually(lambda: gate.reached, "the consumer is asked")
         at_work = await becomes(daemon, "under_way", first)
         assert (at_work["proof"]["at_login"], at_work["role"]) == ("c_1", "c_1")
         assert at_work["proof"]["verb"]
@@ -156,6 +159,7 @@ async def test_roles_that_go_together(sqlite_url: str, start_daemon: StartDaemon
     slow, quick = Gate(), Gate()
     quick.opened.set()
     async with serving(daemon, "c_1", slow), serving(daemon, "d_1", quick):
+        await eventually(lambda: daemon.log.count("recipient registered") == 2, "both are there")
         await put(daemon, "alone", 8, size=LARGE)
         (last,) = await put(daemon, "both", size=LARGE)
         answer = await becomes(daemon, "held_up", last, "--role", "d_1")

@@ -31,6 +31,8 @@ from xbus.broker.journal.log.reading import read_at, read_head, read_log
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.retention.pruning import prune_settled
+from xbus.broker.journal.retention.rules import Rule, Rules
+from xbus.broker.journal.retention.search import Scan
 from xbus.broker.journal.writes import Decided, ListBlock, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import JournalError
@@ -277,7 +279,9 @@ async def test_retention_removes_the_rows_of_blocks_that_are_gone(journal: Journ
     until = NOW + timedelta(days=1)
     after: int | None = 0
     while after is not None:
-        step = await journal.run(prune_settled, "broker", after, until, until, keep_rows=after % 2 == 0)
+        step = await journal.run(
+            prune_settled, "broker", after, Scan(Rules(Rule(until))), until, keep_rows=after % 2 == 0
+        )
         after = step.after
         blocks = (await journal.run(lambda connection: connection.execute(sa.select(model.contents.c.block)))).all()
         assert (1,) in blocks
@@ -285,7 +289,9 @@ async def test_retention_removes_the_rows_of_blocks_that_are_gone(journal: Journ
     await settle_all(journal, 2 * BLOCK_POSITIONS)
     after = 0
     while after is not None:
-        after = (await journal.run(prune_settled, "broker", after, until, until, keep_rows=True)).after
+        after = (
+            await journal.run(prune_settled, "broker", after, Scan(Rules(Rule(until))), until, keep_rows=True)
+        ).after
     assert (await journal.run(lambda connection: connection.execute(sa.select(model.contents)))).all() == []
 
 

@@ -48,7 +48,7 @@ UNPROTECTED = {
     "failure": {"id", "at", "event_id", "role_id", "node", "verb", "code", "message", "indices"},
     "graph": {"number", "created_at"},
     "history": {"id", "at", "subject", "subject_id", "move", "reason"},
-    "node": {"name", "service_id"},
+    "node": {"name", "service_id", "aside"},
     "parked_item": {"role_id", "item_index", "code", "cause", "changed_at"},
     "presence": {"role_id", "since", "noted_at", "work"},
     "profile_event_type": {"profile_id", "event_type_id"},

@@ -20,6 +20,8 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.retention.pruning import prune_settled
+from xbus.broker.journal.retention.rules import Rule, Rules
+from xbus.broker.journal.retention.search import Scan
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
 from xbus.clock import SystemClock
 from xbus.errors import JournalError
@@ -108,7 +110,7 @@ async def test_retention_removes_them_with_the_items(journal: Journal, scribe: S
     """The row of an envelope with a key stays for good, as the receipt that its emitter may ask for."""
     receipt = await put_whole(journal, scribe, key="order 17")
     await settle_all(journal, 1)
-    await journal.run(prune_settled, "broker", 0, NOW + timedelta(seconds=1), NOW, keep_rows=False)
+    await journal.run(prune_settled, "broker", 0, Scan(Rules(Rule(NOW + timedelta(seconds=1)))), NOW, keep_rows=False)
     stored = await journal.read(read_envelope, receipt.envelope_id)
     assert stored is not None
     assert (stored.pruned, stored.events, stored.headers) == (True, (), None)

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -19,16 +19,18 @@ from xbus.broker.journal.log.reading import read_at, read_log
 from xbus.broker.journal.log.repeats import read_past
 from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled, read_stored_bytes
+from xbus.broker.journal.retention.rules import Rule, Rules
+from xbus.broker.journal.retention.search import Scan
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, Failure, ProgressUpdate, SealReceipt
 from xbus.errors import JournalError
 from xbus.states import DeliveryState
 
 LATER = NOW + timedelta(days=31)
-OLD = NOW + timedelta(seconds=1)
+OLD = Scan(Rules(Rule(NOW + timedelta(seconds=1))))
 """What the tests write is sealed just before."""
 
 
-async def prune(journal: Journal, *, keep_rows: bool = False, until: datetime = OLD) -> int:
+async def prune(journal: Journal, *, keep_rows: bool = False, scan: Scan = OLD) -> int:
     """Whole rounds of removal, until one finds nothing; how many envelopes went."""
     removed = 0
     while True:
@@ -37,7 +39,7 @@ async def prune(journal: Journal, *, keep_rows: bool = False, until: datetime = 
         while after is not None:
 
             def step(connection: sa.Connection, position: int = after) -> PruningStep:
-                return prune_settled(connection, journal.name, position, until, LATER, keep_rows=keep_rows)
+                return prune_settled(connection, journal.name, position, scan, LATER, keep_rows=keep_rows)
 
             done = await journal.run(step)
             assert done.after is None or done.after >= after
@@ -106,7 +108,7 @@ async def test_what_is_settled_for_all_goes_with_all_that_belongs_to_it(journal:
 async def test_what_is_not_old_enough_stays(journal: Journal, scribe: Scribe) -> None:
     await scribe.put([b"x"])
     await settle(journal, scribe, 1)
-    assert await prune(journal, until=NOW) == 0
+    assert await prune(journal, scan=Scan(Rules(Rule(NOW)))) == 0
     assert await positions(journal) == [1]
 
 
@@ -292,11 +294,12 @@ async def test_what_was_cancelled_goes_too(journal: Journal, scribe: Scribe) -> 
     for envelope_id, _ in ids[:2]:
         await journal.write(Cancel(envelope_id, NOW, "changed its mind"))
     await execute(
-        journal, sa.insert(model.reply).values(event_id=ids[1][1], envelope_id=ids[1][0], state="held", until=NOW)
+        journal,
+        sa.insert(model.reply).values(event_id=ids[1][1], envelope_id=ids[1][0], state="held", until=NOW),
     )
-    done = await journal.run(lambda connection: prune_cancelled(connection, journal.name, OLD, LATER))
+    done = await journal.run(lambda connection: prune_cancelled(connection, journal.name, LATER, LATER))
     assert done.envelopes == 1
-    done = await journal.run(lambda connection: prune_cancelled(connection, journal.name, OLD, LATER))
+    done = await journal.run(lambda connection: prune_cancelled(connection, journal.name, LATER, LATER))
     assert (done.envelopes, done.after) == (0, None)
     left = [envelope_id for envelope_id, _ in ids if await journal.read(read_envelope, envelope_id) is not None]
     assert left == [ids[1][0], ids[2][0]]

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support.processes import Process, module
 from tests.support.waiting import wait_until
@@ -15,6 +16,7 @@ KEYS = {"cycles", "seed", "database", "acknowledged", "delivered", "lost", "inve
 KEYS |= {"duplicated", "duplicates_allowed", "peak_rss_mib"}
 
 
+@pytest.mark.slow
 async def test_two_cycles(tmp_path: Path) -> None:
     settings = Settings(cycles=2, faults="broker-kill,emitter-kill,cut-front")
     outcome = await torture(settings, tmp_path)

@@ -78,6 +78,7 @@ EXPECTED: Mapping[str, Sequence[str]] = {
     "xbus.login": ("text", "text"),
     "xbus.logout": ("token",),
     "xbus.renew": ("token",),
+    "xbus.get_limits": ("token",),
     "xbus.start_envelope": ("token", "id", "options"),
     "xbus.start_event": ("token", "id", "id", "text", "number", "options"),
     "xbus.send_items": ("token", "id", "id", "number", "number", "items"),

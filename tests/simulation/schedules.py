@@ -17,6 +17,9 @@ TYPES: Sequence[list[str]] = (["notes"], ["flights"], ["fares"], ["notes", "flig
 KEYS = ("", "ada", "grace")
 STEPS = 6
 
+PAUSED_KINDS = (PauseKind.ROLE, PauseKind.SERVICE, PauseKind.TYPE, PauseKind.EMITTER)
+"""The kinds that this bus has entries of."""
+
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -145,7 +148,7 @@ async def _strike(world: World, choices: random.Random) -> None:
             world.toggle_order()
         case 11:
             await world.pause(
-                choices.choice(list(PauseKind)), login, choices.choice(("notes", "flights", "fares")), seconds
+                choices.choice(PAUSED_KINDS), login, choices.choice(("notes", "flights", "fares")), seconds
             )
         case _:
             await world.fail_for_a_while(choices.choice(STORES), 1.0, min(seconds, 3.0))

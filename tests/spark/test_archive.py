@@ -27,6 +27,7 @@ from xbus.broker.journal.archive.reading import archived_files
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import read_type_id
+from xbus.broker.journal.retention.ages import sealed_before
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.ids import Ids
@@ -58,7 +59,7 @@ def test_executors_make_the_files(spark: SparkSession, database_url: str, tmp_pa
     clock, ids = SystemClock(), Ids()
     with begun(database_url, clock, ids) as run:
         archiver = Archiver(run, FilePlanner(str(tmp_path / "a"), ids), on_spark(spark, database_url), clock)
-        report = archiver.archive(datetime.now(UTC))
+        report = archiver.archive(sealed_before(datetime.now(UTC)))
 
     assert (report.envelopes, report.items, report.files) == (4, 3001, 2)
     with reading(database_url) as connection:
@@ -125,7 +126,7 @@ def test_killed_in_the_midst_of_its_job(spark: SparkSession, sqlite_url: str, tm
     clock, ids = LaterClock(), Ids()
     with begun(sqlite_url, clock, ids) as run:
         archiver = Archiver(run, FilePlanner(str(tmp_path / "a"), ids), on_spark(spark, sqlite_url), clock)
-        archiver.archive(datetime.now(UTC))
+        archiver.archive(sealed_before(datetime.now(UTC)))
 
     assert carried(spark, config) == before
     assert count(sqlite_url, sa.select(sa.func.count()).select_from(model.segment)) == 0

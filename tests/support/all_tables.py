@@ -35,7 +35,7 @@ def fill_all_tables(connection: sa.Connection) -> None:
             sparse = {
                 column.name: None if column.nullable else _value(column, rows, number=2) for column in table.columns
             }
-            if table is model.session:
+            if table in (model.session, model.api_token):
                 sparse["role_id"] = rows["role"]["id"]
             connection.execute(sa.insert(table).values(sparse))
         # PostgreSQL counts only the ids that it gives itself.

@@ -9,6 +9,7 @@ from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.run import begun
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.retention.ages import sealed_before
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 
@@ -21,4 +22,4 @@ def archive(url: str, folder: Path) -> Report:
         return [copy_file(url, plan) for plan in plans]
 
     with begun(url, clock, ids) as run:
-        return Archiver(run, FilePlanner(str(folder), ids), copy, clock).archive(datetime.now(UTC))
+        return Archiver(run, FilePlanner(str(folder), ids), copy, clock).archive(sealed_before(datetime.now(UTC)))

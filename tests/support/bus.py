@@ -10,6 +10,7 @@ from xbus.broker.journal.configuration import (
     EventTypeSpec,
     NodeSpec,
     ProfileSpec,
+    ReaderSpec,
     RoleSpec,
     ServiceSpec,
     add_demo_rows,
@@ -68,6 +69,29 @@ def add_bus(
         apply(connection, plan, at)
         for kind, login in [*logins_without_password(connection)]:
             set_password(connection, kind, login, password_hash(), at)
+
+
+def add_reader(url: str, name: str, *event_types: str, logins: int = 1, **settings: Any) -> None:
+    """Add a reader of some event types, with the roles ``name_1`` and so on for its programs.
+
+    Args:
+        settings: further fields of its entry.
+    """
+    reader = ReaderSpec(name, frozenset(event_types), **settings)
+    roles = [RoleSpec(f"{name}_{number}", name) for number in range(1, logins + 1)]
+    at = SystemClock().now()
+    with writing(url) as connection:
+        stored = read_stored(connection)
+        wanted = BusSpec(
+            event_types={each: stored.in_use.event_types[each] for each in event_types},
+            readers={name: reader},
+            roles={role.login: role for role in roles},
+        )
+        plan = make_plan(stored, wanted)
+        assert not plan.problems, plan.problems
+        apply(connection, plan, at)
+        for role in roles:
+            set_password(connection, "role", role.login, password_hash(), at)
 
 
 def _bus(

@@ -85,6 +85,9 @@ class Around:
     async def graph(self, graph_id: int) -> Graph:
         return self._envelope.graphs[graph_id]
 
+    def type_id(self, name: str) -> int | None:
+        return None
+
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         return EventPlan.behind(graph, self.outputs)
 

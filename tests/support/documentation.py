@@ -60,7 +60,7 @@ def title(page: Path) -> str:
     return str(page.relative_to(CHECKOUT))
 
 
-LOOK = re.compile(r"xbus (health|find|(\w+ )+(list|show|items))\b")
+LOOK = re.compile(r"xbus (health|find|(\w+ )+(list|show|items|runs|log))\b")
 """Commands that change nothing."""
 
 
@@ -74,10 +74,12 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._ports = {
-            port: str(free_port()) for port in ("1984", "1985", "4891", "4892", "2984", "5891", "8484", "9180")
+            port: str(free_port()) for port in ("1984", "1985", "4891", "4892", "2984", "5891", "8085", "8484", "9180")
         }
         shutil.copytree(
-            CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("demo", "__pycache__")
+            CHECKOUT / "examples",
+            folder / "examples",
+            ignore=shutil.ignore_patterns("demo", "node_modules", "__pycache__"),
         )
         shutil.copy(CHECKOUT / "config.ini.sample", folder)
         for path in (folder / "config.ini.sample", *folder.glob("examples/*.py")):

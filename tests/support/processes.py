@@ -6,6 +6,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
+
+from tests.support.forked import ForkedProgram, can_start
 
 DEADLINE_SECONDS = 180.0
 """Many times as long as any of them takes, because other tests may keep the machine busy."""
@@ -23,7 +26,12 @@ def module(name: str) -> list[str]:
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment for a program, without what the person who runs the tests has set for the bus."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("XBUS_")}
+    # A program that may not keep what it has compiled compiles it at each start, which takes as long as all the rest.
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("XBUS_") and key != "PYTHONDONTWRITEBYTECODE"
+    }
     return {**inherited, "PYTHONUNBUFFERED": "1", **(extra or {})}
 
 
@@ -35,16 +43,41 @@ def run(
     timeout: float = DEADLINE_SECONDS,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a program to its end; its exit code is for the caller to judge."""
+    words, variables = [str(part) for part in command], environment(env)
+    if can_start(words, variables):
+        return _run_forked(words, cwd, stdin, variables, timeout)
     return subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        input=stdin,
-        env=environment(env),
-        timeout=timeout,
-        capture_output=True,
-        text=True,
-        check=False,
+        words, cwd=cwd, input=stdin, env=variables, timeout=timeout, capture_output=True, text=True, check=False
     )
+
+
+def _run_forked(
+    command: list[str], cwd: Path | None, stdin: str, env: dict[str, str], timeout: float
+) -> "subprocess.CompletedProcess[str]":
+    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+        given.write(stdin.encode())
+        given.seek(0)
+        program = ForkedProgram(command, [given, output, errors], cwd, env)
+        try:
+            exit_code = program.wait(timeout)
+        except subprocess.TimeoutExpired:
+            program.send_signal(signal.SIGKILL)
+            program.wait()
+            raise
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, exit_code, output.read().decode(), errors.read().decode())
+
+
+def _started(
+    command: list[str], output: Path, cwd: Path | None, env: dict[str, str]
+) -> "subprocess.Popen[bytes] | ForkedProgram":
+    with Path(os.devnull).open("rb") as nothing, output.open("ab") as sink:
+        if can_start(command, env):
+            return ForkedProgram(command, [nothing, sink, sink], cwd, env)
+        return subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=nothing, stdout=sink, stderr=sink, start_new_session=True
+        )
 
 
 class Process:
@@ -59,16 +92,7 @@ class Process:
         self, *command: str | Path, output: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> None:
         self.output = output
-        with output.open("ab") as sink:
-            self._process = subprocess.Popen(
-                [str(part) for part in command],
-                cwd=cwd,
-                env=environment(env),
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = _started([str(part) for part in command], output, cwd, environment(env))
 
     @property
     def pid(self) -> int:

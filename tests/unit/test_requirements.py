@@ -29,7 +29,7 @@ def wanted(extra: str | None) -> list[Requirement]:
     return [*others, *(requirement for inner in own for requirement in wanted(inner))]
 
 
-@pytest.mark.parametrize("extra", ["broker", "monitor", "spark", "dev"])
+@pytest.mark.parametrize("extra", ["broker", "http", "monitor", "spark", "dev"])
 def test_each_package_is_pinned_to_a_version_that_is_admitted(extra: str) -> None:
     versions = pinned(extra)
     for requirement in [*wanted(None), *wanted(extra)]:
@@ -38,7 +38,7 @@ def test_each_package_is_pinned_to_a_version_that_is_admitted(extra: str) -> Non
         assert requirement.specifier.contains(versions[name]), f"{requirement} but {versions[name]}: run make lock"
 
 
-@pytest.mark.parametrize("extra", ["broker", "monitor", "spark", "dev"])
+@pytest.mark.parametrize("extra", ["broker", "http", "monitor", "spark", "dev"])
 def test_each_pin_has_a_hash(extra: str) -> None:
     text = (FOLDER / f"{extra}.txt").read_text().replace("\\\n", " ")
     pins = [line for line in text.splitlines() if line and not line.startswith("#")]

@@ -289,7 +289,7 @@ def test_packages_of_journal_and_spark_worker_are_entered_by_their_face() -> Non
     assert {package: names - {""} for package, names in used.items()} == shown_modules()
 
 
-CLIENT = ("xbus.emitter", "xbus.recipient", "xbus.rpc")
+CLIENT = ("xbus.emitter", "xbus.reader", "xbus.recipient", "xbus.rpc")
 CLIENT_LIBRARIES = {"msgpack", "zmq"}
 OF_AN_EXTRA = {"xbus.recipient.inbox"}
 """Modules of the client that nothing else of it imports, and that need more."""

@@ -7,15 +7,20 @@ from typing import Any
 import pytest
 
 from xbus import states as module
+from xbus.admin.output import COLOURS
+from xbus.monitor.rendering import tone
 from xbus.states import (
     ATTEMPT_MOVES,
+    BOT_RUN_MOVES,
     CONSUMER_MOVES,
     DELIVERY_MOVES,
     ENVELOPE_MOVES,
     ITEM_MOVES,
     REPLY_MOVES,
+    TONE_OF,
     TRACKING_MOVES,
     AttemptState,
+    BotRunState,
     ConsumerState,
     DeliveryState,
     EnvelopeState,
@@ -35,6 +40,7 @@ TABLES = [
     (ConsumerState, CONSUMER_MOVES),
     (ReplyState, REPLY_MOVES),
     (TrackingState, TRACKING_MOVES),
+    (BotRunState, BOT_RUN_MOVES),
 ]
 
 
@@ -100,3 +106,11 @@ def test_only_who_reads_with_others_becomes_slow() -> None:
 
 def test_the_first_reply_stands() -> None:
     assert predecessors(REPLY_MOVES, ReplyState.ASKED).isdisjoint({ReplyState.HELD, ReplyState.GIVEN})
+
+
+def test_terminal_and_pages_show_a_state_alike() -> None:
+    assert [(tone(word), COLOURS[TONE_OF[word]]) for word in ("expired", "new", "cleared")] == [
+        ("bad", "red"),
+        ("busy", "yellow"),
+        ("good", "green"),
+    ]

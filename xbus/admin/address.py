@@ -6,8 +6,8 @@ from typing import Literal
 import click
 
 from xbus.admin.program import load_config
+from xbus.config.reaching import reachable
 from xbus.emitter import Options
-from xbus.errors import ConfigurationError
 
 timeout_option = click.option(
     "--timeout",
@@ -36,20 +36,3 @@ def broker_address(socket: Literal["front", "back"], url: str | None, config_pat
     zmq = load_config(config_path).zmq
     address = zmq.frontsocket if socket == "front" else zmq.backsocket
     return reachable(address, socket)
-
-
-def reachable(bound: str, socket: str) -> str:
-    """Turn the address of a bound socket into one to call: on all networks means this machine.
-
-    Raises:
-        ConfigurationError: the port is only known when the broker runs.
-    """
-    place, _, port = bound.rpartition(":")
-    if bound.startswith("tcp://") and port in ("0", "*"):
-        raise ConfigurationError(
-            f"[zmq] {socket}socket = {bound} has no fixed port", f"give the {socket}'s real address"
-        )
-    for everywhere in ("tcp://*", "tcp://0.0.0.0"):
-        if place == everywhere:
-            return f"tcp://127.0.0.1:{port}"
-    return f"tcp://[::1]:{port}" if place == "tcp://[::]" else bound

@@ -2,10 +2,11 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import click
 
+from xbus.broker.journal.log.slices import BadPlace, Start, parse_start
 from xbus.clock import SystemClock
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(min|h|d|w)")
@@ -66,7 +67,7 @@ class Until(click.ParamType[datetime]):
         return moment
 
 
-class Place(click.ParamType[datetime | int]):
+class PlaceOption(click.ParamType[datetime | int]):
     """A place in the log: a position, ``oldest``, or a :class:`Moment`, also with a minus before its age."""
 
     name = "place"
@@ -79,6 +80,23 @@ class Place(click.ParamType[datetime | int]):
         if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_POSITION:
             return int(value)
         return Moment().convert(value.removeprefix("-") if isinstance(value, str) else value, param, ctx)
+
+
+class LogStart(click.ParamType[Start]):
+    """A start in the log: a place as ``1234:0:500``, ``oldest``, ``head``, or a :class:`Moment` as ``-1h``."""
+
+    name = "start"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
+        if not isinstance(value, str):
+            return cast(Start, value)
+        age = value.removeprefix("-")
+        if _AGO.fullmatch(age):
+            return Moment().convert(age, param, ctx)
+        try:
+            return parse_start(value)
+        except BadPlace as error:
+            self.fail(str(error), param, ctx)
 
 
 LONGEST_POSITION = 18

@@ -18,6 +18,7 @@ KINDS = {
     "service": Section.SERVICE,
     "type": Section.EVENT_TYPE,
     "emitter": Section.EMITTER,
+    "bot": Section.BOT,
 }
 """The sections of the names, by the word for their kind on the command line."""
 
@@ -83,7 +84,9 @@ def _names(config_path: Path | None, section: Section) -> Iterable[str]:
         return ()
 
 
-ROLE, SERVICE, TYPE, EMITTER = map(Name, (Section.ROLE, Section.SERVICE, Section.EVENT_TYPE, Section.EMITTER))
+ROLE, SERVICE, READER, TYPE, EMITTER, BOT = map(
+    Name, (Section.ROLE, Section.SERVICE, Section.READER, Section.EVENT_TYPE, Section.EMITTER, Section.BOT)
+)
 OF_KIND = Name(None)
 PERSON = PersonName()
 RIGHT = RightName()

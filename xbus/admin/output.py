@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from xbus.admin.table import Column, printable, table
+from xbus.states import TONE_OF, Tone
 
 SHOWN_INDICES = 5
 
@@ -24,28 +25,10 @@ INDENT = 2
 
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
-COLOURS = {
-    "red": ("parked", "stopped", "troubled", "silent", "failed", "abandoned", "unprocessed"),
-    "yellow": (
-        "owed",
-        "waiting",
-        "retry",
-        "held",
-        "open",
-        "pending",
-        "partial",
-        "absent",
-        "building",
-        "delivering",
-        "paused",
-        "new",
-    ),
-    "green": ("done", "received", "present", "ready", "corrected", "cleared"),
-}
-"""The colours of states on a terminal: red asks for a person, yellow goes on by itself, green is well."""
+COLOURS = {Tone.BAD: "red", Tone.BUSY: "yellow", Tone.GOOD: "green"}
+"""The colours of states on a terminal."""
 
-_COLOUR_OF = {word: colour for colour, words in COLOURS.items() for word in words}
-_COLOURED = re.compile(rf"\b({'|'.join(_COLOUR_OF)})\b")
+_COLOURED = re.compile(rf"\b({'|'.join(TONE_OF)})\b")
 
 
 STATE = Column("STATE", painted=True)
@@ -137,7 +120,7 @@ class Output:
 
 
 def _painted(word: "re.Match[str]") -> str:
-    return click.style(word[0], fg=_COLOUR_OF[word[0]])
+    return click.style(word[0], fg=COLOURS[TONE_OF[word[0]]])
 
 
 def _terminal_width(is_terminal: bool) -> int | None:

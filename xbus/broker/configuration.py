@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from xbus.broker.journal.configuration.table_checks import TableProblem, read_checked
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, EmitterEntry, RoleEntry, read_version
 from xbus.broker.journal.log.sessions import LOGIN_KINDS, LoginKind
 from xbus.broker.journal.writes import PauseEntry
@@ -92,8 +93,11 @@ class Configuration:
         """Check whether an emitter or a role may log in by a public key."""
         return any(key in each.keys for each in self._logins(kind) if each.id == owner_id)
 
-    def _logins(self, kind: LoginKind) -> Collection[EmitterEntry] | Collection[RoleEntry]:
-        return self.catalog.emitters.values() if kind == "emitter" else self.catalog.roles.values()
+    def _logins(self, kind: LoginKind) -> Collection[EmitterEntry | RoleEntry | RunnerEntry]:
+        catalog = self.catalog
+        if kind == "emitter":
+            return catalog.emitters.values()
+        return [*catalog.roles.values(), *catalog.reader_roles.values(), *catalog.runners.values()]
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called after each change."""

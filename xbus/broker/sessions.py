@@ -1,4 +1,4 @@
-"""Sessions of those who logged in: emitters at the front, roles at the back."""
+"""Sessions of those who logged in, or have an API token: emitters at the front, roles at the back."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from typing import NoReturn
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession
-from xbus.broker.logins import Credentials, Verified, check_time
+from xbus.broker.logins import ApiTokens, Credentials, Verified, check_time
 from xbus.clock import Clock
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
@@ -103,6 +103,7 @@ class Sessions:
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
+        self._api_tokens = ApiTokens(journal, of_roles=self._kind == "role", clock=clock)
         self._taken_back: list[bytes] = []
         self._changed = asyncio.Event()
 
@@ -112,6 +113,7 @@ class Sessions:
             # One of before its begin was kept begins now.
             ends_at = self._lifetimes.last_moment(stored.started_at or self._clock.now())
             self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at, ends_at)
+        await self._api_tokens.read()
 
     def login(self, login: str, password: str, seconds: float = LOGIN_SECONDS) -> Coroutine[object, object, str]:
         """Begin a session, durably; to be called while its call is carried out, and awaited then or later.
@@ -165,12 +167,15 @@ class Sessions:
             log.info("a token reached nobody", extra={"action": "login_taken_back"})
 
     def owner(self, token: str) -> int:
-        """Give the owner of a session, and renew it.
+        """Give the owner of a session, and renew it; or that of an API token.
 
         Raises:
-            Refused: session_unknown, also for an expired one.
+            Refused: session_unknown, also for an expired session or a revoked token.
         """
-        session = self._sessions.get(token_hash(token))
+        key = token_hash(token)
+        if (owner_id := self._api_tokens.owner(key)) is not None:
+            return owner_id
+        session = self._sessions.get(key)
         now = self._clock.now()
         if session is None or self._is_over(session, now):
             raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
@@ -179,8 +184,9 @@ class Sessions:
         return session.owner_id
 
     def knows(self, token: str) -> bool:
-        """Check whether a session exists, without renewing it."""
-        return token_hash(token) in self._sessions
+        """Check whether a session or an API token exists, without renewing it."""
+        key = token_hash(token)
+        return key in self._sessions or key in self._api_tokens
 
     def _is_over(self, session: _Session, now: datetime) -> bool:
         if session.ends_at is not None and session.ends_at <= now:
@@ -194,9 +200,11 @@ class Sessions:
             Whose it was.
 
         Raises:
-            Refused: session_unknown.
+            Refused: session_unknown; token_stays, for an API token.
         """
         owner_id = self.owner(token)
+        if token_hash(token) in self._api_tokens:
+            raise Refused("an API token has no end", "revoke it with xbus token revoke", code="token_stays")
         await self._journal.write(EndSession(token_hash(token)))
         self._sessions.pop(token_hash(token), None)
         log.info("logged out", extra={"action": "logout", f"{self._kind}_id": owner_id})
@@ -235,7 +243,7 @@ class Sessions:
                     await on_ended(ended)
 
     async def end_removed(self) -> set[bytes]:
-        """End the sessions that the database has no more; give the hashes of their tokens.
+        """End the sessions that the database has no more, and take over its API tokens; give the hashes of ended ones.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -243,7 +251,7 @@ class Sessions:
         # Each of them was written down before it was known here.
         known = set(self._sessions)
         stored = await self._journal.read(read_sessions, of_roles=self._kind == "role")
-        ended = known - {session.token_hash for session in stored}
+        ended = known - {session.token_hash for session in stored} | await self._api_tokens.read()
         for key in ended:
             self._sessions.pop(key, None)
         if ended:
@@ -277,6 +285,7 @@ class Sessions:
         for key in expired:
             self._sessions.pop(key, None)
             await self._journal.write(EndSession(key))
+        await self._api_tokens.save()
         while self._taken_back:
             await self._journal.write(EndSession(self._taken_back[0]))
             self._taken_back.pop(0)

@@ -228,9 +228,14 @@ def _rooted(config: Config, folder: Path) -> Config:
         config,
         database=DatabaseSettings(url=_rooted_at("sqlite:///", config.database.url, folder)),
         zmq=ZmqSettings(**sockets),
+        journal=replace(config.journal, archive=_place(config.journal.archive, folder)),
         curve=replace(config.curve, key_file=folder / config.curve.key_file),
         logging=replace(config.logging, configfile=folder / logging_file if logging_file else None),
     )
+
+
+def _place(written: str, folder: Path) -> str:
+    return written if not written or "://" in written else str(folder / written)
 
 
 def _rooted_at(prefix: str, address: str, folder: Path) -> str:

@@ -123,6 +123,7 @@ class JournalSettings:
     max_bytes: int = option(0, values.limit)
     keep_settled_days: float = option(30.0, values.days)
     owed_days: float = option(30.0, values.days)
+    archive: str = option("", values.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,22 @@ class MonitorSettings:
     idle_minutes: float = option(60.0, values.minutes)
     clearing_login: str = option("", str)
     clearing_password_file: Path | None = option(None, values.file)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """The gateway for HTTP: its address, its certificate, where the broker is, and the bounds of requests."""
+
+    listen: str = option("127.0.0.1:8085", values.http_listen)
+    certificate: Path | None = option(None, values.file)
+    certificate_key: Path | None = option(None, values.file)
+    front: str = option("", str)
+    trusted_proxies: tuple[str, ...] = option((), values.networks)
+    max_connections: int = option(1000, values.count)
+    max_body_bytes: int = option(1024**3, values.count)
+    max_document_bytes: int = option(16 * 1024**2, values.count)
+    slow_seconds: float = option(30.0, values.seconds)
+    insist_seconds: float = option(10.0, values.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +220,7 @@ class Config:
     health: HealthLimits = HealthLimits()
     metrics: MetricsSettings = MetricsSettings()
     monitor: MonitorSettings = MonitorSettings()
+    http: HttpSettings = HttpSettings()
     alerts: AlertSettings = AlertSettings()
     tracing: TracingSettings = TracingSettings()
     sentry: SentrySettings = SentrySettings()

@@ -173,6 +173,17 @@ def hosts(value: str) -> tuple[str, ...]:
     return entries
 
 
+def networks(value: str) -> tuple[str, ...]:
+    """Read addresses and networks with commas between them."""
+    entries = tuple(entry.strip() for entry in value.split(",") if entry.strip())
+    for entry in entries:
+        try:
+            ip_network(entry, strict=False)
+        except ValueError:
+            raise ValueError("is not a list of addresses and networks such as 10.0.0.7, 10.1.0.0/16") from None
+    return entries
+
+
 def _is_host(entry: str) -> bool:
     """Check a name, an address or a network; what looks like one of the latter has to be one."""
     if re.fullmatch(r"[\d./]+|[^/]*/.*|.*:.*", entry) is None:
@@ -225,6 +236,13 @@ def webhook(value: str) -> str:
         is_complete = False
     if not is_complete or not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("is not an address such as https://chat.example/hooks/xbus")
+    return value
+
+
+def place(value: str) -> str:
+    """Read a folder, or the address of one; nothing means none."""
+    if "\0" in value:
+        raise ValueError("is neither a folder nor an address such as s3://bucket/archive")
     return value
 
 

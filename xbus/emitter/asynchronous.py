@@ -13,8 +13,8 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, check_envelope, envelope_options
-from xbus.emitter.event import EventStart, event_options, last_argument
+from xbus.emitter.envelope import AsyncEnvelope, envelope_options, put_at_once
+from xbus.emitter.event import EventStart
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
@@ -28,7 +28,7 @@ from xbus.errors import Refused
 from xbus.headers import Headers, event_tags
 from xbus.ids import Ids
 from xbus.rpc.client import Client
-from xbus.rpc.codec import Key, Value, pack_items
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
 from xbus.rpc.items import check_several, cut, item_bytes
@@ -37,8 +37,12 @@ from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
 from xbus.rpc.values import PackHook, hook_for
 
-HEARTBEAT_SECONDS = 5.0
-"""Seconds between the signs of life that the front gives beneath the calls. They reveal a vanished machine."""
+HEARTBEAT_SECONDS = 4.0
+"""Seconds between the signs of life that the front gives beneath the calls.
+
+They reveal a vanished machine after 12 s. A front whose journal is away answers after 15 s (``[journal]
+answer_timeout``): an emitter knows by then that the machine is there.
+"""
 
 _CONSUMERS: AnswerReader[list[Value]] = AnswerReader("xbus.get_consumers", list)
 _RETRIED = AnswerReader("xbus.retry_event", str)
@@ -170,7 +174,7 @@ class AsyncEmitter:
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if len(batches) > 1 or "key" in options or self._outbox is not None:
             return await self._put_batches(self._envelope(options), start, packed)
-        return await self._put_at_once(line, start, packed, options)
+        return await put_at_once(line, start, packed, options)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None
@@ -226,22 +230,6 @@ class AsyncEmitter:
         stream = line.new_stream()
         try:
             return await stream.submit(RepeatableCall(verb, arguments, self._options.answer_seconds))
-        finally:
-            line.end(stream)
-
-    async def _put_at_once(
-        self, line: EmitterContext, start: EventStart, items: list[bytes], options: EnvelopeOptionsMap
-    ) -> Receipt:
-        check_envelope(options, line.session.limits)
-        start.check(line.session.limits)
-        data = pack_items(items)
-        event = [line.new_id(), start.type_name, len(items), data, *last_argument(event_options(start.tags))]
-        arguments = (line.new_id(), [event], *last_argument(options))
-        call = RepeatableCall("xbus.put_envelope", arguments, self._options.answer_seconds, size=len(data))
-        stream = line.new_stream()
-        try:
-            await stream.room()
-            return Receipt.of(await stream.submit(call))
         finally:
             line.end(stream)
 

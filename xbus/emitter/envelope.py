@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
 
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.event import AsyncEvent, EventStart, last_argument
+from xbus.emitter.event import AsyncEvent, EventStart, event_options, last_argument
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
@@ -17,7 +17,7 @@ from xbus.emitter.stream import Stream
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.headers import Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader
 
@@ -145,6 +145,34 @@ class AsyncEnvelope:
         # The caller of a silent bus has waited long enough, and whoever stops waiting does not want to wait here.
         if not isinstance(reason, (TimedOut, ConnectionLost, asyncio.CancelledError)):
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
+
+
+async def put_at_once(
+    line: EmitterContext, start: EventStart, items: Sequence[bytes], options: EnvelopeOptionsMap
+) -> Receipt:
+    """Send an envelope of one event whose items fit into one batch.
+
+    Args:
+        line: the way to the front.
+        start: the event type, headers and partition key.
+        items: packed.
+        options: of the envelope, as ``envelope_options`` makes them.
+
+    Raises:
+        CallError: the front refuses it, or nothing answered for as long as the emitter insists.
+    """
+    check_envelope(options, line.session.limits)
+    start.check(line.session.limits)
+    data = pack_items(items)
+    event = [line.new_id(), start.type_name, len(items), data, *last_argument(event_options(start.tags))]
+    arguments = (line.new_id(), [event], *last_argument(options))
+    call = RepeatableCall("xbus.put_envelope", arguments, line.options.answer_seconds, size=len(data))
+    stream = line.new_stream()
+    try:
+        await stream.room()
+        return Receipt.of(await stream.submit(call))
+    finally:
+        line.end(stream)
 
 
 def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> None:

@@ -1,14 +1,17 @@
 """Decides how long an emitter insists, and how fast it tries again."""
 
 import asyncio
-from collections.abc import Awaitable
+import logging
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from xbus.backoff import Backoff, Patience
 from xbus.clock import Clock
-from xbus.errors import CallError, TimedOut
+from xbus.errors import CallError, Failed, TimedOut
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 PAUSED = "paused"
 """The code of refusals that end when an operator resumes the emitter or the event type."""
@@ -81,6 +84,30 @@ class EmitterPatience(Patience):
 def told_seconds(error: CallError) -> float:
     """Read how long the bus asks to wait before the call is made again; 0 where it does not say."""
     return error.details.get("seconds", 0.0) if error.code == SLOW_DOWN else 0.0
+
+
+async def insist(patience: EmitterPatience, seconds: float, attempt: Callable[[float], Awaitable[T]]) -> T:
+    """Attempt a call until it gets an answer.
+
+    Args:
+        patience: measures the failures; the row begins now.
+        seconds: how long each attempt may wait.
+        attempt: makes the call, and waits for as long as it is told.
+
+    Raises:
+        Refused: the answer is a refusal.
+        Failed: no answer came for as long as the patience lasts.
+    """
+    patience.begin()
+    while True:
+        try:
+            return await attempt(patience.limit(seconds))
+        except Failed as failure:
+            delay = patience.failed()
+            if delay is None:
+                raise patience.given_up(failure) from failure
+            logger.info("no answer yet", extra={"action": "emitter_insists", "code": failure.code})
+            await asyncio.sleep(delay)
 
 
 async def within(timeout: float | None, work: Awaitable[T]) -> T:

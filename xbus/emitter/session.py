@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xbus.emitter.options import Options
-from xbus.emitter.patience import EmitterPatience
-from xbus.errors import CallError, Failed, Refused
+from xbus.emitter.patience import EmitterPatience, insist
+from xbus.errors import CallError, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.items import ITEM_HEADER_BYTES
-from xbus.rpc.messages import FrontLogin
+from xbus.rpc.messages import FrontLimitsMap, FrontLogin
 from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ class FrontLimits:
     headers: bool = False
 
     @classmethod
-    def of(cls, answer: FrontLogin) -> "FrontLimits":
-        """Read the limits in the answer of ``xbus.login``."""
+    def of(cls, answer: FrontLimitsMap) -> "FrontLimits":
+        """Read the limits in the answer of ``xbus.login`` or ``xbus.get_limits``."""
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
         reply_seconds = answer.get("immediate_reply_timeout", 0.0)
@@ -127,16 +127,7 @@ class Session:
             Refused: login or password are wrong (``login_refused``).
             Failed: nothing answered within ``retry_seconds``.
         """
-        self._patience.begin()
-        while True:
-            try:
-                return await self._log_in(self._patience.limit(self._options.probe_seconds))
-            except Failed as failure:
-                delay = self._patience.failed()
-                if delay is None:
-                    raise self._patience.given_up(failure) from failure
-                logger.info("no session yet", extra={"action": "emitter_login_retry", "code": failure.code})
-                await asyncio.sleep(delay)
+        await insist(self._patience, self._options.probe_seconds, self._log_in)
 
     async def restore(self) -> None:
         """Return once the front answers and knows the session; one try, shared by all who ask meanwhile.

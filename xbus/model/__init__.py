@@ -3,6 +3,7 @@
 from xbus.model.archive import archive_file, archive_run, archived_envelope, archived_event
 from xbus.model.audit import audit, audit_head
 from xbus.model.base import metadata
+from xbus.model.bots import bot, bot_run, bot_state
 from xbus.model.bulk import bulk_attempt, bulk_segment
 from xbus.model.configuration import (
     configuration,
@@ -10,9 +11,11 @@ from xbus.model.configuration import (
     emission_profile,
     emitter,
     emitter_profile,
+    emitting_service,
     event_type,
     graph,
     input_descriptor,
+    lag_limit,
     node,
     pause,
     profile_event_type,
@@ -24,16 +27,21 @@ from xbus.model.contents import contents, contents_end
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.people import person, person_session, person_token
+from xbus.model.reader import reader, reader_event_type, reader_move, reader_range, reader_stretch
 from xbus.model.sample import sample
-from xbus.model.session import registration, session
+from xbus.model.session import api_token, registration, session
 
 __all__ = [
+    "api_token",
     "archive_file",
     "archive_run",
     "archived_envelope",
     "archived_event",
     "audit",
     "audit_head",
+    "bot",
+    "bot_run",
+    "bot_state",
     "bulk_attempt",
     "bulk_segment",
     "configuration",
@@ -47,6 +55,7 @@ __all__ = [
     "emission_profile",
     "emitter",
     "emitter_profile",
+    "emitting_service",
     "envelope",
     "envelope_role",
     "event",
@@ -56,6 +65,7 @@ __all__ = [
     "head",
     "history",
     "input_descriptor",
+    "lag_limit",
     "metadata",
     "node",
     "parked_item",
@@ -65,6 +75,11 @@ __all__ = [
     "person_token",
     "presence",
     "profile_event_type",
+    "reader",
+    "reader_event_type",
+    "reader_move",
+    "reader_range",
+    "reader_stretch",
     "registration",
     "reply",
     "role",

@@ -78,6 +78,15 @@ emitter = Table(
     Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
     Column("profile_id", ForeignKey("emitter_profile.id"), nullable=False),
     Column(
+        "kind",
+        String(16),
+        CheckConstraint("kind IN ('program', 'node', 'bot')", name="kind"),
+        nullable=False,
+        server_default="program",
+        comment="program: one that logs in; node, bot: the bus itself writes for a node that emits, or for a bot, and "
+        "nobody can log in.",
+    ),
+    Column(
         "public_keys",
         Text,
         nullable=False,
@@ -85,7 +94,7 @@ emitter = Table(
         comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
-    comment="A program that sends envelopes.",
+    comment="A program that sends envelopes, or a part of the bus that writes them.",
 )
 
 event_type = Table(
@@ -120,6 +129,22 @@ event_type = Table(
         nullable=False,
         server_default=text("''"),
         comment="The fields of its items that people do not see: paths of keys with dots between them, each on a line.",
+    ),
+    Column(
+        "keep",
+        Float,
+        comment="Seconds for which its settled events stay; infinite for ever, null for what is said elsewhere.",
+    ),
+    Column("keep_bytes", BigInteger, comment="Bytes of its newest events that stay; null for no such limit."),
+    Column(
+        "keep_last_per_key",
+        Integer,
+        comment="How many of the newest events of each partition key stay; null for no such limit.",
+    ),
+    Column(
+        "archive_after",
+        Float,
+        comment="Seconds after which the broker moves its settled events into the archive; null for never.",
     ),
     Column(
         "first_name",
@@ -159,9 +184,10 @@ service = Table(
     Column(
         "kind",
         String(16),
-        CheckConstraint("kind IN ('worker', 'consumer')", name="kind"),
+        CheckConstraint("kind IN ('worker', 'consumer', 'reader', 'runner')", name="kind"),
         nullable=False,
-        comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it.",
+        comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it; "
+        "reader: reads the log at its own pace, no node asks for it; runner: its programs run bots.",
     ),
     Column(
         "failures",
@@ -179,7 +205,15 @@ service = Table(
         "jitter", Float, comment="By which part a delay is made longer or shorter at random, 0 to 1; null for [back]'s."
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
-    comment="What a node of a graph asks for; its roles provide it.",
+    comment="What a node of a graph asks for, or a reader of the log; its roles provide it.",
+)
+
+emitting_service = Table(
+    "emitting_service",
+    metadata,
+    Column("service_id", ForeignKey("service.id"), primary_key=True),
+    Column("event_type_id", ForeignKey("event_type.id"), nullable=False, comment="As which what comes is emitted."),
+    comment="A service that the bus itself provides, for one node that emits: it has one role, and one emitter.",
 )
 
 role = Table(
@@ -254,6 +288,13 @@ node = Table(
     Column("graph_id", ForeignKey("graph.id"), nullable=False, index=True),
     Column("name", String(255), nullable=False),
     Column("service_id", ForeignKey("service.id"), nullable=False),
+    Column(
+        "aside",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+        comment="Whether it gets only items whose worker names the event type as which it emits.",
+    ),
     UniqueConstraint("graph_id", "name"),
     comment="A place in a graph; one that no edge leads to is a start node and gets the items as emitted.",
 )
@@ -272,16 +313,16 @@ pause = Table(
     Column(
         "kind",
         String(16),
-        CheckConstraint("kind IN ('role', 'service', 'type', 'emitter')", name="kind"),
+        CheckConstraint("kind IN ('role', 'service', 'type', 'emitter', 'bot')", name="kind"),
         primary_key=True,
-        comment="The table that subject_id is of: role, service, event_type or emitter.",
+        comment="The table that subject_id is of: role, service, event_type, emitter or bot.",
     ),
     Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the paused row."),
     Column("reason", Text, nullable=False),
     Column("paused_by", String(255), nullable=False, comment="The person who paused it."),
     Column("since", Timestamp, nullable=False),
     Column("until", Timestamp, comment="When it ends by itself; null for when somebody resumes it."),
-    comment="A role, service, event type or emitter for which nothing new begins. The row goes when it is resumed.",
+    comment="Something for which nothing new begins, until an operator resumes it. The row goes then.",
 )
 
 sending_limit = Table(
@@ -302,6 +343,29 @@ sending_limit = Table(
     Column("calls_in_flight", Integer, comment="Calls that wait for their answers."),
     Column("bytes_in_flight", Integer, comment="Bytes of these calls."),
     comment="Limits of an emitter, or of all emitters of a profile. Those of an emitter come first.",
+)
+
+lag_limit = Table(
+    "lag_limit",
+    metadata,
+    Column(
+        "kind",
+        String(16),
+        CheckConstraint("kind IN ('role', 'reader')", name="kind"),
+        primary_key=True,
+        comment="What subject_id is of: role, or the service of a reader.",
+    ),
+    Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the limited row."),
+    Column("envelopes", BigInteger, comment="The most envelopes that it may lack; null where an age is the limit."),
+    Column("seconds", Float, comment="The age in seconds that the oldest of them may have; null where a number is."),
+    Column(
+        "when_behind",
+        String(16),
+        CheckConstraint("when_behind IN ('alarm', 'detach', 'skip')", name="when_behind"),
+        nullable=False,
+        comment="What the bus does beyond the limit: it tells people, takes it off the bus, or has it do without.",
+    ),
+    comment="How far a consumer role or a reader may lag.",
 )
 
 input_descriptor = Table(

@@ -120,6 +120,14 @@ event = Table(
         sqlite_where=Column("origin_id").is_not(None),
         postgresql_where=Column("origin_id").is_not(None),
     ),
+    # The newest events of a key, for types that keep only these.
+    Index(
+        "ix_event_partition_key",
+        "event_type_id",
+        "partition_key",
+        sqlite_where=Column("partition_key").is_not(None),
+        postgresql_where=Column("partition_key").is_not(None),
+    ),
     comment="Items of one type inside an envelope.",
 )
 

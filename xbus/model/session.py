@@ -1,8 +1,8 @@
-"""Tables of sessions and registrations, kept so that a restart of the broker disturbs nobody."""
+"""Tables of sessions, API tokens and registrations, kept so that a restart of the broker disturbs nobody."""
 
-from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text
+from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, LargeBinary, String, Table, Text
 
-from xbus.model.base import Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata
 
 session = Table(
     "session",
@@ -16,6 +16,26 @@ session = Table(
     Column("started_at", Timestamp, comment="When it began; null for one of before this was kept."),
     CheckConstraint("(emitter_id IS NULL) <> (role_id IS NULL)", name="one_owner"),
     comment="A login that has not ended.",
+)
+
+api_token = Table(
+    "api_token",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True, comment="What operators call it."),
+    Column(
+        "token_hash",
+        LargeBinary(32),
+        nullable=False,
+        unique=True,
+        comment="SHA-256 of the token; the token itself is not kept.",
+    ),
+    Column("emitter_id", ForeignKey("emitter.id"), comment="The emitter whose it is at the front; null for none."),
+    Column("role_id", ForeignKey("role.id"), comment="The role whose it is at the back; null for none."),
+    Column("created_at", Timestamp, nullable=False),
+    Column("used_at", Timestamp, comment="When it was last used, to ten seconds; null for never."),
+    CheckConstraint("emitter_id IS NOT NULL OR role_id IS NOT NULL", name="owner"),
+    comment="A session without a login and without an end: an operator makes it, and revokes it.",
 )
 
 registration = Table(

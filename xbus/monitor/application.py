@@ -1,8 +1,10 @@
 """Puts the monitor together: who asks passes the shield, then a page or the REST interface answers."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI
@@ -23,7 +25,13 @@ from xbus.monitor.pages import PAGES
 from xbus.monitor.people.door import Door
 from xbus.monitor.rendering import PACKAGE, Renderer
 from xbus.monitor.requests import Parts
-from xbus.monitor.shield import Shield
+from xbus.monitor.shield import API, Shield
+from xbus.periodic import after_every
+
+log = logging.getLogger(__name__)
+
+AUDIT_SECONDS = 60.0
+"""Seconds between two looks at log-ins that were refused and are not in the audit yet."""
 
 THREADS = 4
 """Requests that read the journal at once. More take processor time from the broker beside."""
@@ -55,7 +63,7 @@ def build(bus: BusAccess, *, is_encrypted: bool) -> FastAPI:
     app.add_exception_handler(Exception, problems.of_the_program)
     app.mount("/assets", StaticFiles(packages=[(PACKAGE, "assets")]))
     app.include_router(_for_persons())
-    app.include_router(_for_programs(), prefix=problems.API)
+    app.include_router(_for_programs(), prefix=API)
     return app
 
 
@@ -79,13 +87,25 @@ def _for_programs() -> APIRouter:
 
 @asynccontextmanager
 async def _running(app: FastAPI) -> AsyncIterator[None]:
-    """Bound the threads in which requests block, and sample the bus meanwhile."""
+    """Bound the threads in which requests block; meanwhile sample the bus, and audit who was refused."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-    sampler: Sampler = app.state.parts.sampler
-    sampling = asyncio.create_task(sampler.run(), name="samples of the bus")
+    parts: Parts = app.state.parts
+    tasks = [
+        asyncio.create_task(parts.sampler.run(), name="samples of the bus"),
+        asyncio.create_task(after_every(AUDIT_SECONDS, partial(_audit, parts.door)), name="refused log-ins"),
+    ]
     try:
         yield
     finally:
-        sampler.audience.end()
-        sampling.cancel()
-        await asyncio.wait([sampling])
+        parts.sampler.audience.end()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await _audit(parts.door, is_last=True)
+
+
+async def _audit(door: Door, *, is_last: bool = False) -> None:
+    try:
+        await asyncio.to_thread(door.audit_refused, is_last=is_last)
+    except XbusError as error:
+        log.warning("refused log-ins are not in the audit: %s", error, extra={"action": "audit_missed"})

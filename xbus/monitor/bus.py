@@ -27,13 +27,19 @@ class BusAccess:
         journal: connections to its database.
         clock: tells the moment.
         passwords: makes and checks hashes; tests hand in a cheap one.
+        broker: asks the broker; by default that of the configuration.
     """
 
     def __init__(
-        self, config: Config, journal: ConnectionPool, clock: Clock, passwords: Passwords | None = None
+        self,
+        config: Config,
+        journal: ConnectionPool,
+        clock: Clock,
+        passwords: Passwords | None = None,
+        broker: RunningBroker | None = None,
     ) -> None:
         self.config = config
-        self.broker = RunningBroker(config.file)
+        self.broker = broker or RunningBroker(config.file)
         self.clock = clock
         self.passwords = GuardedPasswords(passwords or Passwords(), clock)
         self.journal = journal

@@ -3,14 +3,13 @@
 Details and clearing are envelopes of that emitter; the list is read in the clearing databases that consumers announce.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xbus.admin.address import reachable
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
-from xbus.admin.repair.masking import mask
 from xbus.broker.journal.database.clearing_items import ClearingItem
 from xbus.config import Config
+from xbus.config.reaching import reachable
 from xbus.emitter import Emitter
 from xbus.errors import Refused, XbusError
 from xbus.rpc.codec import Key, Value
@@ -19,16 +18,21 @@ from xbus.rpc.curve import read_password
 ANSWER_SECONDS = 5.0
 """Seconds to wait for the broker and for a consumer. More keep a thread from other pages, fewer fail under load."""
 
-DATA_OF_REPLY = ("source_data", "current_data", "out_data")
-"""The keys of details under which a consumer shows an item."""
-
 
 @dataclass(frozen=True, slots=True)
 class ClearingList:
-    """Items of all clearing databases, with the database of each, and the errors of those that can't be read."""
+    """Items of all clearing databases.
+
+    Args:
+        items: each with its database.
+        errors: of the databases that can't be read.
+        below: the id below which the list goes on; None at its end. Each database has ids of its own, so items of the
+            one that is behind come twice.
+    """
 
     items: list[tuple[ClearingItem, ClearingDatabase]]
     errors: list[XbusError]
+    below: int | None
 
 
 class ClearingDesk:
@@ -63,12 +67,17 @@ class ClearingDesk:
             databases = list(clearing_databases(emitter.consumers(timeout=ANSWER_SECONDS), request_type))
         items: list[tuple[ClearingItem, ClearingDatabase]] = []
         errors: list[XbusError] = []
+        unfinished: list[int] = []
         for database in databases:
             try:
-                items += [(item, database) for item in database.read(state, before, limit)]
+                found = database.read(state, before, limit)
             except XbusError as error:
                 errors.append(error)
-        return ClearingList(items, errors)
+                continue
+            items += [(item, database) for item in found]
+            if len(found) == limit:
+                unfinished.append(found[-1].id)
+        return ClearingList(items, errors, max(unfinished, default=None))
 
     def details(self, request_type: str, item_id: int) -> list[Value]:
         """Ask a consumer for the details of an item.
@@ -109,13 +118,3 @@ class ClearingDesk:
             answer_seconds=ANSWER_SECONDS / 2,
             retry_seconds=ANSWER_SECONDS,
         )
-
-
-def without_secrets(details: Iterable[Value], fields: Iterable[str]) -> list[Value]:
-    """Hide secret fields of items in the details that a consumer gives.
-
-    Args:
-        fields: the secret fields of all types: the details do not say of which type their item is.
-    """
-    paths: Set[str] = {f"{key}.{field}" for field in fields for key in DATA_OF_REPLY}
-    return [mask(each, paths) for each in details]

@@ -1,6 +1,5 @@
 """Turns errors into answers: a page for a person, ``application/problem+json`` (RFC 9457) for a program."""
 
-import json
 import logging
 from http import HTTPStatus
 
@@ -13,12 +12,7 @@ from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.monitor.people.visitor import NotLoggedIn
 from xbus.monitor.rendering import MonitorPage, link
 from xbus.monitor.requests import is_fragment, parts_of
-
-API = "/api"
-
-LOG_IN = "/log-in"
-
-PROBLEM_TYPE = "application/problem+json"
+from xbus.monitor.shield import LOG_IN, is_for_programs, problem
 
 _STATUS_OF_CODE = {
     "forbidden": HTTPStatus.FORBIDDEN,
@@ -82,27 +76,14 @@ def of_the_program(request: Request, error: Exception) -> Response:
 
 
 def _answer(request: Request, error: XbusError, status: HTTPStatus, headers: object = None) -> Response:
-    if request.url.path == API or request.url.path.startswith(f"{API}/"):
-        return _problem(error, status)
+    if is_for_programs(request.url.path):
+        return problem(error, status)
     if status is HTTPStatus.UNAUTHORIZED:
         return _to_log_in(request)
     page = MonitorPage(
         parts_of(request).renderer, parts_of(request).bus.now(), None, "", is_fragment=is_fragment(request)
     )
     return page("problem.html", status=status, error=error)
-
-
-def _problem(error: XbusError, status: HTTPStatus) -> Response:
-    content = {
-        "type": "about:blank",
-        "title": status.phrase,
-        "status": status,
-        "detail": error.cause,
-        "code": error.code,
-        "next_step": error.next_step,
-    }
-    headers = {"www-authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else None
-    return Response(f"{json.dumps(content, separators=(',', ':'))}\n", status, headers, PROBLEM_TYPE)
 
 
 def _to_log_in(request: Request) -> Response:

@@ -1,8 +1,6 @@
 """``start_xbusmonitor``: builds the monitor from its configuration, and serves it until it is stopped."""
 
-import signal
 import socket
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -13,12 +11,13 @@ from xbus import ending, logs, service_manager
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import SystemClock
-from xbus.config import FILE_VARIABLE, MonitorSettings, host_and_port, load
+from xbus.config import FILE_VARIABLE, MonitorSettings, load
 from xbus.config.plaintext import is_local
 from xbus.errors import ConfigurationError
 from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
+from xbus.web.listening import open_port, served_address, stop_at_signal
 
 STOP_SECONDS = 5
 """Seconds that requests may take when the monitor stops. Fewer cut pages off, more delay the end."""
@@ -50,7 +49,7 @@ def start(path: Path | None, ready_file: Path | None) -> None:
         config = load(path)
         logs.set_up(config.logging)
         schema.check(config.database.url)
-        _stop_at_signal()
+        stop_at_signal()
         with closing(ConnectionPool(config.database.url)) as journal:
             serve(BusAccess(config, journal, SystemClock()), ready_file)
 
@@ -67,8 +66,8 @@ def serve(bus: BusAccess, ready_file: Path | None) -> None:
     """
     settings = bus.config.monitor
     _check_plaintext(settings, allowed=bus.config.curve.allow_plaintext)
-    with closing(_bound(settings.listen)) as listening:
-        address = _address(settings, listening)
+    with closing(open_port("monitor", settings.listen)) as listening:
+        address = served_address(settings.listen, listening, settings.certificate)
         application = build(bus, is_encrypted=settings.certificate is not None)
         server = MonitorServer(
             uvicorn.Config(
@@ -112,29 +111,3 @@ def _check_plaintext(settings: MonitorSettings, *, allowed: bool) -> None:
             "has one; or say [curve] allow_plaintext = true where the network is trusted",
             code="plaintext_refused",
         )
-
-
-def _bound(address: str) -> socket.socket:
-    host, port = host_and_port(address)
-    try:
-        return socket.create_server(
-            ("" if host == "*" else host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
-    except OSError as error:
-        raise ConfigurationError(
-            f"[monitor] listen = {address} can't be taken ({error.strerror})",
-            "see which program has the port, or give another",
-            code="address_in_use",
-        ) from error
-
-
-def _address(settings: MonitorSettings, listening: socket.socket) -> str:
-    host, port = host_and_port(settings.listen)[0], listening.getsockname()[1]
-    scheme = "http" if settings.certificate is None else "https"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def _stop_at_signal() -> None:
-    """Have SIGTERM and SIGINT end the program with 0."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))

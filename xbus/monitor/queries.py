@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from xbus.admin.search.conditions import AnyText, Condition, Fit
@@ -15,6 +16,10 @@ from xbus.states import EnvelopeState, TrackingState
 
 Name = Annotated[str, Field(max_length=255)]
 Text = Annotated[str, Field(max_length=1000)]
+
+Before = Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Only those below this id.")]
+
+ItemId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1)]
 
 SEARCHED_ITEMS = 10_000
 """Items that one request looks into. More take longer than a page may; the next request goes on behind them."""
@@ -92,6 +97,21 @@ class FailureQuery(BaseModel):
         """Make the filters of the journal."""
         state = TrackingState(self.state) if self.state else None
         return GroupFilters(self.role or None, self.code or None, state, self.owner or None)
+
+
+class ClearingQuery(BaseModel):
+    """Selects items that consumers keep for a person; an empty type selects all."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    state: Literal["new", "old", "cleared", "all"] = "new"
+    type: Annotated[Name, Field(description="Only of the consumer that answers requests of this type.")] = ""
+    before: Annotated[int | None, Field(ge=1, le=2**63 - 1, description="Only items below this id.")] = None
+
+    @property
+    def wanted_state(self) -> str | None:
+        """The state in the consumers' words; None for all."""
+        return None if self.state == "all" else self.state
 
 
 class AuditQuery(BaseModel):

@@ -17,23 +17,9 @@ from xbus.broker.journal.people import Right
 from xbus.ending import printable
 from xbus.extras import installed_version
 from xbus.monitor.people.visitor import Visitor
+from xbus.states import TONE_OF
 
 PACKAGE = "xbus.monitor"
-
-TONES = {
-    "bad": (
-        *("parked", "stopped", "troubled", "silent", "failed", "abandoned", "unprocessed", "unreachable"),
-        *("disabled", "expired"),
-    ),
-    "busy": (
-        *("owed", "waiting", "retry", "held", "open", "pending", "partial", "absent", "building", "delivering"),
-        *("paused", "detached", "cancelled", "running"),
-    ),
-    "good": ("done", "received", "present", "ready", "corrected", "healthy", "processed", "sealed"),
-}
-"""The tones of states, as on a terminal: bad asks for a person, busy goes on by itself, good is well."""
-
-_TONE_OF = {word: tone for tone, words in TONES.items() for word in words}
 
 
 class Renderer:
@@ -107,7 +93,7 @@ class MonitorPage:
 
 def tone(state: object) -> str:
     """Give the tone of a state; plain for others."""
-    return _TONE_OF.get(str(state), "plain")
+    return TONE_OF.get(str(state), "plain")
 
 
 def shortened(text: object, letters: int = 40) -> str:

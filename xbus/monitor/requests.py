@@ -3,10 +3,14 @@
 ``application`` puts what these need into the state of the application.
 """
 
+from collections.abc import Callable, Coroutine
 from typing import Annotated, TypeAlias
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 
+from xbus.broker.journal.people import Right
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.door import Door
@@ -74,6 +78,12 @@ def visitor_of(request: Request, parts: TheParts) -> Visitor:
     Raises:
         NotLoggedIn: there is none.
     """
+    if (found := getattr(request.state, "visitor", None)) is None:
+        found = request.state.visitor = _found_visitor(request, parts)
+    return found
+
+
+def _found_visitor(request: Request, parts: Parts) -> Visitor:
     origin = origin_of(request)
     named = request.headers.get("authorization", "")
     if named.lower().startswith(_BEARER):
@@ -85,6 +95,30 @@ def visitor_of(request: Request, parts: TheParts) -> Visitor:
 
 
 TheVisitor: TypeAlias = Annotated[Visitor, Depends(visitor_of)]
+
+
+def reserved_for(right: Right) -> type[APIRoute]:
+    """Make the class of routes for which a person needs a right.
+
+    FastAPI reads the body before it resolves who asks. These routes refuse before that: nobody else has a large body
+    read, kept and parsed.
+    """
+
+    class ReservedRoute(APIRoute):
+        """Refuses all others before it reads what they send."""
+
+        def get_route_handler(self) -> Callable[[Request], Coroutine[None, None, Response]]:
+            """Carry a request out if its person has the right."""
+            handle = super().get_route_handler()
+
+            async def reserved(request: Request) -> Response:
+                visitor = await run_in_threadpool(visitor_of, request, parts_of(request))
+                visitor.check(right)
+                return await handle(request)
+
+            return reserved
+
+    return ReservedRoute
 
 
 def _page(request: Request, parts: TheParts, visitor: TheVisitor) -> MonitorPage:

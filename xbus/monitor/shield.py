@@ -5,10 +5,12 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from xbus.errors import Refused, XbusError
 from xbus.monitor.requests import SESSION_COOKIE
+from xbus.web.problem_details import PROBLEM_TYPE, problem_details
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -28,9 +30,19 @@ HEADERS = {
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 MOST_BODY_BYTES = 64 * 1024 * 1024
-"""The largest request: an item, or a file to upload."""
+"""The largest request: a file to upload, which goes to the disk while it comes."""
+
+MOST_PARSED_BYTES = 24 * 1024 * 1024
+"""The largest form or JSON: an item of 16 MB with its escapes. More keep all others waiting while they are parsed."""
 
 MOST_BYTES_OF_STRANGERS = 16 * 1024
+
+API = "/api"
+
+LOG_IN = "/log-in"
+"""The only place that takes a body of anybody."""
+
+_FILES = "multipart/form-data"
 
 
 class Shield:
@@ -53,15 +65,12 @@ class Shield:
             return
         headers = Headers(scope=scope)
         answer = self._guarded(send, is_asset=scope["path"].startswith("/assets/"))
-        if scope["method"] not in SAFE_METHODS and is_foreign(headers):
-            refusal = "This request comes from a page of another site. [cross_origin]\n"
-            await PlainTextResponse(refusal, HTTPStatus.FORBIDDEN)(scope, receive, answer)
-        elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            refusal = "The address has a zero character, which nothing has in its name. [bad_request]\n"
-            await PlainTextResponse(refusal, HTTPStatus.BAD_REQUEST)(scope, receive, answer)
-        elif _declared_bytes(headers) > (most := _most_bytes(headers)):
-            refusal = f"This request is larger than {most} bytes. [too_large]\n"
-            await PlainTextResponse(refusal, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, answer)
+        if scope["method"] == "HEAD":
+            # As GET without the content (RFC 9110, 9.3.2).
+            scope, answer = {**scope, "method": "GET"}, _without_content(answer)
+        most = _most_bytes(scope["path"], headers)
+        if refusal := _refusal(scope, headers, most):
+            await refusal(scope, receive, answer)
         else:
             await self._app(scope, _bounded(receive, most), answer)
 
@@ -75,6 +84,44 @@ class Shield:
             await send(message)
 
         return answer
+
+
+def _refusal(scope: Scope, headers: Headers, most: int) -> Response | None:
+    """Make the answer to a request that gets no further; None for all others."""
+    if scope["method"] not in SAFE_METHODS and is_foreign(headers):
+        status, code, cause = HTTPStatus.FORBIDDEN, "cross_origin", "this request comes from a page of another site"
+    elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        status, code, cause = HTTPStatus.BAD_REQUEST, "bad_request", "the address has a zero character"
+    elif _declared_bytes(headers) > most:
+        status, code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"
+        cause = f"this request is larger than {most} bytes"
+    else:
+        return None
+    if is_for_programs(scope["path"]):
+        return problem(Refused(cause, "correct the request", code=code), status)
+    return PlainTextResponse(f"The monitor refuses: {cause}. [{code}]\n", status)
+
+
+def is_for_programs(path: str) -> bool:
+    """Check whether an address is one of the REST interface."""
+    return path == API or path.startswith(f"{API}/")
+
+
+def problem(error: XbusError, status: HTTPStatus) -> Response:
+    """Make the answer to a program whose request was refused."""
+    headers = {"www-authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else None
+    return Response(problem_details(error, status), status, headers, PROBLEM_TYPE)
+
+
+def _without_content(send: Send) -> Send:
+    """Send the begin of an answer alone."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body"})
+
+    return answer
 
 
 def is_foreign(headers: Headers) -> bool:
@@ -94,10 +141,12 @@ def _host_of(origin: str) -> str:
         return ""
 
 
-def _most_bytes(headers: Headers) -> int:
+def _most_bytes(path: str, headers: Headers) -> int:
     """Choose the largest request: whoever shows neither session nor token sends a log-in at most."""
     shows_something = "authorization" in headers or f"{SESSION_COOKIE}=" in headers.get("cookie", "")
-    return MOST_BODY_BYTES if shows_something else MOST_BYTES_OF_STRANGERS
+    if path == LOG_IN or not shows_something:
+        return MOST_BYTES_OF_STRANGERS
+    return MOST_BODY_BYTES if headers.get("content-type", "").startswith(_FILES) else MOST_PARSED_BYTES
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

@@ -8,7 +8,7 @@ answers goes back by ``outputs``.
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker, Handover, Made
 from xbus.recipient.envelope import Envelope, Event
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.item import Batch, Item, Out
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.running import ServeOptions, run, serve
 
@@ -21,6 +21,7 @@ __all__ = [
     "Handover",
     "Item",
     "Made",
+    "Out",
     "Recipient",
     "Refusal",
     "ServeOptions",

@@ -106,6 +106,8 @@ class RecipientApi:
             abilities["kind"] = kind
         if takes_bundles(self._recipient):
             abilities["bundles"] = True
+        if isinstance(self._recipient, Worker):
+            abilities["outs"] = True
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
             abilities["bulk"] = {"min_items": self._recipient.min_bulk_items, "attempts": self._jobs.attempts}
         return {

@@ -121,7 +121,8 @@ class Worker(Recipient):
                 return [{**item.value, "name": "..."}]
 
     Its answer goes to the nodes behind it. A list, a tuple or a generator is that many items, None is no item, anything
-    else is one item: bytes as they are, an ``Item``, or any value that msgpack can pack.
+    else is one item: bytes as they are, an ``Item``, or any value that msgpack can pack. ``Out("refunds", value)`` goes
+    on as an event of that type instead, where the worker's node emits it.
     """
 
     def on_item(self, event: Event, item: Item) -> object:

@@ -76,6 +76,45 @@ class Item:
         return Item(item_bytes(value), self.index, self._indices)
 
 
+class RoutedItem(Item):
+    """An item of which its worker says as which event type it goes on.
+
+    Attributes:
+        event_type: the name of that type.
+    """
+
+    __slots__ = ("event_type",)
+
+    def __init__(self, event_type: str, item: Item) -> None:
+        super().__init__(item.data, item.index, item._indices)
+        self.event_type = event_type
+
+
+class Out:
+    """A worker's answer that says as which event type it goes on: one of those that its node emits::
+
+        def on_item(self, event, item):
+            yield Out("refunds", value) if value["amount"] < 0 else value
+
+    Args:
+        event_type: the name of the type.
+        value: bytes as they are, an ``Item``, or any value that msgpack can pack.
+    """
+
+    __slots__ = ("event_type", "value")
+
+    def __init__(self, event_type: str, value: object) -> None:
+        self.event_type = event_type
+        self.value = value
+
+    def made_of(self, source: Item | None) -> RoutedItem:
+        """Make the item, with the indices of the one that it was made of, unless the value has its own."""
+        if isinstance(self.value, Item):
+            return RoutedItem(self.event_type, self.value)
+        made = Item.of(self.value) if source is None else source.with_value(self.value)
+        return RoutedItem(self.event_type, made)
+
+
 class Batch:
     """Items of one event that came together; iterating over it gives each as an ``Item``.
 

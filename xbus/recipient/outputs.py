@@ -1,14 +1,18 @@
 """Turns a worker's answers into items, and these into the batches of the wire. Pure."""
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import TypeAlias, cast
 
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.item import Batch, Item, Out, RoutedItem
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import cut
 
-WireBatch: TypeAlias = tuple[int, int, bytes, list[list[int]] | None]
-"""A batch in the form of the wire: first index, number of items, data, and indices or None."""
+WireBatch: TypeAlias = (
+    tuple[int, int, bytes, list[list[int]] | None] | tuple[int, int, bytes, list[list[int]] | None, str]
+)
+"""A batch in the form of the wire: first index, number of items, data, and indices or None; behind them the event type
+as which they go on, where the worker names one."""
 
 
 def values_of(answer: object) -> Iterable[object]:
@@ -25,7 +29,15 @@ def values_of(answer: object) -> Iterable[object]:
 
 def made_of(source: Item, values: Iterable[object]) -> list[Item]:
     """Make items of the values, with the indices of ``source`` unless they have their own."""
-    return [value if type(value) is Item else source.with_value(value) for value in values]
+    return [value if type(value) is Item else _made(source, value) for value in values]
+
+
+def _made(source: Item | None, value: object) -> Item:
+    if isinstance(value, Item):
+        return value
+    if isinstance(value, Out):
+        return value.made_of(source)
+    return Item.of(value) if source is None else source.with_value(value)
 
 
 def made_of_batch(batch: Batch, answer: object) -> list[Item]:
@@ -34,8 +46,8 @@ def made_of_batch(batch: Batch, answer: object) -> list[Item]:
     Raises:
         TypeError: values that are no ``Item``, and not one for each item of the batch.
     """
-    values = list(values_of(answer))
-    if all(type(value) is Item for value in values):
+    values = [_with_own_indices(value) for value in values_of(answer)]
+    if all(isinstance(value, Item) for value in values):
         return cast("list[Item]", values)
     if len(values) != len(batch):
         raise TypeError(
@@ -45,13 +57,31 @@ def made_of_batch(batch: Batch, answer: object) -> list[Item]:
     return [item for source, value in zip(batch, values, strict=True) for item in made_of(source, [value])]
 
 
+def _with_own_indices(value: object) -> object:
+    return value.made_of(None) if isinstance(value, Out) and isinstance(value.value, Item) else value
+
+
 def made_of_event(answer: object) -> list[Item]:
     """Make items of the answer of ``Worker.on_event_end``, without indices unless they have their own."""
-    return [value if type(value) is Item else Item.of(value) for value in values_of(answer)]
+    return [_made(None, value) for value in values_of(answer)]
 
 
 def wire_batches(items: list[Item], max_batch_bytes: int) -> list[WireBatch]:
-    """Cut the items into batches, each small enough for the bus."""
+    """Cut the items into batches, each small enough for the bus and of one event type, where a worker names any."""
+    if RoutedItem not in set(map(type, items)):
+        return _of_one_type(items, max_batch_bytes)
+    return [
+        batch if event_type is None else (*batch[:4], event_type)
+        for event_type, group in groupby(items, _named_type)
+        for batch in _of_one_type(list(group), max_batch_bytes)
+    ]
+
+
+def _named_type(item: Item) -> str | None:
+    return item.event_type if isinstance(item, RoutedItem) else None
+
+
+def _of_one_type(items: list[Item], max_batch_bytes: int) -> list[WireBatch]:
     batches: list[WireBatch] = []
     start = 0
     for datas in cut([item.data for item in items], max_batch_bytes):

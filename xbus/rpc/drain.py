@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 import zmq
 
-from xbus.rpc.multipart import Reader
+from xbus.rpc.multipart import MultipartReader
 
 MESSAGES_PER_TURN = 100
 """After so many the other tasks of the loop get their turn."""
@@ -45,7 +45,7 @@ def bound_endpoint(socket: "zmq.Socket[bytes]") -> str:
 
 
 class MessageReader(Protocol):
-    """Reads the messages of a socket; ``Reader`` and ``PlainWire`` are such."""
+    """Reads the messages of a socket; ``MultipartReader`` and ``PlainWire`` are such."""
 
     @property
     def has_more(self) -> bool:
@@ -90,7 +90,7 @@ class Drain:
         reader: MessageReader | None = None,
     ) -> None:
         self._socket = socket
-        self.reader = reader or Reader(socket)
+        self.reader = reader or MultipartReader(socket)
         self._on_message = on_message
         self._may_read = may_read
         self._loop = asyncio.get_running_loop()

@@ -24,10 +24,9 @@ class EventOptionsMap(TypedDict, total=False):
     partition_key: str | None
 
 
-class FrontLogin(TypedDict):
-    """The answer of the front to ``xbus.login``."""
+class FrontLimitsMap(TypedDict):
+    """The answer of the front to ``xbus.get_limits``."""
 
-    token: str
     session_seconds: int | float
     max_item_bytes: int
     max_batch_bytes: int
@@ -35,6 +34,12 @@ class FrontLogin(TypedDict):
     max_envelope_bytes: NotRequired[int]
     immediate_reply_timeout: NotRequired[int | float]
     headers: NotRequired[bool]
+
+
+class FrontLogin(FrontLimitsMap):
+    """The answer of the front to ``xbus.login``."""
+
+    token: str
 
 
 class EventEnd(TypedDict):
@@ -78,6 +83,70 @@ class Registered(TypedDict):
 
     registered: bool
     standby: NotRequired[bool]
+
+
+class ReadEventMap(TypedDict):
+    """Items of an event in an answer of ``xbus.read_log`` and ``xbus.read_batch``."""
+
+    envelope_id: str
+    event_id: str
+    type: str
+    position: int
+    event: int
+    emitter: str
+    first_index: int
+    items: int
+    data: bytes
+    sealed_at: float
+    key: str | None
+    ordering_key: str | None
+    partition_key: str | None
+    headers: bytes | None
+    event_headers: bytes | None
+
+
+class BotRun(TypedDict):
+    """A run of a bot, in the answer to ``xbus.claim_run``.
+
+    Moments are texts in ISO 8601, in UTC; ``slot`` is None for a run that a person fired. ``repeated``
+    says whether an attempt began before, counted or not. ``events`` are those of its batch, if the bot ``reads``.
+    """
+
+    run: int
+    bot: str
+    attempt: int
+    repeated: bool
+    slot: str | None
+    due_at: str
+    key: str
+    call: str
+    command: list[str]
+    settings: dict[str, object]
+    max_seconds: int | float
+    emits: list[str]
+    login: str
+    ticket: str
+    reads: list[str]
+    events: list[ReadEventMap]
+
+
+class ClaimedBotRun(TypedDict):
+    """The answer to ``xbus.claim_run``: how long the lease of a run is, in seconds, and the run, if one was due."""
+
+    lease: int | float
+    run: BotRun | None
+
+
+class RunsHeld(TypedDict):
+    """The answer to ``xbus.renew_runs``: the runs that the program still has."""
+
+    runs: list[int]
+
+
+class RunEnded(TypedDict):
+    """The answer to ``xbus.end_run``: whether the run was still that program's."""
+
+    accepted: bool
 
 
 class OutputWanted(TypedDict):
@@ -259,6 +328,7 @@ class RecipientAbilities(TypedDict):
     bundles: NotRequired[bool]
     notes: NotRequired[bool]
     headers: NotRequired[bool]
+    outs: NotRequired[bool]
     bulk: NotRequired[BulkAbility]
 
 
@@ -272,3 +342,41 @@ class RecipientMetadata(TypedDict):
     start_date: str
     local_time: str
     xbus: RecipientAbilities
+
+
+LogAnswer = TypedDict("LogAnswer", {"from": list[int], "to": list[int], "events": list[ReadEventMap]})
+"""The answer to ``xbus.read_log``."""
+
+ClaimedBatchMap = TypedDict(
+    "ClaimedBatchMap",
+    {
+        "range": int,
+        "counter": int,
+        "from": list[int],
+        "to": list[int],
+        "repeated": bool,
+        "events": list[ReadEventMap],
+    },
+)
+"""The batch in an answer of ``xbus.read_batch``."""
+
+
+class BatchAnswer(TypedDict):
+    """The answer to ``xbus.read_batch``; ``lease`` in seconds."""
+
+    lease: int | float
+    ranges: int
+    batch: ClaimedBatchMap | None
+
+
+class CheckpointAnswer(TypedDict):
+    """The answer to ``xbus.checkpoint``; ``lease`` in seconds."""
+
+    lease: int | float
+
+
+class RangesAnswer(TypedDict):
+    """The answer to ``xbus.renew_ranges``; each range with its counter."""
+
+    ranges: list[list[int]]
+    give_up: list[int]

@@ -50,7 +50,7 @@ def bytes_on_wire(frames: Sequence[bytes], *, is_encrypted: bool = False) -> int
     return size
 
 
-class Reader:
+class MultipartReader:
     """Reads the messages of a socket.
 
     Only the first frames of a message with too many are kept. The others are read in portions and dropped.

@@ -332,14 +332,14 @@ class Server:
         try:
             self._peers.answered(frames)
         except ProtocolError as error:
-            self._note_unreadable(frames[0], error)
+            self._note_unreadable(connection, error)
 
     def _carry_out(self, call: _Call) -> None:
         self._caller = call.connection
         try:
             since = self._answering.take(call.frames)
         except ProtocolError as error:
-            self._note_unreadable(call.frames[0], error)
+            self._note_unreadable(call.connection, error)
             return
         if since is not None:
             self._queue.began(call.connection.peer, call.size, since)
@@ -373,9 +373,15 @@ class Server:
         port.drain.check()
         return True
 
-    def _note_unreadable(self, peer: bytes, error: ProtocolError) -> None:
-        if count := self._unreadable.note(peer):
-            extra = {"action": "unreadable_request", "peer": peer.hex(), "count": count, "cause": error.cause}
+    def _note_unreadable(self, connection: Connection, error: ProtocolError) -> None:
+        if count := self._unreadable.note(connection.peer, connection.address):
+            extra = {
+                "action": "unreadable_request",
+                "peer": connection.peer.hex(),
+                "address": connection.address,
+                "count": count,
+                "cause": error.cause,
+            }
             log.warning("%s: a peer sends what is no request", self.name, extra=extra)
 
     def _note_violation(self, address: str, error: ProtocolError) -> None:

@@ -71,8 +71,8 @@ class Programs:
         return name
 
     def know(self, catalog: Catalog) -> None:
-        """Take note of the roles of a bus."""
-        self._roles = {role.login: role for role in catalog.roles.values()}
+        """Take note of the roles of a bus that programs serve."""
+        self._roles = {role.login: role for role in catalog.roles.values() if role.emits is None}
 
     def start_all(self) -> None:
         """Start each program that does not run, in a running loop."""

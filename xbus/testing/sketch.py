@@ -1,5 +1,6 @@
 """A bus that a test describes by a few calls, where a bus file would be longer than the test."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from xbus.broker.journal.configuration import (
@@ -60,9 +61,29 @@ class Sketch:
         )
         return name
 
+    def add_emission(self, type_name: str, emits: str, behind: str | None) -> None:
+        """Add a node that emits to the graph of a type; one behind a worker also gets what that names its type for."""
+        if emits not in self.bus.event_types:
+            self.add_type(EventTypeSpec(emits, False, {}))
+        event_type = self.bus.event_types[type_name]
+        nodes = {**event_type.nodes, emits: NodeSpec(emits, "", (), (emits,))}
+        if behind is not None:
+            nodes[behind] = replace(nodes[behind], to=tuple(sorted({*nodes[behind].to, emits})))
+        self.bus = self.bus.with_all(BusSpec(event_types={type_name: replace(event_type, nodes=nodes)}))
+
+    def add_outs(self, type_name: str, types: Sequence[str], node: str) -> None:
+        """Have a worker's node emit what the worker names types for."""
+        for name in types:
+            if name not in self.bus.event_types:
+                self.add_type(EventTypeSpec(name, False, {}))
+        event_type = self.bus.event_types[type_name]
+        listed = replace(event_type.nodes[node], emits=tuple(sorted({*event_type.nodes[node].emits, *types})))
+        nodes = {**event_type.nodes, node: listed}
+        self.bus = self.bus.with_all(BusSpec(event_types={type_name: replace(event_type, nodes=nodes)}))
+
 
 class Flow:
-    """The place in an event type's graph at which ``to`` and ``through`` go on.
+    """The place in an event type's graph at which ``to``, ``through`` and ``emits`` go on.
 
     Args:
         sketch: has the graph.
@@ -75,10 +96,20 @@ class Flow:
         self._type_name = type_name
         self._node = node
 
-    def through(self, service: str) -> "Flow":
-        """Send the items to a worker service; give the place behind it."""
-        worker = ServiceSpec(service, "worker")
-        return Flow(self._sketch, self._type_name, self._sketch.add_node(self._type_name, worker, self._node))
+    def through(self, service: str, *, outs: Sequence[str] = ()) -> "Flow":
+        """Send the items to a worker service; give the place behind it.
+
+        Args:
+            outs: the event types that the worker may name for items.
+        """
+        node = self._sketch.add_node(self._type_name, ServiceSpec(service, "worker"), self._node)
+        self._sketch.add_outs(self._type_name, outs, node)
+        return Flow(self._sketch, self._type_name, node)
+
+    def emits(self, event_type: str) -> "Flow":
+        """Seal the items as events of another type; give the same place, for further ones."""
+        self._sketch.add_emission(self._type_name, event_type, self._node)
+        return self
 
     def to(self, *services: str, ordered: bool = False) -> "Flow":
         """Send the items to consumer services; give the same place, for further ones.

@@ -2,6 +2,7 @@
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any
 
 import click
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from examples.clearing_store import ClearingStore
 from spark_worker.archive.archiver import Report
@@ -21,6 +22,7 @@ from tests.support.ports import free_port
 from xbus import model
 from xbus.admin.cli import main
 from xbus.admin.commands import clearing
+from xbus.broker.journal.configuration import BusSpec, ReaderSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import writing
 from xbus.emitter.outbox import Outbox
 from xbus.headers import pack_headers
@@ -104,12 +106,28 @@ def commands(group: click.Group = main, *path: str) -> Iterator[tuple[str, ...]]
             yield *path, name
 
 
+def add_reader_rows(connection: Connection, role_id: int) -> None:
+    """Add a reader with a range that is out, and an act that undoes another."""
+    start = {"first": "0" * 16, "last": "f" * 16, "position": 1, "event": 0, "item": 0}
+    reader = ReaderSpec("audit", frozenset({"clients"}), ranges=1)
+    apply(connection, make_plan(read_stored(connection), BusSpec(readers={"audit": reader})), NOON)
+    out = {"owner": uuid.UUID(int=7), "role_id": role_id, "handed_out": True, "settled_at": NOON}
+    connection.execute(update(model.reader_range).values(out))
+    connection.execute(update(model.reader_stretch).values({**start, "to_position": 3, "to_event": 0, "to_item": 0}))
+    places = {f"{side}_{part}": 1 for side in ("from", "to") for part in ("position", "event", "item")}
+    act = {"act": uuid.UUID(int=1), "undoes": uuid.UUID(int=2), "at": NOON, "who": "ada", "kind": "undo"}
+    hashes = {"first": start["first"], "last": start["last"], "reason": "why"}
+    reader_id = connection.execute(select(model.reader.c.service_id)).scalar_one()
+    connection.execute(insert(model.reader_move).values(**act, **hashes, **places, service_id=reader_id))
+
+
 @pytest.fixture
 def bus(database_url: str) -> ParkedBus:
     """A journal with one of everything that a command may show."""
     bus = make_parked_bus(database_url)
     with writing(database_url) as connection:
         roles = dict(connection.execute(select(model.role.c.login, model.role.c.id)).all())
+        add_reader_rows(connection, roles["store_1"])
         event_id = bus.event_id(bus.both)
         sent = {"state": "failed", "until": NOON, "code": "timed_out", "cause": "no answer"}
         node_id = connection.execute(select(model.node.c.id).limit(1)).scalar_one()
@@ -122,6 +140,11 @@ def bus(database_url: str) -> ParkedBus:
         resumed |= {"state": "resumed", "code": "x", "cause": "y", "changed_at": NOON, "resumed_as": bus.done}
         pause = {"kind": "role", "subject_id": roles["counter_1"], "reason": "why", "paused_by": "ada"}
         pause |= {"since": NOON, "until": NOON}
+        emitter_id = connection.execute(select(model.emitter.c.id).limit(1)).scalar_one()
+        bot = {"id": 1, "name": "report", "emitter_id": emitter_id, "call": "a:b", "command": [], "cron": "0 3 * * *"}
+        bot |= {"timezone": "UTC", "missed": "once", "instances": 1, "max_seconds": 1, "attempts": 3, "settings": {}}
+        bot |= {"description": "why"}
+        run = {"bot_id": 1, "slot": NOON, "state": "failed", "due_at": NOON, "attempts": 3, "role_id": roles["store_1"]}
         person = {"id": 1, "login": "ada", "rights": "operator", "created_at": NOON, "last_seen_at": NOON}
         person |= {"removed_at": NOON}
         session = {"person_id": 1, "token_hash": b"s", "created_at": NOON}
@@ -137,6 +160,21 @@ def bus(database_url: str) -> ParkedBus:
                 model.session,
                 {"token_hash": b"s", "role_id": roles["store_1"], "expires_at": NOON},
             ),
+            (
+                model.api_token,
+                {
+                    "name": "shop",
+                    "token_hash": b"a",
+                    "emitter_id": connection.execute(select(model.emitter.c.id).limit(1)).scalar_one(),
+                    "role_id": roles["store_1"],
+                    "created_at": NOON,
+                    "used_at": NOON,
+                },
+            ),
+            (model.bot, bot),
+            (model.bot_state, {"bot_id": 1, "slots_until": NOON, "failures": 10, "slowed_until": NOON}),
+            (model.bot_run, run | {"started_at": NOON, "ended_at": NOON, "code": "x", "error": "y", "log": "z"}),
+            (model.pause, pause | {"kind": "bot", "subject_id": 1}),
             (model.person, person),
             (model.person_session, session | {"origin": "10.0.0.1", "used_at": NOON, "expires_at": NOON}),
             (
@@ -174,6 +212,10 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         # It hangs the rows into the chain, so that they have numbers.
         ("audit", "verify"): (),
         ("audit", "list"): (),
+        ("bot", "list"): (),
+        ("bot", "log"): ("report",),
+        ("bot", "runs"): (),
+        ("bot", "show"): ("report",),
         ("clearing", "list"): ("--url", "tcp://nowhere:1", "--login", "me"),
         ("config", "show"): (),
         ("descriptor", "list"): (),
@@ -192,9 +234,14 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("parked", "list"): (),
         ("parked", "show"): (str(bus.both),),
         ("plan",): (str(outbox.with_name("bus.toml")), "--last", "9"),
+        ("reader", "list"): (),
+        ("reader", "show"): ("audit",),
+        ("read",): ("clients",),
         ("recipient", "list"): (),
         ("keys", "list"): (),
         ("session", "list"): (),
+        ("token", "list"): (),
+        ("trace",): (str(bus.both),),
         ("type", "list"): (),
         ("person", "list"): (),
         ("person", "token", "list"): (),
@@ -267,7 +314,7 @@ def test_all_commands_write_the_names_of_the_page(written: dict[tuple[str, ...],
     seen = {name for found in written.values() for name, value in named(found) if value is not None}
     of_spark = {field.name for result in NEED_SPARK.values() for field in fields(result)} | {"emitted"}
     assert of_spark <= set(kinds)
-    assert set(kinds) - seen - of_spark == {"alarm", "cleared_at"}
+    assert set(kinds) - seen - of_spark == {"alarm", "batch", "cleared_at"}
     shapes = {command: len({tuple(each) for each in found}) for command, found in written.items()}
     assert shapes == dict.fromkeys(written, 1)
 

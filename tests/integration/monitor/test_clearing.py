@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from tests.integration.monitor.conftest import CHEAP, PASSWORD, Monitor, log_in
 from tests.support.daemon import write_config
 from tests.support.ports import free_port
+from xbus.admin.repair.masking import mask_details
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.people import Right
@@ -15,7 +16,6 @@ from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.clearing import without_secrets
 from xbus.rpc.codec import Value
 
 CLEAR = {"type": "data_clearing", "item_id": "1", "values": '{"email": "a@b"}'}
@@ -26,6 +26,9 @@ def test_a_monitor_without_an_emitter_says_so(monitor: Monitor, viewer: TestClie
     assert page.status_code == 200
     assert "clearing_login" in page.text
     assert viewer.get("/clearing/data_clearing/1").status_code == 404
+    assert [viewer.get(f"/api/clearing{path}").json()["code"] for path in ("", "/data_clearing/1")] == [
+        "no_clearing_login"
+    ] * 2
     monitor.add("cleo", Right.CLEARER)
     assert monitor.enter("cleo").post("/do/clearing/clear", data=CLEAR).status_code == 404
 
@@ -64,6 +67,6 @@ def test_secret_fields_are_hidden_in_details() -> None:
     details: list[Value] = [
         {"id": 1, "source_data": {"name": "Ada", "card": {"number": 4}}, "out_data": {"card": {"number": 5}}}
     ]
-    assert without_secrets(details, {"card.number"}) == [
+    assert mask_details(details, {"order": {"card.number"}}) == [
         {"id": 1, "source_data": {"name": "Ada", "card": {"number": "***"}}, "out_data": {"card": {"number": "***"}}}
     ]

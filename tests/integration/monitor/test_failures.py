@@ -184,3 +184,23 @@ def test_hostile_messages_are_harmless(viewer: TestClient, parked: ParkedBus) ->
         assert "<script>alert" not in page.text
         assert "<b>" not in page.text
         assert not set("\u202e\x1b") & set(page.text)
+
+
+def test_a_program_reads_failures_and_their_groups(viewer: TestClient, parked: ParkedBus) -> None:
+    one = viewer.get("/api/failures/1").json()
+    listed = viewer.get("/api/failures", params={"group": one["fingerprint"], "limit": 1}).json()
+    assert [each["fingerprint"] for each in listed["found"]] == [one["fingerprint"]]
+    assert listed["next"] == {"before": listed["found"][0]["failure_id"]}
+    assert one["history"] == []
+    groups = viewer.get("/api/failures/groups", params={"role": "counter_1"}).json()["found"]
+    assert one["fingerprint"] in [group["fingerprint"] for group in groups]
+    group = viewer.get(f"/api/failures/groups/{one['fingerprint']}").json()
+    assert [each["failure_id"] for each in group["failures"]] == [1]
+    of_envelope = viewer.get("/api/failures", params={"envelope": one["envelope_id"]}).json()["found"]
+    assert {each["envelope_id"] for each in of_envelope} == {one["envelope_id"]}
+
+
+@pytest.mark.parametrize("path", UNKNOWN)
+def test_a_program_is_told_of_failures_that_are_none(viewer: TestClient, path: str) -> None:
+    answer = viewer.get(f"/api{path}")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")

@@ -24,6 +24,7 @@ from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import read_type_id
+from xbus.broker.journal.retention.ages import sealed_before
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.ids import Ids
@@ -80,7 +81,7 @@ def test_items_go_there_and_come_back(sqlite_url: str, place: str) -> None:
         return [copy_file(sqlite_url, plan) for plan in plans]
 
     with begun(sqlite_url, clock, ids) as run:
-        report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(datetime.now(UTC))
+        report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(sealed_before(datetime.now(UTC)))
     assert (report.envelopes, report.items, stored_items(sqlite_url)) == (2, 2000, 0)
 
     with reading(sqlite_url) as connection:

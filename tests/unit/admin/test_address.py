@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from xbus.admin.address import broker_address, reachable
+from xbus.admin.address import broker_address
+from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
 
 

@@ -1,7 +1,7 @@
 """The bus as a file: every error of its form has its line, and what is written is what was read."""
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from textwrap import dedent
 
 import pytest
@@ -11,8 +11,8 @@ from zmq.utils import z85
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile
-from xbus.admin.bus_file.fields import MOST, MOST_INSTANCES, YEAR
 from xbus.admin.bus_file.lines import locate
+from xbus.admin.bus_file.table_keys import MOST, MOST_INSTANCES, YEAR
 from xbus.broker.journal.configuration import (
     BusSpec,
     ConfigurationProblem,
@@ -139,7 +139,11 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
         pytest.param("a = 1\n\na = 2\n", (3, "this is not TOML (Cannot overwrite a value)"), id="a key twice"),
         pytest.param(
             '\n[[rolle]]\nlogin = "x"\n',
-            (2, 'there is no section "rolle"; there are event_type, service, role, emitter_profile, emitter'),
+            (
+                2,
+                'there is no section "rolle"; there are event_type, service, reader, role, '
+                "emitter_profile, emitter, bot",
+            ),
             id="unknown section",
         ),
         pytest.param(
@@ -156,7 +160,9 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
         ),
         pytest.param('\n\n[[service]]\nname = "x"\n', (3, "kind is missing"), id="missing key"),
         pytest.param(
-            '[[service]]\nname = "x"\nkind = "robot"\n', (3, 'kind must be "worker" or "consumer"'), id="unknown kind"
+            '[[service]]\nname = "x"\nkind = "robot"\n',
+            (3, 'kind must be "worker" or "consumer" or "runner"'),
+            id="unknown kind",
         ),
         pytest.param(
             '[[event_type]]\nname = "x"\nimmediate_reply = "no"\n',
@@ -227,6 +233,35 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
             (3, 'secret must be a list of paths of keys, such as ["card.number", "iban"]'),
             id="a path without a key",
         ),
+        *(
+            pytest.param(
+                f'[[event_type]]\nname = "x"\nkeep = {span}\n',
+                (
+                    3,
+                    "keep must be a number of seconds, minutes, hours, days or weeks such as "
+                    '"30m", "12h", "90d" or "4w", at most 100 years, or "forever"',
+                ),
+                id=f"kept for {span}",
+            )
+            for span in ("90", '"90"', '"0d"', '"-1d"', '"1.5d"', '"90 d"', '"36501d"', '"never"', '"1mon"')
+        ),
+        *(
+            pytest.param(
+                f'[[role]]\nlogin = "x"\nservice = "y"\nmax_lag = {lag}\n',
+                (
+                    4,
+                    "max_lag must be a number of envelopes from 1 to 1000000000, or a number of seconds, minutes, "
+                    'hours, days or weeks such as "30m", "12h", "90d" or "4w", at most 100 years',
+                ),
+                id=f"may lag {lag}",
+            )
+            for lag in ("0", "true", "2.5", '"2"', '"forever"')
+        ),
+        pytest.param(
+            '[[event_type]]\nname = "x"\nkeep_bytes = 0\n',
+            (3, "keep_bytes must be a whole number of bytes from 1 on"),
+            id="no bytes",
+        ),
         pytest.param(
             '[[emitter_profile]]\nname = "x"\nevent_types = [\n  "a",\n  1,\n]\n',
             (3, 'event_types must be a list of names, such as ["store", "delays"]'),
@@ -281,7 +316,7 @@ def test_every_problem_is_told_in_the_order_of_lines() -> None:
         [[event_type.node]]
         nam = "n"
         """
-    assert [line for line, _ in problems(text)] == [1, 2, 3, 4, 5, 8, 8, 9]
+    assert [line for line, _ in problems(text)] == [1, 2, 3, 4, 5, 8, 9]
 
 
 def test_what_can_not_be_read_is_left_out_and_named() -> None:
@@ -294,6 +329,7 @@ def test_what_can_not_be_read_is_left_out_and_named() -> None:
         name = "flights"
         [[event_type.node]]
         name = "n"
+        to = "m"
         """
     )
     assert found.bus == BusSpec()
@@ -368,6 +404,8 @@ def roles(name: str) -> st.SearchStrategy[RoleSpec]:
         instances=st.integers(1, MOST_INSTANCES),
         standby=st.booleans(),
         keys=KEYS,
+        max_lag=st.none() | st.integers(1, MOST) | st.integers(1, 3_153_600_000).map(lambda s: timedelta(seconds=s)),
+        when_behind=st.sampled_from(["alarm", "detach", "skip"]),
     )
 
 
@@ -388,6 +426,10 @@ def buses(draw: st.DrawFn) -> BusSpec:
             "isolate" if draw(st.booleans()) else "envelope",
             draw(st.integers(1, MOST)),
             tuple(sorted(draw(st.frozensets(NAMES.filter(lambda name: all(name.split("."))), max_size=3)))),
+            draw(st.none() | st.just(math.inf) | st.integers(1, 3_153_600_000).map(float)),
+            draw(st.none() | st.integers(1, 2**63 - 1)),
+            draw(st.none() | st.integers(1, MOST)),
+            draw(st.none() | st.integers(1, 3_153_600_000).map(float)),
         )
     return BusSpec(
         event_types,
@@ -403,3 +445,25 @@ def test_what_is_written_is_read_again(bus: BusSpec) -> None:
     found = bus_file.read(bus_file.write(bus).encode())
     assert found.problems == ()
     assert found.bus == bus
+
+
+def test_readers_are_read_and_written_again() -> None:
+    text = """\
+[[reader]]
+name = "billing"
+event_types = ["orders", "refunds"]
+ranges = 16
+lease = 5.0
+keeps = false
+
+[[role]]
+login = "billing_1"
+service = "billing"
+"""
+    found = read(text)
+    assert found.problems == ()
+    assert bus_file.write(found.bus) == text
+    assert problems('[[reader]]\nname = "a"\nlease = 0\n') == [
+        (1, "event_types is missing"),
+        (3, f"lease must be a number of seconds from 1 to {YEAR}, which is a year"),
+    ]

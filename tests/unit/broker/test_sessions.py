@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 import pytest
@@ -14,6 +14,7 @@ from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, memory_engine
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
+from xbus.broker.journal.api_tokens import add_api_token, revoke_api_token
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
@@ -368,3 +369,27 @@ async def test_a_session_of_before_its_begin_was_kept_begins_when_it_is_taken_up
         assert sessions.owner(token) == porter.north
     porter.clock.go_on(200)
     assert is_unknown(sessions, token)
+
+
+async def test_an_api_token_is_a_session_without_an_end(porter: Porter) -> None:
+    def in_database(act: Callable[[sa.Connection], str | None]) -> str | None:
+        with porter.journal._engine.begin() as connection:
+            return act(connection)
+
+    token = in_database(lambda connection: add_api_token(connection, "shop", emitter="north", at=NOW))
+    assert token is not None
+    assert is_unknown(porter.sessions, token)
+    assert await porter.sessions.end_removed() == set()
+    porter.clock.go_on(10**7)
+    assert porter.sessions.owner(token) == porter.north
+    with pytest.raises(Refused) as refusal:
+        await porter.sessions.logout(token)
+    assert refusal.value.code == "token_stays"
+    await porter.sessions.end(token_hash(token))
+    await porter.sessions.save()
+    porter.anew()
+    await porter.sessions.restore()
+    assert porter.sessions.knows(token)
+    in_database(lambda connection: revoke_api_token(connection, "shop", NOW))
+    assert await porter.sessions.end_removed() == {token_hash(token)}
+    assert is_unknown(porter.sessions, token)

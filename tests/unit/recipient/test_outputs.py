@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.recipient import Batch, Item
+from xbus.recipient import Batch, Item, Out
 from xbus.recipient.outputs import made_of, made_of_batch, made_of_event, values_of, wire_batches
 from xbus.rpc.codec import pack, unpack_items
 
@@ -81,7 +81,27 @@ def test_all_others_bring_theirs(items: list[Item], indices: list[list[int]]) ->
 def test_the_wire_tells_data_and_indices_of_every_item(made: list[tuple[bytes, int]], max_bytes: int) -> None:
     items = [Item(data, index) for data, index in made]
     read = []
-    for first, count, data, indices in wire_batches(items, max_bytes):
+    for first, count, data, indices, *_ in wire_batches(items, max_bytes):
         for number, item in enumerate(unpack_items(data, count)):
             read.append((item, indices[number] if indices else [first + number]))
     assert read == [(item.data, item.indices) for item in items]
+
+
+def test_items_for_which_a_type_is_named_have_batches_of_their_own() -> None:
+    source = Item(b"x", 3)
+    made = made_of(source, [b"a", Out("refunds", b"b"), Out("refunds", Item.of(b"c", [7])), b"d"])
+
+    assert wire_batches(made, 100) == [
+        (3, 1, b"\xc4\x01a", None),
+        (3, 2, b"\xc4\x01b\xc4\x01c", [[3], [7]], "refunds"),
+        (3, 1, b"\xc4\x01d", None),
+    ]
+
+
+def test_a_batch_may_name_types_for_its_items() -> None:
+    batch = Batch([b"a", b"b"], 5)
+
+    made = made_of_batch(batch, [Out("refunds", b"x"), b"y"])
+    assert [(item.data, item.index) for item in made] == [(b"x", 5), (b"y", 6)]
+    assert [batch[4:] for batch in wire_batches(made, 100)] == [("refunds",), ()]
+    assert wire_batches(made_of_event(Out("sums", b"z")), 100) == [(0, 1, b"\xc4\x01z", [[]], "sums")]

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from xbus.rpc.log_throttle import PEERS_AT_ONCE, LogThrottle
+from xbus.rpc.log_throttle import PEERS_AT_ONCE, PEERS_OF_ADDRESS, LogThrottle
 
 
 class HandClock:
@@ -32,6 +32,16 @@ def test_the_first_fault_is_logged_and_the_next_after_a_minute() -> None:
 def test_each_peer_has_its_own_minute() -> None:
     complaints = LogThrottle(HandClock())
     assert [complaints.note(peer) for peer in (b"a", b"b", b"a", b"b")] == [1, 1, 0, 0]
+
+
+def test_who_connects_again_and_again_is_logged_as_one() -> None:
+    clock = HandClock()
+    complaints = LogThrottle(clock)
+    logged = [complaints.note(str(number).encode(), "192.0.2.7") for number in range(3 * PEERS_OF_ADDRESS)]
+    assert sum(map(bool, logged)) == PEERS_OF_ADDRESS + 1
+    assert complaints.note(b"other", "192.0.2.8") == 1
+    clock.seconds = 61.0
+    assert complaints.note(b"new", "192.0.2.7") == 1
 
 
 def test_a_flood_of_peers_is_logged_as_one_and_forgotten() -> None:

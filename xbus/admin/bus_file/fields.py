@@ -1,173 +1,59 @@
 """The tables and keys that a bus file may hold."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import replace
 
+from xbus.admin.bus_file.table_keys import (
+    BAD_ITEMS,
+    COUNT,
+    FAILURES,
+    FOR_EVER,
+    KIND,
+    LAG,
+    MINUTES,
+    MOST_INSTANCES,
+    MOST_POSITIONS,
+    NAME,
+    NAMES,
+    OF_SERVICE,
+    PART,
+    SECONDS,
+    SPAN,
+    START,
+    SWITCH,
+    TABLES,
+    TEXT,
+    YEAR,
+    Fields,
+    FieldShape,
+    TableKey,
+    choice,
+    is_instances,
+    is_list_of_keys,
+    is_list_of_names,
+    is_list_of_paths,
+    is_list_of_texts,
+    is_number,
+    is_plain,
+    is_span,
+)
 from xbus.broker.journal.configuration import Section
-from xbus.broker.journal.configuration.entries import MAX_ISOLATED
-from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name, is_path
+from xbus.broker.journal.configuration.entries import (
+    BOT_ATTEMPTS,
+    BOT_BATCH_BYTES,
+    BOT_BATCH_ITEMS,
+    BOT_SECONDS,
+    MAX_ISOLATED,
+    ReaderSpec,
+)
+from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.writes import LIMIT_NAMES
-from xbus.rpc.curve import KEY_LENGTH, is_public_key
-
-MOST = 1_000_000_000
-"""The largest count: the database's columns take it, and it is more than anybody means."""
-
-MOST_POSITIONS = 2**63 - 1
-
-MOST_INSTANCES = 1_000
-"""The most programs of one role: each has a connection, and is called by itself."""
-
-YEAR = 366 * 24 * 3600
-
-
-class FieldShape(StrEnum):
-    """The shape of a value, as a form asks for it."""
-
-    TEXT = "text"
-    NUMBER = "number"
-    """A number; some keys take a word or a moment in its place."""
-    SWITCH = "switch"
-    CHOICE = "choice"
-    NAMES = "names"
-    LINES = "lines"
-    """A list of texts, none of which is a name of the bus."""
-    TABLES = "tables"
-
-
-@dataclass(frozen=True)
-class TableKey:
-    """A key of a table.
-
-    Args:
-        is_right: says whether a value is of the right type.
-        read: converts the value for the entry.
-        wish: the rest of the sentence "<key> must be ...".
-        default: the meaning of an absent key.
-        required: whether the key must exist.
-        shape: how a form asks for it.
-        means: its meaning, a sentence for forms.
-        choices: all of its values, for ``FieldShape.CHOICE``.
-        refers_to: the section whose entries it names.
-    """
-
-    is_right: Callable[[Any], bool]
-    wish: str
-    default: Any = None
-    required: bool = False
-    read: Callable[[Any], Any] = lambda value: value
-    shape: FieldShape = FieldShape.TEXT
-    means: str = ""
-    choices: Sequence[str] = ()
-    refers_to: Section | None = None
-
-
-Fields: TypeAlias = Mapping[str, TableKey]
-"""The keys of a table by name; the first one is its name."""
-
-
-def _is_list_of_names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_name, value))
-
-
-def _is_list_of_paths(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_path, value))
-
-
-def _is_list_of_keys(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_public_key, value))
-
-
-def _is_list_of_tables(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= MOST
-
-
-def _is_instances(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= MOST_INSTANCES
-
-
-def _is_number(value: Any, most: float) -> bool:
-    return type(value) in (int, float) and 0 <= value <= most
-
-
-def _read_start(value: object) -> str | int | datetime | None:
-    """Read a position, a word, or a moment; None for anything else."""
-    if isinstance(value, str) and value in ("head", "oldest"):
-        return value
-    if type(value) is int and 1 <= value <= MOST_POSITIONS:
-        return value
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        return None
-    return moment if isinstance(moment, datetime) and moment.tzinfo is not None else None
-
-
-def _is_minutes(value: Any) -> bool:
-    return value == "never" or _is_number(value, YEAR // 60)
-
-
-def _read_minutes(value: Any) -> float:
-    return math.inf if value == "never" else float(value)
-
-
-def _choice(*values: str, means: str, required: bool = False) -> TableKey:
-    """Make a key that takes one of some words; the first one is the default of a key that may be absent."""
-    return TableKey(
-        lambda value: value in values,
-        " or ".join(f'"{value}"' for value in values),
-        default=None if required else values[0],
-        required=required,
-        shape=FieldShape.CHOICE,
-        means=means,
-        choices=values,
-    )
-
-
-NAME = TableKey(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
-NAMES = TableKey(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[], shape=FieldShape.NAMES)
-KIND = _choice("worker", "consumer", means="A worker answers items; a consumer ends the line. For good.", required=True)
-FAILURES = _choice(
-    "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."
-)
-BAD_ITEMS = _choice("envelope", "isolate", means="Park the whole envelope, or the refused items alone.")
-START = TableKey(
-    lambda value: _read_start(value) is not None,
-    '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',
-    read=_read_start,
-    shape=FieldShape.NUMBER,
-    means="Where a new consumer role begins.",
-)
-COUNT = TableKey(_is_count, f"a whole number from 1 to {MOST}", shape=FieldShape.NUMBER)
-SECONDS = TableKey(
-    lambda value: _is_number(value, YEAR),
-    f"a number of seconds from 0 to {YEAR}, which is a year",
-    shape=FieldShape.NUMBER,
-)
-MINUTES = TableKey(
-    _is_minutes,
-    f'a number of minutes from 0 to {YEAR // 60}, which is a year, or "never"',
-    read=_read_minutes,
-    shape=FieldShape.NUMBER,
-)
-PART = TableKey(lambda value: _is_number(value, 1), "a number from 0 to 1", shape=FieldShape.NUMBER)
-SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False, shape=FieldShape.SWITCH)
-TABLES = TableKey(
-    _is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[], shape=FieldShape.TABLES
-)
-
-OF_SERVICE = replace(NAME, shape=FieldShape.CHOICE, refers_to=Section.SERVICE)
+from xbus.rpc.curve import KEY_LENGTH
+from xbus.slots import Missed
 
 SECRET: Fields = {
     "secret": TableKey(
-        _is_list_of_paths,
+        is_list_of_paths,
         'a list of paths of keys, such as ["card.number", "iban"]',
         default=(),
         read=lambda paths: tuple(sorted(set(paths))),
@@ -176,7 +62,39 @@ SECRET: Fields = {
     )
 }
 
-NODE: Fields = {"name": NAME, "service": OF_SERVICE, "to": NAMES}
+KEEPING: Fields = {
+    "keep": replace(
+        SPAN,
+        is_right=lambda value: value == FOR_EVER or is_span(value),
+        wish=f'{SPAN.wish}, or "{FOR_EVER}"',
+        means="How long settled events stay, such as 90d, or forever.",
+    ),
+    "keep_bytes": TableKey(
+        lambda value: type(value) is int and 1 <= value <= MOST_POSITIONS,
+        "a whole number of bytes from 1 on",
+        shape=FieldShape.NUMBER,
+        means="Bytes of the newest events that stay.",
+    ),
+    "keep_last_per_key": replace(COUNT, means="How many of the newest events of each partition key stay."),
+    "archive_after": replace(SPAN, means="The age at which settled events move into the archive, such as 30d."),
+}
+
+EMITS = TableKey(
+    lambda value: is_name(value) or is_list_of_names(value),
+    "the name of an event type, or a list of such names",
+    default=(),
+    read=lambda value: (value,) if isinstance(value, str) else tuple(sorted(set(value))),
+    shape=FieldShape.NAMES,
+    means="The event types as which the bus emits what comes to the node.",
+    refers_to=Section.EVENT_TYPE,
+)
+
+NODE: Fields = {
+    "name": NAME,
+    "service": replace(OF_SERVICE, required=False, default=""),
+    "to": NAMES,
+    "emits": EMITS,
+}
 
 ISOLATION: Fields = {
     "bad_items": BAD_ITEMS,
@@ -199,7 +117,7 @@ ORDER: Fields = {"ordered": replace(SWITCH, means="One envelope at a time, those
 
 INSTANCES: Fields = {
     "instances": TableKey(
-        _is_instances,
+        is_instances,
         f"a whole number from 1 to {MOST_INSTANCES:,}",
         default=1,
         shape=FieldShape.NUMBER,
@@ -210,7 +128,7 @@ INSTANCES: Fields = {
 
 KEYS: Fields = {
     "keys": TableKey(
-        _is_list_of_keys,
+        is_list_of_keys,
         f"a list of public keys, each of {KEY_LENGTH} characters; xbus keys show prints one",
         default=(),
         read=lambda keys: tuple(sorted(set(keys))),
@@ -235,19 +153,104 @@ LIMIT_MEANS: Mapping[str, str] = {
 
 LIMITS: Fields = {name: replace(COUNT, means=LIMIT_MEANS.get(name, "")) for name in LIMIT_NAMES}
 
+_READER = ReaderSpec("", frozenset())
+
+READING: Fields = {
+    "ranges": replace(
+        INSTANCES["instances"], default=_READER.ranges, means="With how many ranges it begins; its programs share them."
+    ),
+    "lease": TableKey(
+        lambda value: is_number(value, YEAR) and value >= 1,
+        f"a number of seconds from 1 to {YEAR}, which is a year",
+        default=_READER.lease,
+        read=float,
+        shape=FieldShape.NUMBER,
+        means="Seconds after which the ranges of a silent program are given away.",
+    ),
+    "batch_items": replace(COUNT, default=_READER.batch_items, means="The most items of a batch."),
+    "batch_bytes": replace(COUNT, default=_READER.batch_bytes, means="The bytes at which a batch ends."),
+    "batch_wait": replace(
+        SECONDS, default=_READER.batch_wait, read=float, means="Seconds that a batch waits for more items."
+    ),
+    "keeps": replace(SWITCH, default=_READER.keeps, means="Retention waits until it has read."),
+}
+
+LAGGING: Fields = {
+    "max_lag": LAG,
+    "when_behind": choice(
+        "alarm", "detach", "skip", means="Beyond max_lag: tell people, take it off the bus, or have it do without."
+    ),
+}
+
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 
 IMMEDIATE: Fields = {"immediate_reply": replace(SWITCH, means="Its emitter waits for what a consumer replies.")}
 
+WORK: Fields = {
+    "call": replace(TEXT, means="module:function that a run calls."),
+    "command": TableKey(
+        is_list_of_texts,
+        'a list of texts, a program and its arguments, such as ["report", "--nightly"]',
+        default=(),
+        read=tuple,
+        shape=FieldShape.LINES,
+        means="A program and its arguments, one a line, in the place of call.",
+    ),
+}
+
+TIME: Fields = {
+    "cron": replace(TEXT, means="When it runs: minute, hour, day, month, day of the week, such as 0 3 * * *."),
+    "timezone": replace(NAME, required=False, default="UTC", means="The zone of cron, such as Europe/Paris."),
+    "missed": replace(
+        choice(*Missed, means="What becomes of times at which nobody could look: the last is made up for, all, none."),
+        default=Missed.ONCE,
+        read=Missed,
+    ),
+}
+
+BATCHES: Fields = {
+    "batch_items": replace(READING["batch_items"], default=BOT_BATCH_ITEMS),
+    "batch_bytes": replace(READING["batch_bytes"], default=BOT_BATCH_BYTES),
+    "batch_wait": READING["batch_wait"],
+}
+
+RUNS: Fields = {
+    "instances": replace(INSTANCES["instances"], means="So many of its runs may be under way at once."),
+    "max_seconds": TableKey(
+        lambda value: is_number(value, YEAR) and value > 0,
+        f"a number of seconds above 0, up to {YEAR}, which is a year",
+        default=BOT_SECONDS,
+        shape=FieldShape.NUMBER,
+        means="Seconds after which a run is ended.",
+    ),
+    "attempts": replace(COUNT, default=BOT_ATTEMPTS, means="How often a run is tried before it has failed."),
+    "settings": TableKey(
+        lambda value: isinstance(value, dict) and is_plain(value),
+        "a table of texts, numbers, booleans, lists and tables",
+        default={},
+        shape=FieldShape.TABLE,
+        means="What each run gets, as JSON.",
+    ),
+    "description": replace(TEXT, means="What it is for."),
+}
+
 SECTIONS: Mapping[Section, Fields] = {
-    Section.EVENT_TYPE: {"name": NAME, **IMMEDIATE, "node": TABLES, **ISOLATION, **SECRET, **FORMER},
+    Section.EVENT_TYPE: {"name": NAME, **IMMEDIATE, "node": TABLES, **ISOLATION, **SECRET, **KEEPING, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
+    Section.READER: {
+        "name": NAME,
+        "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it reads."),
+        **READING,
+        "start": replace(START, means="Where a new reader begins."),
+        **FORMER,
+    },
     Section.ROLE: {
         "login": NAME,
         "service": OF_SERVICE,
         **ORDER,
         **INSTANCES,
         **WATCH,
+        **LAGGING,
         **KEYS,
         "start": START,
         **FORMER,
@@ -263,6 +266,17 @@ SECTIONS: Mapping[Section, Fields] = {
         "profile": replace(NAME, shape=FieldShape.CHOICE, refers_to=Section.EMITTER_PROFILE),
         **KEYS,
         **LIMITS,
+        **FORMER,
+    },
+    Section.BOT: {
+        "name": NAME,
+        **WORK,
+        **TIME,
+        "reads": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What it gets batches of, in the place of cron."),
+        **BATCHES,
+        "emits": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What its runs may put."),
+        "runners": replace(OF_SERVICE, required=False, means="The service whose programs run it."),
+        **RUNS,
         **FORMER,
     },
 }

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from xbus.admin.bus_file.fields import NODE, SECTIONS, Fields, TableKey
+from xbus.admin.bus_file.fields import NODE, SECTIONS
 from xbus.admin.bus_file.lines import Path, error_line, locate
+from xbus.admin.bus_file.table_keys import Fields, TableKey
 from xbus.broker.journal.configuration import (
+    BotSpec,
     BusSpec,
     ConfigurationProblem,
     EmitterSpec,
@@ -15,6 +17,7 @@ from xbus.broker.journal.configuration import (
     NodeSpec,
     Place,
     ProfileSpec,
+    ReaderSpec,
     RoleSpec,
     Section,
     ServiceSpec,
@@ -92,8 +95,12 @@ def _event_type(*, node: Sequence[Table], **values: Any) -> tuple[EventTypeSpec,
     return EventTypeSpec(nodes={}, **values), node
 
 
-def _node(name: str, service: str, to: Sequence[str]) -> NodeSpec:
-    return NodeSpec(name, service, tuple(sorted(to)))
+def _node(name: str, service: str, to: Sequence[str], emits: tuple[str, ...]) -> NodeSpec:
+    return NodeSpec(name, service, tuple(sorted(to)), emits)
+
+
+def _reader(name: str, event_types: Sequence[str], **settings: Any) -> ReaderSpec:
+    return ReaderSpec(name, frozenset(event_types), **settings)
 
 
 def _profile(name: str, event_types: Sequence[str], renamed_from: str | None, **limits: int | None) -> ProfileSpec:
@@ -104,6 +111,10 @@ def _emitter(
     login: str, profile: str, keys: tuple[str, ...], renamed_from: str | None, **limits: int | None
 ) -> EmitterSpec:
     return EmitterSpec(login, profile, keys, renamed_from, SendingLimits(**limits))
+
+
+def _bot(*, reads: Sequence[str], emits: Sequence[str], **values: Any) -> BotSpec:
+    return BotSpec(reads=frozenset(reads), emits=frozenset(emits), **values)
 
 
 class _BusFileReader:
@@ -121,9 +132,11 @@ class _BusFileReader:
         bus = BusSpec(
             event_types={entry.name: entry for entry in self._event_types(tables)},
             services={entry.name: entry for _, entry in self._section(tables, Section.SERVICE, ServiceSpec)},
+            readers={entry.name: entry for _, entry in self._section(tables, Section.READER, _reader)},
             roles={entry.login: entry for _, entry in self._section(tables, Section.ROLE, RoleSpec)},
             profiles={entry.name: entry for _, entry in self._section(tables, Section.EMITTER_PROFILE, _profile)},
             emitters={entry.login: entry for _, entry in self._section(tables, Section.EMITTER, _emitter)},
+            bots={entry.name: entry for _, entry in self._section(tables, Section.BOT, _bot)},
         )
         unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
         return BusFile(bus, tuple(sorted(self._problems)), unreadable, self._places)

@@ -1,7 +1,7 @@
 """``xbus clearing``."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,11 +11,22 @@ from xbus.admin.address import broker_address
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.output import STATE, Output, escaped, name_column
-from xbus.admin.program import Command, CommandGroup, config_option, limit_option, output_option
+from xbus.admin.program import (
+    Command,
+    CommandGroup,
+    config_option,
+    database_url,
+    limit_option,
+    output_option,
+    secrets_option,
+)
+from xbus.admin.repair.masking import mask_details
 from xbus.admin.repair.payload import Payload
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
 from xbus.ending import exit_code, tell
@@ -75,6 +86,7 @@ _asking = _with(
         help="The event type of such requests.",
     ),
     *_AS_EMITTER,
+    secrets_option,
 )
 """The options of who asks whom."""
 
@@ -92,6 +104,7 @@ _asking = _with(
 @click.option("--before", type=click.IntRange(1), metavar="ID", help="Only items below this one.")
 @limit_option
 @_with(*_AS_EMITTER)
+@secrets_option
 @output_option("item")
 def list_(
     config_path: Path | None,
@@ -102,24 +115,29 @@ def list_(
     login: str | None,
     password_file: Path | None,
     url: str | None,
+    show_secrets: bool,
     output: Output,
 ) -> None:
     """Show the items that consumers keep for a person, the newest first.
 
     The bus tells the addresses of the clearing databases. The command reads them there, as this machine's user.
+    Fields that an event type calls secret are hidden, if the configuration is at hand.
     """
     address = broker_address("front", url, config_path)
     with Emitter(address, *login_and_password(login, password_file, address)) as emitter:
         databases = list(clearing_databases(emitter.consumers(), type_name))
-    found: list[tuple[ClearingItem, ClearingDatabase]] = []
+    secrets = _secrets(url, config_path, show_secrets)
+    found: list[tuple[ClearingItem, ClearingDatabase, Payload]] = []
     refusals: list[XbusError] = []
     for database in databases:
         try:
-            found += [(item, database) for item in database.read(None if state == ALL else state, before, limit)]
+            items = database.read(None if state == ALL else state, before, limit)
         except XbusError as error:
             refusals.append(error)
+            continue
+        found += [(item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset()))) for item in items]
     if output.as_json:
-        output.objects(of_clearing_item(item, Payload.of(item.data).plain, database) for item, database in found)
+        output.objects(of_clearing_item(item, payload.plain, database) for item, database, payload in found)
     elif found:
         click.echo("\n".join(_list(found, output, several=len(databases) > 1)))
     elif not refusals:
@@ -130,7 +148,17 @@ def list_(
         click.get_current_context().exit(exit_code(refusals[0]))
 
 
-def _list(found: Sequence[tuple[ClearingItem, ClearingDatabase]], output: Output, *, several: bool) -> Iterator[str]:
+def _secrets(url: str | None, config_path: Path | None, show_secrets: bool) -> Mapping[str, Set[str]]:
+    """Read which fields are secret: the journal knows, which an emitter's machine does not reach."""
+    if show_secrets or (url is not None and config_path is None):
+        return {}
+    with reading(database_url(config_path)) as connection:
+        return read_secret_fields(connection)
+
+
+def _list(
+    found: Sequence[tuple[ClearingItem, ClearingDatabase, Payload]], output: Output, *, several: bool
+) -> Iterator[str]:
     now = SystemClock().now()
     rows = [
         (
@@ -139,12 +167,12 @@ def _list(found: Sequence[tuple[ClearingItem, ClearingDatabase]], output: Output
             item.type,
             item.item_type,
             output.when(item.received_at, now),
-            " ".join(Payload.of(item.data).lines()),
+            " ".join(payload.lines()),
             database.consumer if several else None,
             ", ".join(database.request_types) if several else None,
             item.event_id,
         )
-        for item, database in found
+        for item, database, payload in found
     ]
     return output.table(HEADS, rows)
 
@@ -158,11 +186,13 @@ def show(
     login: str | None,
     password_file: Path | None,
     url: str | None,
+    show_secrets: bool,
 ) -> None:
     """Show the consumer's data of an item, as JSON."""
     address = broker_address("front", url, config_path)
     request = {"action": "get_item_details", "item_id": item_id}
-    _ask(address, *login_and_password(login, password_file, address), type_name, request)
+    reply = _ask(address, *login_and_password(login, password_file, address), type_name, request)
+    _show(reply, _secrets(url, config_path, show_secrets))
 
 
 @clearing.command()
@@ -184,6 +214,7 @@ def clear(
     login: str | None,
     password_file: Path | None,
     url: str | None,
+    show_secrets: bool,
 ) -> None:
     """Give the consumer these values of an item, and show its answer, as JSON.
 
@@ -195,13 +226,18 @@ def clear(
     if not values:
         raise click.UsageError("say what the item shall be: NAME=VALUE, or --values FILE")
     request = {"action": "clear_item", "item_id": item_id, "values": values}
-    _ask(address, *login_and_password(login, password_file, address), type_name, request)
+    reply = _ask(address, *login_and_password(login, password_file, address), type_name, request)
+    _show(reply, _secrets(url, config_path, show_secrets))
 
 
-def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> None:
+def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> Value:
     with Emitter(address, login, password) as emitter:
-        reply = emitter.ask(type_name, request)
-    click.echo(escaped(json.dumps(reply, indent=2, default=_plain, ensure_ascii=False)))
+        return emitter.ask(type_name, request)
+
+
+def _show(reply: Value, secrets: Mapping[str, Set[str]]) -> None:
+    (shown,) = mask_details([reply], secrets)
+    click.echo(escaped(json.dumps(shown, indent=2, default=_plain, ensure_ascii=False)))
 
 
 def _field(text: str) -> tuple[str, Value]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.moments import Place
+from xbus.admin.moments import PlaceOption
 from xbus.admin.names import ROLE, TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import config_option, confirm, database_url
@@ -31,14 +31,14 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     "--from",
     "since",
     required=True,
-    type=Place(),
+    type=PlaceOption(),
     metavar="WHEN",
     help="The start: a date or time in UTC or with its zone, 2d (ago), a position, or oldest.",
 )
 @click.option(
     "--to",
     "until",
-    type=Place(),
+    type=PlaceOption(),
     metavar="WHEN",
     help="The end: a moment, not included, or a position, included; by default now.",
 )

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from xbus.admin.address import reachable
 from xbus.admin.doctor.broker import Side, look_at_broker
 from xbus.admin.doctor.bus import look_at_bus
 from xbus.admin.doctor.configuration import look_at_configuration
@@ -17,6 +16,7 @@ from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.engine import file_of
 from xbus.clock import Clock
 from xbus.config import Config, ConfigReading
+from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
 
 PARTS: Sequence[str] = ("configuration", "machine", "database", "bus", "broker")

@@ -6,7 +6,24 @@ from xbus.broker.journal.archive.reading import Whereabouts
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.log.overlays import OverlaidItem
 from xbus.broker.journal.log.role_progress import RoleProgress
+from xbus.broker.journal.operations.envelopes.chains import ChainLink
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
+
+
+def of_chain_link(link: ChainLink) -> JsonObject:
+    return {
+        "envelope_id": link.envelope_id,
+        "parent_id": link.parent_id,
+        "way": link.way,
+        "emitter": link.emitter,
+        "state": link.state,
+        "types": link.types,
+        "position": link.position,
+        "items": link.items,
+        "opened_at": link.opened_at,
+        "closed_at": link.closed_at,
+        "bulk_roles": link.by_bulk,
+    }
 
 
 def of_envelope(summary: EnvelopeSummary) -> JsonObject:

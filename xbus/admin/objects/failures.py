@@ -1,7 +1,13 @@
 """Failures and parked work as objects."""
 
 from xbus.admin.objects.base import JsonObject
-from xbus.broker.journal.operations.failures import FailureDetail, FailureGroup, FailureSummary, PastMove
+from xbus.broker.journal.operations.failures import (
+    FailureDetail,
+    FailureGroup,
+    FailureSummary,
+    GroupDetail,
+    PastMove,
+)
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import ParkedSummary
 
@@ -43,6 +49,14 @@ def of_failure_group(group: FailureGroup) -> JsonObject:
         "newest_at": newest.at,
         "failure_id": newest.id,
         "envelope_id": newest.envelope_id,
+    }
+
+
+def of_group_detail(detail: GroupDetail) -> JsonObject:
+    return {
+        **of_failure_group(detail.group),
+        "failures": [of_failure(failure) for failure in detail.failures],
+        "history": [_of_past_move(move) for move in detail.history],
     }
 
 

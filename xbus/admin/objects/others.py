@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from xbus.admin.clearing_databases import ClearingDatabase
 from xbus.admin.objects.base import JsonObject
+from xbus.broker.journal.api_tokens import ApiToken
 from xbus.broker.journal.audit.reading import AuditRow
 from xbus.broker.journal.audit.verifying import Verification
 from xbus.broker.journal.database.clearing_items import ClearingItem
@@ -20,6 +21,16 @@ def of_sessions(found: LoginSessions) -> JsonObject:
         "login": found.login,
         "sessions": found.sessions,
         "expires_at": found.expires_at,
+    }
+
+
+def of_api_token(token: ApiToken) -> JsonObject:
+    return {
+        "token": token.name,
+        "emitter": token.emitter,
+        "role": token.role,
+        "created_at": token.created_at,
+        "last_used_at": token.used_at,
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from xbus.admin.rehearsal.comparing import TypeComparison, compare
 from xbus.broker.journal.configuration import BusSpec, Plan, Section
+from xbus.broker.journal.configuration.chaining import expanded
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.operations.traffic.recent import SentEvents, read_recent
@@ -21,7 +22,7 @@ def rehearse(connection: Connection, plan: Plan, last: int) -> Iterator[TypeComp
     with connection.begin():
         roles = read_catalog(connection).roles.values()
     detached = {plan.name_of(Section.ROLE, role.login) for role in roles if role.detached}
-    before, after = _without(plan.before, detached), _without(plan.after, detached)
+    before, after = (expanded(_without(bus, detached)) for bus in (plan.before, plan.after))
     for name in sorted({*before.event_types, *after.event_types}):
         with connection.begin():
             sent = read_recent(connection, plan.stored_name(Section.EVENT_TYPE, name), last)

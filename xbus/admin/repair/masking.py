@@ -1,7 +1,7 @@
 """Hides the fields of items that their event type calls secret, and puts them back where a person left them; pure."""
 
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from itertools import count
 
 from xbus.errors import Refused
@@ -9,6 +9,9 @@ from xbus.rpc.codec import Value
 
 MASK = "***"
 """The text in place of a secret value, whatever its type: a length or a type may tell something, too."""
+
+DATA_OF_REPLY = ("source_data", "current_data", "out_data")
+"""The keys of details under which a consumer shows an item that waits for clearing."""
 
 _NUMBERED = re.compile(rf"{re.escape(MASK)}(\d{{0,9}})")
 
@@ -71,6 +74,16 @@ def unmask(value: Value, present: Value, paths: Set[str]) -> Value:
 
     _replaced(present, paths, keep)
     return _replaced(value, paths, reveal)
+
+
+def mask_details(details: Iterable[Value], secrets: Mapping[str, Set[str]]) -> list[Value]:
+    """Hide the secret fields of items in the details that a consumer gives of them.
+
+    Args:
+        secrets: the secret fields of each type. All count: the details do not say of which type their item is.
+    """
+    paths = {f"{key}.{field}" for fields in secrets.values() for field in fields for key in DATA_OF_REPLY}
+    return [mask(each, paths) for each in details]
 
 
 def _replaced(value: Value, paths: Set[str], replace: Callable[[Value], Value], within: str = "") -> Value:

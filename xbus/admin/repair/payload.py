@@ -72,7 +72,7 @@ class Payload:
     @property
     def plain(self) -> Value:
         """It, as JSON can write it: bytes as hexadecimal text, NaN and infinity as text, secrets as masks."""
-        return _plain(mask(self.value, self.secret)) if self._bytes is None else self._bytes.hex()
+        return as_json(mask(self.value, self.secret)) if self._bytes is None else self._bytes.hex()
 
     @property
     def _bytes(self) -> bytes | None:
@@ -152,13 +152,15 @@ def _written(value: Value) -> str:
     return line if len(line) <= LINE_CHARACTERS else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def _plain(value: object) -> Value:
-    """Convert values that JSON lacks to text."""
+def as_json(value: object) -> Value:
+    """Convert what JSON lacks in a value to text: bytes to hexadecimal, keys, NaN and infinity."""
     match value:
         case dict():
-            return {key if isinstance(key, str) else str(_plain(key)): _plain(of_key) for key, of_key in value.items()}
+            return {
+                key if isinstance(key, str) else str(as_json(key)): as_json(of_key) for key, of_key in value.items()
+            }
         case list():
-            return [_plain(element) for element in value]
+            return [as_json(element) for element in value]
         case bytes():
             return f"bytes {value.hex()}"
         case float() if not math.isfinite(value):

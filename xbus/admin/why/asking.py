@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from xbus.admin.address import broker_address
@@ -16,6 +16,8 @@ from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 3.0
 """Seconds to wait for an answer. Fewer may take a busy broker for one that is away."""
+
+Side: TypeAlias = Literal["front", "back"]
 
 _INSIGHT = AnswerReader("xbus.why", Insight)
 _REFUSED = AnswerReader("xbus.refused", RefusedCall)
@@ -57,15 +59,25 @@ class RunningBroker:
         """Ask the front how it is; None if it can't be reached."""
         return self.health("front")
 
-    def health(self, side: Literal["front", "back"]) -> HealthReport | None:
+    def health(self, side: Side) -> HealthReport | None:
         """Ask a side how it is; None if it can't be reached."""
-        answer = self._ask(side, "xbus.health")
+        return asyncio.run(self._health(side))
+
+    async def health_of_both(self) -> tuple[HealthReport | None, HealthReport | None]:
+        """Ask front and back at once how they are, without a thread that waits; None for one that can't be reached."""
+        front, back = await asyncio.gather(self._health("front"), self._health("back"))
+        return front, back
+
+    async def _health(self, side: Side) -> HealthReport | None:
+        answer = await self._call(side, "xbus.health")
         return None if answer is None else _HEALTH.read(answer)
 
-    def _ask(self, socket: Literal["front", "back"], verb: str, *args: Value) -> Value | None:
-        address = broker_address(socket, None, self._config_path)
+    def _ask(self, side: Side, verb: str, *args: Value) -> Value | None:
+        return asyncio.run(self._call(side, verb, *args))
+
+    async def _call(self, side: Side, verb: str, *args: Value) -> Value | None:
         try:
-            return asyncio.run(_call(address, verb, *args))
+            return await _call(broker_address(side, None, self._config_path), verb, *args)
         except Failed:
             return None
 

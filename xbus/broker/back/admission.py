@@ -81,6 +81,12 @@ class Admission:
         self, role_id: int, token_hash: bytes, uri: str, connect: Connect
     ) -> tuple[RecipientProxy, Handshake]:
         role = self._configuration.catalog.roles.get(role_id)
+        if role_id in self._configuration.catalog.reader_roles:
+            raise Refused(
+                "the role is a reader's: its programs ask for what they read, and nothing is delivered to them",
+                "read with xbus.reader, or register as a role of a worker or consumer",
+                code="role_reads",
+            )
         if role is None:
             raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
         if role.detached:

@@ -32,7 +32,7 @@ from xbus.broker.back.dispatch import (
     RunLauncher,
     WorkerAvailability,
 )
-from xbus.broker.back.log import LogReader
+from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.monitoring import BackInsight, DeliveryFigures
 from xbus.broker.back.progress import (
     BadItems,
@@ -101,6 +101,7 @@ class DeliveryAssembly:
         # Readers and writers.
         self.events = RoleEvents()
         self._log = LogReader(journal, bell)
+        self.slices = LogSlices(journal, self._log)
         self.breakers = CircuitBreakers(
             runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
         )
@@ -154,7 +155,9 @@ class DeliveryAssembly:
         intervals = self._runtime.intervals
         log, ledger, roles, probing = self._log, self.ledger, self._roles, self.probing
         self._gathering = ConsumerGathering(self._slots, roles, clock, events)
-        self._context = BackRunContext(log, self._slots, self._requirements, tasks, self._settings.window_bytes)
+        self._context = BackRunContext(
+            log, self._slots, self._requirements, tasks, self._settings.window_bytes, self._catalog
+        )
         self._runs = RunExecutor(ledger, self._context, self._gathering, self._results, roles, tasks, events)
         self._launcher = RunLauncher(ledger, roles, self._gathering, self._open_replies, self._runs)
         workers = WorkerAvailability(
@@ -275,6 +278,7 @@ class DeliveryAssembly:
         self._watching = [
             self._tasks.create_task(self._replies.watch(), name="replies of consumers"),
             self._tasks.create_task(self._log.follow(self._replies.wake), name="log"),
+            self._tasks.create_task(self.slices.follow(), name="who waits for the log"),
             self._tasks.create_task(self._backlog_changes.carry_out(), name="decisions"),
             self._tasks.create_task(every(self._runtime.intervals.idle, self.lanes.note_idle), name="idle roles"),
         ]
@@ -301,6 +305,10 @@ class DeliveryAssembly:
                 log.warning("order not followed: %s", error, extra={"action": "order_not_followed"})
                 await asyncio.sleep(self._runtime.intervals.retry)
         self._waiting.retain([role.id for role in self._catalog().roles.values() if not role.detached])
+        self._backlog_changes.wake()
+
+    def decided(self) -> None:
+        """Look for decisions about owed envelopes, though the configuration is what it was."""
         self._backlog_changes.wake()
 
     async def _follow_order(self) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from xbus.backoff import Backoff
 from xbus.broker.back.admission import Admission, Connect, ConnectTo, TakeUp
 from xbus.broker.back.assembly import DeliveryAssembly
+from xbus.broker.back.chaining import EmittingRoles
 from xbus.broker.back.monitoring import DeliveryFigures
+from xbus.broker.back.readers import ReaderDesks
 from xbus.broker.back.recipients import (
     Handshake,
     OwnRegistrations,
@@ -71,7 +73,10 @@ class Back:
         self._awaited: set[tuple[int, bytes]] = set()
         self._assembly = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
         self._admission = Admission(journal, configuration, self._assembly, runtime.tasks, settings)
+        self.readers = ReaderDesks(journal, self._assembly.slices, runtime, lambda: configuration.catalog)
+        """The readers, whose programs ask for what they read."""
         self.registry = self._assembly.registry
+        self._emitting = EmittingRoles(journal, self.registry, runtime, settings, lambda: configuration.catalog)
         self.events = self._assembly.events
         """The events of roles."""
         self.breakers = self._assembly.breakers
@@ -80,6 +85,8 @@ class Back:
         """The outputs that bulk workers make."""
         self.insight = self._assembly.insight
         """The memory of the back, for operators."""
+        self.slices = self._assembly.slices
+        """The log, for those who read it at their own pace."""
         self.reports = self._assembly.reports
         """The reports of bulk workers about the outputs that they make."""
 
@@ -140,7 +147,9 @@ class Back:
         Raises:
             JournalUnavailable: the database can't be read now.
         """
+        await self._emitting.recover()
         await self._assembly.recover()
+        await self.readers.follow()
         registrations = await self._registrations.read()
         for ended in [registration for registration in registrations if is_served(registration.uri)]:
             # Its connection ended with the last run of the broker; it comes again by itself.
@@ -154,6 +163,8 @@ class Back:
     def start(self) -> None:
         """Begin to deliver, and connect to the recipients that registered with this journal before, where it is now."""
         self._assembly.start()
+        self._tasks.create_task(self.readers.watch(), name="leases of readers")
+        self._emitting.serve()
         self._configuration.on_change(self._configuration_changed)
         self._resume(self._own)
         self._tasks.create_task(self._registrations.watch(self._resume), name="foreign registrations")
@@ -176,6 +187,11 @@ class Back:
         for role in self._configuration.catalog.roles.values():
             self.registry.follow_pause(role)
         self._tasks.create_task(self._follow_configuration(), name="configuration change")
+        self._tasks.create_task(self.readers.follow_when_possible(), name="readers of the configuration")
+
+    def decided(self) -> None:
+        """Carry out a decision about owed envelopes that was just noted."""
+        self._assembly.decided()
 
     async def _follow_configuration(self) -> None:
         await self._assembly.follow_configuration()
@@ -188,6 +204,7 @@ class Back:
         for role in roles:
             for recipient in self.registry.follow(role):
                 self._tasks.create_task(self._dismiss(recipient), name=f"surplus program of {role.login}")
+        self._emitting.serve()
 
     async def _dismiss(self, recipient: RecipientProxy) -> None:
         """Unregister a program for which its role has no place any more, when it has finished what it has."""

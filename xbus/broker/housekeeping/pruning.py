@@ -1,13 +1,20 @@
 """Removes from the journal what nobody needs any more, in small steps between which everybody else goes on."""
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 from xbus.broker.housekeeping.looks import pause_after
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention import pruning
+from xbus.broker.journal.retention import bounds, pruning
+from xbus.broker.journal.retention.ages import Ages
+from xbus.broker.journal.retention.keeping import read_keepings
+from xbus.broker.journal.retention.rules import Rule
+from xbus.broker.journal.retention.search import READ_ENVELOPES, Scan, search
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.periodic import every
@@ -19,6 +26,11 @@ LOOK_SECONDS = 2.0
 
 ROUND_SECONDS = 60.0
 """Seconds between looks for envelopes that have become old enough."""
+
+REST_SHARE = 9
+"""The pause after a removal, as a multiple of it: a journal that keeps much is looked through less often."""
+
+DAY_SECONDS = 24 * 3600.0
 
 TIGHT_SHARE = 0.9
 """The part of its limit above which the journal is short of space: then settled envelopes go before their time."""
@@ -34,12 +46,12 @@ Step: TypeAlias = Callable[[Any, int], pruning.PruningStep]
 
 
 class Pruner:
-    """Removes settled envelopes when they are old enough or their space is wanted.
+    """Removes settled envelopes when they were kept for long enough or their space is wanted.
 
     Args:
         journal: entered.
         clock: measures ages.
-        keep_days: how long a settled envelope is kept; 0 for ever.
+        keep_days: how long types are kept that don't say so themselves; 0 for ever.
         max_bytes: what the segments' data may take together; 0 for no limit.
         step_bytes: one step removes about so much; others write between two steps.
     """
@@ -59,25 +71,31 @@ class Pruner:
         self._max_bytes = max_bytes
         self._step_bytes = step_bytes
         self._next_round = 0.0
+        self._next_space = 0.0
 
     async def watch(self) -> None:
-        """Remove old envelopes, for ever; an unreachable database only delays it. Return at once if all are kept."""
-        if self._keep_days:
-            self._next_round = self._clock.monotonic()
-            await every(LOOK_SECONDS, self._look)
+        """Remove old envelopes, for ever; an unreachable database only delays it."""
+        self._next_round = self._next_space = self._clock.monotonic()
+        await every(LOOK_SECONDS, self._look)
 
     async def _look(self) -> None:
         try:
             if self._clock.monotonic() >= self._next_round:
-                await self.prune_old()
-                self._next_round = self._clock.monotonic() + ROUND_SECONDS
-            if await self._is_tight():
-                await self.prune_for_space()
+                self._next_round = await self._after(self.prune_old) + ROUND_SECONDS
+            if self._clock.monotonic() >= self._next_space and await self._is_tight():
+                self._next_space = await self._after(self.prune_for_space)
         except JournalUnavailable as error:
             log.warning("nothing removed: %s", error, extra={"action": "pruning_delayed"})
         except JournalError as error:
             log.error("what is settled can't be removed: %s", error, extra={"action": "pruning_failed"})
             self._next_round = self._clock.monotonic() + ROUND_SECONDS
+
+    async def _after(self, prune: Callable[[], Awaitable[None]]) -> float:
+        """Carry out a removal; when the next one may begin."""
+        began = self._clock.monotonic()
+        await prune()
+        ended = self._clock.monotonic()
+        return ended + REST_SHARE * (ended - began)
 
     async def prune_old(self) -> None:
         """Remove envelopes that have been settled or cancelled for long enough.
@@ -86,28 +104,78 @@ class Pruner:
             JournalError: the database refuses; earlier removals remain.
         """
         now = self._clock.now()
-        settled = now - timedelta(days=self._keep_days)
-        cancelled = now - timedelta(days=min(CANCELLED_DAYS, self._keep_days))
-        await self._prune(self._settled_before(settled, now, keep_rows=False), "settled long ago")
-        await self._prune(self._cancelled_before(cancelled, now), "cancelled")
+        for scan in await self._scans(now):
+            await self._prune_settled(scan, now, "settled, and kept for long enough", keep_rows=False)
+        if self._keep_days:
+            cancelled = now - timedelta(days=min(CANCELLED_DAYS, self._keep_days))
+            await self._prune(self._cancelled_before(cancelled, now), "cancelled")
 
     async def prune_for_space(self) -> None:
         """Remove cancelled and then settled envelopes, the oldest first, until the space suffices; receipts stay.
+
+        Types without a limit of their age keep what they have.
 
         Raises:
             JournalError: the database refuses; earlier removals remain.
         """
         now = self._clock.now()
-        cancelled = now - timedelta(seconds=CANCELLED_SECONDS)
-        await self._prune(self._cancelled_before(cancelled, now), "cancelled, to make space", self._is_tight)
-        await self._prune(self._settled_before(now, now, keep_rows=True), "settled, to make space", self._is_tight)
+        scan = (await self._ages()).way_for_space(now)
+        if scan is not None:
+            cancelled = now - timedelta(seconds=CANCELLED_SECONDS)
+            await self._prune(self._cancelled_before(cancelled, now), "cancelled, to make space", self._is_tight)
+            await self._prune_settled(scan, now, "settled, to make space", self._is_tight, keep_rows=True)
 
-    def _settled_before(self, until: datetime, now: datetime, *, keep_rows: bool) -> Step:
-        name = self._journal.name
-        step_bytes = self._step_bytes
-        return lambda connection, after: pruning.prune_settled(
-            connection, name, after, until, now, keep_rows=keep_rows, step_bytes=step_bytes
-        )
+    async def _ages(self) -> Ages:
+        return Ages(await self._journal.read(read_keepings), self._keep_days * DAY_SECONDS or math.inf)
+
+    async def _scans(self, now: datetime) -> list[Scan]:
+        """Find out how far each type, and all others together, may be removed."""
+        ages = await self._ages()
+        beyond = {each: await self._beyond(each, limit) for each, limit in ages.limits.items()}
+        ways = ages.ways(ages.rules(now, beyond))
+        return [replace(scan, upto=await self._end(rule)) for scan, rule in ways]
+
+    async def _beyond(self, event_type_id: int, limit: int) -> int:
+        """Count the newest events of a type until they have so many bytes; the position up to which the others lie."""
+        counted = await self._journal.read(bounds.begin_count)
+        while counted.upto is None:
+            began = self._clock.monotonic()
+            counted = await self._journal.read(bounds.count_bytes, event_type_id, limit, counted)
+            await pause_after(began, self._clock)
+        return counted.upto
+
+    async def _end(self, rule: Rule) -> int | None:
+        """Give the last position that a rule may let go; None where it may be any."""
+        if rule.last_per_key is not None:
+            return None
+        return max(rule.upto, 0 if rule.until is None else await self._journal.read(bounds.last_before, rule.until))
+
+    async def _prune_settled(
+        self,
+        scan: Scan,
+        now: datetime,
+        why: str,
+        is_wanted: Callable[[], Awaitable[bool]] | None = None,
+        *,
+        keep_rows: bool,
+    ) -> None:
+        name, step_bytes = self._journal.name, self._step_bytes
+
+        def step(connection: Any, after: int) -> pruning.PruningStep:
+            return pruning.prune_settled(connection, name, after, scan, now, keep_rows=keep_rows, step_bytes=step_bytes)
+
+        async def skip(after: int) -> int | None:
+            """Pass what stays by reading alone: the writer has other things to do."""
+            look = partial(search, keep_rows=keep_rows, envelopes=READ_ENVELOPES)
+            found = await self._journal.read(look, after, scan)
+            while not found.settled and found.after is not None:
+                began = self._clock.monotonic()
+                after = found.after
+                found = await self._journal.read(look, after, scan)
+                await pause_after(began, self._clock)
+            return found.settled[0].position - 1 if found.settled else None
+
+        await self._prune(step, why, is_wanted, skip)
 
     def _cancelled_before(self, until: datetime, now: datetime) -> Step:
         name = self._journal.name
@@ -119,11 +187,15 @@ class Pruner:
         step: Step,
         why: str,
         is_wanted: Callable[[], Awaitable[bool]] | None = None,
+        skip: Callable[[int], Awaitable[int | None]] | None = None,
     ) -> None:
         envelopes = data_bytes = 0
         after: int | None = 0
         try:
             while after is not None and (is_wanted is None or await is_wanted()):
+                after = after if skip is None else await skip(after)
+                if after is None:
+                    break
                 began = self._clock.monotonic()
                 done = await self._journal.run(step, after)
                 after = done.after

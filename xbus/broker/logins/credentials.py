@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket
 from xbus.broker.journal.log.sessions import read_credentials
 from xbus.broker.journal.writes import StorePassword
 from xbus.broker.logins.tally import LoginTally
@@ -19,6 +20,7 @@ from xbus.broker.logins.turns import LOGINS_AT_ONCE, Caller, LoginTurns, too_lat
 from xbus.broker.logins.wrong_guesses import WrongGuesses
 from xbus.clock import Clock
 from xbus.errors import Refused
+from xbus.ids import token_hash
 from xbus.passwords import Passwords
 
 T = TypeVar("T")
@@ -113,7 +115,7 @@ class Credentials:
             # No login contains a zero character, and PostgreSQL refuses one in a query.
             credentials = None if "\0" in login else await self._journal.read(read_credentials, self.kind, login)
             owner_id, password_hash = credentials or (0, None)
-            is_right = await self._hashing(self._passwords.verify, password, password_hash)
+            is_right = await self._is_right(owner_id, password, password_hash)
             if not is_right or password_hash is None:
                 self._guesses.note(login, caller.address)
                 self._tally.note("login_refused", login, caller.address)
@@ -121,11 +123,19 @@ class Credentials:
                 raise Refused("the login or the password is wrong", _NEXT_STEPS[self.kind], code="login_refused")
             check_time(deadline)
             self._let_in(caller.connection)
+            if password_hash == TICKETS:
+                # The ticket came over a connection whose key was allowed for the runner.
+                return Verified(owner_id, password_hash, caller.address, "")
             if self._passwords.needs_rehash(password_hash):
                 better = await self._hashing(self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
                 password_hash = better
         return Verified(owner_id, password_hash, caller.address, caller.key)
+
+    async def _is_right(self, owner_id: int, password: str, password_hash: str | None) -> bool:
+        if password_hash == TICKETS:
+            return await self._journal.read(has_ticket, owner_id, token_hash(password))
+        return await self._hashing(self._passwords.verify, password, password_hash)
 
     def note_accepted(self, login: str, verified: Verified) -> None:
         """Note for the audit that a session has begun."""

@@ -46,7 +46,7 @@ class LoginTally:
     """Counts log-ins by outcome, login and address. The first of a kind is told at once, the next ones as a sum.
 
     Args:
-        of: whose log-ins these are, ``emitter`` or ``role``.
+        of: whose log-ins these are, ``emitter``, ``role`` or ``person``.
         clock: says when they are told.
     """
 

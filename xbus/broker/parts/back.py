@@ -4,13 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from xbus.broker.back.back import Back
+from xbus.broker.back.bots import Bots
 from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
+from xbus.broker.back.readers import AbsentReaders
+from xbus.broker.back.reading import LogReading, ReaderTypes
 from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
-from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, InsightVerbs, OutputVerbs
+from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, BotVerbs, InsightVerbs, LogVerbs, OutputVerbs, ReaderVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
+from xbus.broker.housekeeping.lagging import LagKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
@@ -63,6 +68,7 @@ class BackPart:
             Runtime(shared.clock, shared.tasks),
             config,
         )
+        self._bots = Bots(shared.journal, shared.configuration, shared.clock, shared.ids, self._back.readers.desk)
         self._pruner = Pruner(
             shared.journal,
             shared.clock,
@@ -74,41 +80,58 @@ class BackPart:
         self._journal_look = JournalLook(
             shared.journal, shared.clock, file_of(shared.config.database.url), shared.config.journal.max_bytes
         )
-        self._contents = ContentsKeeper(shared.journal, shared.clock)
         self._sessions = sessions(
             shared, "role", SessionLifetimes(config.session_seconds), self._back.needs_session, lambda: self._server
         )
-        supervision = shared.config.supervision
-        self._pinger: Pinger[RecipientProxy] = Pinger(
-            self._watched,
-            self._give_up,
-            shared.ids,
-            interval=supervision.interval,
-            timeout=supervision.timeout,
-            misses=supervision.misses,
-        )
+        self._pinger = self._new_pinger()
         registry = self._back.registry
-        self._presence = Presence(
-            shared.journal,
-            shared.configuration,
-            registry,
-            shared.health,
-            shared.clock,
-            RecipientSigns(self._pinger.is_silent, self._back.breakers.is_troubled, self._back.outputs.made_by),
-        )
+        self._presence = self._new_presence()
         self._overdue = OverdueBacklog(
             shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days
         )
         self._stalled = StalledDeliveries(
             shared.journal, shared.configuration, registry, shared.health, shared.clock, shared.config.health
         )
+        self._absent_readers = AbsentReaders(
+            shared.journal,
+            self._back.readers,
+            lambda: shared.configuration.catalog,
+            shared.health,
+            shared.clock,
+            shared.config.health,
+        )
+        self._subscribe()
+        self._server = self._new_server()
+
+    def _new_presence(self) -> Presence:
+        shared = self._shared
+        return Presence(
+            shared.journal,
+            shared.configuration,
+            self._back.registry,
+            shared.health,
+            shared.clock,
+            RecipientSigns(self._pinger.is_silent, self._back.breakers.is_troubled, self._back.outputs.made_by),
+        )
+
+    def _subscribe(self) -> None:
         events = self._back.events
         events.arrived.subscribe(self._overdue.arrived, self._stalled.arrived)
         events.joined.subscribe(self._presence.changed)
         events.parted.subscribe(self._presence.changed)
         events.paused.subscribe(self._presence.changed)
         events.resumed.subscribe(self._presence.changed)
-        self._server = self._new_server()
+
+    def _new_pinger(self) -> Pinger[RecipientProxy]:
+        supervision = self._shared.config.supervision
+        return Pinger(
+            self._watched,
+            self._give_up,
+            self._shared.ids,
+            interval=supervision.interval,
+            timeout=supervision.timeout,
+            misses=supervision.misses,
+        )
 
     def _new_server(self) -> Server:
         shared, config = self._shared, self._shared.config
@@ -126,6 +149,14 @@ class BackPart:
                 BackVerbs(self._back, self._sessions, lambda: self._server),
                 batch_verbs,
                 OutputVerbs(self._back.reports, self._sessions),
+                BotVerbs(self._bots, self._sessions),
+                LogVerbs(
+                    LogReading(shared.journal, self._back.slices),
+                    ReaderTypes(shared.journal),
+                    self._sessions,
+                    lambda: shared.configuration.catalog,
+                ),
+                ReaderVerbs(self._back.readers, self._sessions),
                 HealthVerbs(shared.health),
                 InsightVerbs(self._back.insight),
                 knows=self._sessions.knows,
@@ -200,12 +231,15 @@ class BackPart:
 
     async def start(self) -> None:
         self._back.start()
+        self._bots.start(self._shared.tasks)
         self._shared.configuration.on_change(self._sessions.configuration_changed)
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._sessions.watch(self._sessions_ended), name="roles' ended sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
-        self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
+        self._shared.tasks.create_task(
+            ContentsKeeper(self._shared.journal, self._shared.clock).watch(), name="table of contents"
+        )
         self._shared.tasks.create_task(AuditKeeper(self._shared.journal).watch(), name="audit")
         ended = remove_ended_sessions(self._shared.journal, self._shared.clock)
         self._shared.tasks.create_task(ended, name="ended sessions of people")
@@ -215,6 +249,18 @@ class BackPart:
         self._shared.tasks.create_task(self._overdue.watch(), name="alarm")
         look = look_regularly(self._stalled.look, self._shared.config.health.interval, "stalled deliveries")
         self._shared.tasks.create_task(look, name="stalled deliveries")
+        look = look_regularly(self._absent_readers.look, self._shared.config.health.interval, "absent readers")
+        self._shared.tasks.create_task(look, name="absent readers")
+        lags = LagKeeper(self._shared.journal, self._shared.clock, self._shared.health, self._back.decided)
+        look = look_regularly(lags.look, self._shared.config.health.interval, "lag of roles")
+        self._shared.tasks.create_task(look, name="lag of roles")
+        config = self._shared.config
+        archive = ArchiveKeeper(
+            *(self._shared.journal, self._shared.clock, self._shared.health),
+            *(config.journal.archive, archive_command(config.file)),
+        )
+        look = look_regularly(archive.look, LOOK_SECONDS, "events to archive")
+        self._shared.tasks.create_task(look, name="archive")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
 

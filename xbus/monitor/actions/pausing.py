@@ -21,6 +21,7 @@ EFFECTS = {
     PauseKind.SERVICE: "No recipient of its roles gets anything new. All that they are owed is kept.",
     PauseKind.TYPE: "New events of the type are refused as paused. What is open may be ended.",
     PauseKind.EMITTER: "New envelopes of the emitter are refused as paused. What is open may be ended.",
+    PauseKind.BOT: "None of its runs begins. Its times count as missed. What runs goes on.",
 }
 
 Until = Annotated[

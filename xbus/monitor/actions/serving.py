@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from xbus.errors import Refused
 from xbus.monitor.actions.action import UNSAID, Action, asked_fields
 from xbus.monitor.rendering import local
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
 
 DO = "/do"
 
@@ -25,8 +25,7 @@ class ActionAnswer(BaseModel):
 def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
     """Add the form of an action, and the request that carries it out."""
 
-    def ask(request: Request, bus: TheBus, visitor: TheVisitor, page: ThePage) -> HTMLResponse:
-        visitor.check(kind.right)
+    def ask(request: Request, bus: TheBus, page: ThePage) -> HTMLResponse:
         given = dict(request.query_params)
         back = local(given.pop("back", "/"))
         if any(field.kind == "password" and field.name in given for field in asked_fields(kind, given)):
@@ -47,22 +46,34 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
     def perform(
         request: Request, action: Action, bus: TheBus, visitor: TheVisitor, page: ThePage, back: str = "/"
     ) -> HTMLResponse:
-        visitor.check(kind.right)
         sentences = list(action.carry_out(bus, visitor))
         return page("done.html", action=action, sentences=sentences, back=local(back))
 
     # FastAPI reads the form by the class of the action.
     perform.__annotations__["action"] = Annotated[kind, Form()]
     place = f"{DO}/{kind.path}"
-    router.add_api_route(place, ask, methods=["GET"], name=f"ask {kind.path}", response_class=HTMLResponse)
-    router.add_api_route(place, perform, methods=["POST"], name=f"do {kind.path}", response_class=HTMLResponse)
+    router.add_api_route(
+        place,
+        ask,
+        methods=["GET"],
+        name=f"ask {kind.path}",
+        response_class=HTMLResponse,
+        route_class_override=reserved_for(kind.right),
+    )
+    router.add_api_route(
+        place,
+        perform,
+        methods=["POST"],
+        name=f"do {kind.path}",
+        response_class=HTMLResponse,
+        route_class_override=reserved_for(kind.right),
+    )
 
 
 def serve_for_programs(router: APIRouter, kind: type[Action]) -> None:
     """Add the POST request of an action."""
 
     def perform(action: Action, bus: TheBus, visitor: TheVisitor) -> ActionAnswer:
-        visitor.check(kind.right)
         return ActionAnswer(done=list(action.carry_out(bus, visitor)), command=shlex.join(action.command()))
 
     perform.__annotations__["action"] = Annotated[kind, Body()]
@@ -73,6 +84,7 @@ def serve_for_programs(router: APIRouter, kind: type[Action]) -> None:
         summary=kind.title,
         description=f"{kind.__doc__} It needs the right {kind.right}.",
         operation_id=kind.path.replace("/", "_").replace("-", "_"),
+        route_class_override=reserved_for(kind.right),
     )
 
 

@@ -2,12 +2,14 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.api import description, envelopes, items, parked, state
+from xbus.monitor.api import clearing, description, envelopes, failures, items, parked, state
 
 RESOURCES: tuple[APIRouter, ...] = (
     envelopes.router,
     items.router,
     parked.router,
+    failures.router,
+    clearing.router,
     state.router,
     description.router,
 )

@@ -17,9 +17,10 @@ Login = Annotated[str, Path(max_length=255)]
 
 
 @router.get("/health", operation_id="tell_health")
-def health(bus: TheBus, _: TheVisitor) -> ObjectResponse:
+async def health(bus: TheBus, _: TheVisitor) -> ObjectResponse:
     """Tell how front and back are; null for one that does not answer."""
-    return answer({"front": bus.broker.health("front"), "back": bus.broker.health("back")})
+    front, back = await bus.broker.health_of_both()
+    return answer({"front": front, "back": back})
 
 
 @router.get("/roles", operation_id="list_roles")

@@ -14,7 +14,7 @@ from xbus.states import TrackingState
 SHOWN_ELSEWHERE = frozenset({"parked"})
 """Codes of health problems that the list tells in more detail by itself."""
 
-_ABOUT_ROLES = frozenset({"consumer_absent", "owed_too_long", "recipient_silent"})
+_ABOUT_ROLES = frozenset({"consumer_absent", "owed_too_long", "recipient_silent", "role_behind"})
 _ABOUT_FAILURES = frozenset({"role_in_trouble"})
 
 

@@ -12,7 +12,7 @@ from xbus.broker.journal.writes import PauseKind
 from xbus.monitor.drawings.bus_graph import BusDrawing, GraphColumn, GraphNode, GraphRow, draw
 from xbus.monitor.drawings.scales import number_text, rate_of, span_text
 from xbus.monitor.live.bus_now import BusNow
-from xbus.states import PresenceState
+from xbus.states import TONE_OF, Tone
 
 MOST_IDLE_EDGES = 150
 """With more ways from emitters to types only those are drawn on which something came: all would be a thicket."""
@@ -21,14 +21,6 @@ LATE_SECONDS = 1.0
 """A role that is less behind than this is on time."""
 
 _EVENTS = rate_of("events")
-
-_TONES = {
-    PresenceState.SILENT: "bad",
-    PresenceState.TROUBLED: "bad",
-    PresenceState.ABSENT: "busy",
-    PresenceState.PAUSED: "busy",
-    PresenceState.DETACHED: "busy",
-}
 
 
 def draw_bus(now: BusNow) -> BusDrawing:
@@ -46,7 +38,13 @@ def graph_of(now: BusNow) -> tuple[Sequence[GraphColumn], Mapping[tuple[str, str
     depths = _depths(outline)
     paused = {(pause.kind, pause.subject_id): pause.told for pause in now.attention.pauses}
     emitters = [
-        _sender(f"e{key}", "emitter", login, of_emitter[key], paused.get((PauseKind.EMITTER, key)))
+        _sender(
+            f"e{key}",
+            "node" if key in outline.own_emitters else "emitter",
+            login,
+            of_emitter[key],
+            paused.get((PauseKind.EMITTER, key)),
+        )
         for key, login in _by_name(outline.emitters)
     ]
     types = [
@@ -71,7 +69,9 @@ def graph_of(now: BusNow) -> tuple[Sequence[GraphColumn], Mapping[tuple[str, str
 
 def _sender(key: str, kind: str, name: str, rate: float, pause: str | None, wrong: str = "") -> GraphNode:
     told = [f"{kind} {name}: {_EVENTS.write(rate)}", pause or "", wrong]
-    address = f"/{kind}s/{quote(name, safe='')}"
+    # The role of a node that emits has its name.
+    page = "recipients" if kind == "node" else f"{kind}s"
+    address = f"/{page}/{quote(name, safe='')}"
     tone = "busy" if pause or (wrong and rate) else ""
     figure = "paused" if pause else f"{number_text(rate)}/s" if rate else ""
     return GraphNode(key, kind, GraphRow(name, address, tone, figure, "; ".join(filter(None, told))), weight=rate)
@@ -98,7 +98,8 @@ def _services(now: BusNow, through: Mapping[int, float], paused: set[int]) -> It
 def _role(role: RoleFigures, now: datetime) -> GraphRow:
     arrears = role.arrears(now)
     is_late = role.lag > 0 and arrears.lag_seconds >= LATE_SECONDS
-    figure = role.state.value if role.state in _TONES else ""
+    tone = TONE_OF.get(role.state, Tone.GOOD)
+    figure = "" if tone is Tone.GOOD else role.state.value
     if arrears.parked:
         figure = f"{number_text(arrears.parked)} parked"
     elif is_late:
@@ -110,9 +111,9 @@ def _role(role: RoleFigures, now: datetime) -> GraphRow:
         f"{role.parked:,} envelopes parked" if role.parked else "",
         f"{role.parked_items:,} items parked" if role.parked_items else "",
     ]
-    tone = "bad" if arrears.parked else _TONES.get(role.state, "")
+    drawn = Tone.BAD if arrears.parked else "" if tone is Tone.GOOD else tone
     return GraphRow(
-        role.login, f"/recipients/{quote(role.login, safe='')}", tone, figure, ", ".join(filter(None, told))
+        role.login, f"/recipients/{quote(role.login, safe='')}", drawn, figure, ", ".join(filter(None, told))
     )
 
 

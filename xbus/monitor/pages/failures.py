@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.operations.failures import list_groups, show_failure, show_group, unknown_failure
 from xbus.broker.journal.people import known_person, list_persons
-from xbus.monitor.queries import FailureQuery
+from xbus.monitor.queries import Before, FailureQuery
 from xbus.monitor.rendering import link
 from xbus.monitor.requests import TheBus, ThePage
 from xbus.states import TRACKING_MOVES, TrackingState
@@ -19,8 +19,6 @@ PAGE_ROWS = 50
 
 SET_STATES = [state for state in TrackingState if state is not TrackingState.UNPROCESSED]
 """The states that a person sets."""
-
-Before = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 
 
 @router.get("")

@@ -7,9 +7,10 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from xbus.errors import CallError
-from xbus.monitor.problems import LOG_IN, status_of
+from xbus.monitor.problems import status_of
 from xbus.monitor.rendering import MonitorPage, local
 from xbus.monitor.requests import SESSION_COOKIE, TheParts, TheVisitor, origin_of
+from xbus.monitor.shield import LOG_IN
 
 router = APIRouter()
 

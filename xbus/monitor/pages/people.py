@@ -5,15 +5,14 @@ from fastapi.responses import HTMLResponse
 
 from xbus.broker.journal import people
 from xbus.broker.journal.people import Right
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.requests import TheBus, ThePage, reserved_for
 
-router = APIRouter(prefix="/people")
+router = APIRouter(prefix="/people", route_class=reserved_for(Right.MANAGER))
 
 
 @router.get("")
-def list_(bus: TheBus, visitor: TheVisitor, page: ThePage) -> HTMLResponse:
+def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Show all persons."""
-    visitor.check(Right.MANAGER)
     with bus.reading() as connection:
         found = people.list_persons(connection)
         sessions = people.count_sessions_of(connection, bus.now())
@@ -21,9 +20,8 @@ def list_(bus: TheBus, visitor: TheVisitor, page: ThePage) -> HTMLResponse:
 
 
 @router.get("/{name:path}")
-def show(bus: TheBus, visitor: TheVisitor, page: ThePage, name: str) -> HTMLResponse:
+def show(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     """Show a person."""
-    visitor.check(Right.MANAGER)
     with bus.reading() as connection:
         person = people.known_person(connection, name)
         tokens = people.list_tokens(connection, person.id)

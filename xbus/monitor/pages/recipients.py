@@ -40,7 +40,7 @@ def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
 class _ShownRole:
     status: RoleStatus
     entry: RoleSpec
-    service: ServiceSpec
+    service: ServiceSpec | None
     own_pause: PauseEntry | None
     failures: list[FailureSummary]
 
@@ -68,7 +68,7 @@ def _read(connection: Connection, login: str) -> _ShownRole:
     return _ShownRole(
         status,
         in_use.roles[login],
-        in_use.services[status.service],
+        in_use.services.get(status.service),
         read_pauses(connection).get((PauseKind.ROLE, role_id)),
         list_failures(connection, role=login, limit=SHOWN_FAILURES),
     )

@@ -24,9 +24,9 @@ from xbus.broker.journal.people import Right
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Refused
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
 
-router = APIRouter(prefix="/upload")
+router = APIRouter(prefix="/upload", route_class=reserved_for(Right.UPLOADER))
 
 SHOWN_ITEMS = 10
 
@@ -65,9 +65,8 @@ TheAnswers: TypeAlias = Annotated[UploadForm, Form()]
 
 
 @router.get("")
-def ask(bus: TheBus, page: ThePage, visitor: TheVisitor) -> HTMLResponse:
+def ask(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Ask for a file, its descriptor and its emitter."""
-    visitor.check(Right.UPLOADER)
     with bus.reading() as connection:
         stored, descriptors = read_stored(connection), list_descriptors(connection)
     return page("upload/form.html", descriptors=descriptors, it=stored.in_use)
@@ -91,9 +90,8 @@ class UploadPreview:
 
 
 @router.post("/preview")
-def preview(bus: TheBus, page: ThePage, visitor: TheVisitor, file: TheUpload, asked: TheAnswers) -> HTMLResponse:
+def preview(bus: TheBus, page: ThePage, file: TheUpload, asked: TheAnswers) -> HTMLResponse:
     """Show the first items, and lines that are bad; nothing is sent."""
-    visitor.check(Right.UPLOADER)
     descriptor, event_type = _form_of(bus, asked)
     found: list[str] = []
     with _received(file, descriptor, found) as (items, digest):
@@ -110,7 +108,6 @@ def preview(bus: TheBus, page: ThePage, visitor: TheVisitor, file: TheUpload, as
 @router.post("")
 def send(bus: TheBus, page: ThePage, visitor: TheVisitor, file: TheUpload, asked: TheAnswers) -> HTMLResponse:
     """Send the items of a file as one envelope of an emitter, whose password the person knows."""
-    visitor.check(Right.UPLOADER)
     descriptor, event_type = _form_of(bus, asked)
     if not event_type:
         raise Refused("no event type is named", "choose one, or a descriptor that names it", code="no_event_type")

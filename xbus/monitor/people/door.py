@@ -1,8 +1,11 @@
 """Lets persons in by their password, and knows them again by their session."""
 
+import threading
+
 from xbus.broker.journal import people
-from xbus.broker.journal.audit import acting_as
+from xbus.broker.journal.audit import Act, acting_as, note_acts
 from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.logins import LoginTally
 from xbus.clock import Clock, span
 from xbus.config import MonitorSettings
 from xbus.errors import Refused
@@ -28,6 +31,9 @@ class Door:
         self._idle = span(60 * settings.idle_minutes)
         self._passwords = passwords
         self._clock = clock
+        self._tally = LoginTally("person", clock)
+        self._unwritten: list[Act] = []
+        self._tallying = threading.Lock()
 
     def enter(self, name: str, password: str, origin: str) -> str:
         """Begin a session for who knows the password of a person.
@@ -45,6 +51,9 @@ class Door:
         may_enter = person is not None and person.disabled_at is None
         is_right = self._passwords.verify(name, origin, password, password_hash if may_enter else None)
         if not is_right or person is None:
+            with self._tallying:
+                self._tally.note("login_refused", name, origin)
+            self.audit_refused()
             raise Refused(
                 "the name or the password is wrong",
                 "try again; a manager sets passwords by: xbus person password NAME",
@@ -54,6 +63,22 @@ class Door:
             return people.open_session(
                 connection, person.id, origin, self._clock.now(), self._lifetime, verified_hash=password_hash
             )
+
+    def audit_refused(self, *, is_last: bool = False) -> None:
+        """Write down who was refused: the first of a name and an address at once, the next ones as a sum.
+
+        Args:
+            is_last: whether the monitor ends; then all is written.
+
+        Raises:
+            JournalUnavailable: the database can't be written now; the next time writes it.
+        """
+        with self._tallying:
+            self._unwritten += self._tally.take_due(is_last=is_last)
+            if self._unwritten:
+                with self._journal.writing() as connection:
+                    note_acts(connection, self._unwritten)
+                self._unwritten.clear()
 
     def known(self, token: str, origin: str, *, is_by_itself: bool = False) -> Visitor:
         """Find the person of a session.

@@ -138,6 +138,8 @@ class PlainWire:
         except ProtocolError as error:
             self._end(peer, error)
             return []
+        if peer.incoming.is_ready:
+            self._shy.pop(peer.stream, None)
         if peer.incoming.answers:
             self._answer(peer)
         if message is None:
@@ -210,8 +212,6 @@ class PlainWire:
     def _answer(self, peer: _Peer) -> None:
         answer = b"".join(peer.incoming.answers)
         peer.incoming.answers.clear()
-        if peer.incoming.is_ready:
-            self._shy.pop(peer.stream, None)
         self._try_to_send(peer, answer)
 
     def _end(self, peer: _Peer, error: ProtocolError) -> None:

@@ -6,7 +6,7 @@ import click
 
 from xbus import logs
 from xbus.admin.address import broker_address
-from xbus.admin.bus_file.fields import MOST_INSTANCES
+from xbus.admin.bus_file.table_keys import MOST_INSTANCES
 from xbus.admin.commands.recipient.instances import Instance, check_addresses, run_instances
 from xbus.admin.commands.recipient.loading import load_recipient
 from xbus.admin.commands.recipient.roles import attach, detach, list_

@@ -62,15 +62,20 @@ class ChangeStep:
     def _concerned_events(self, envelope: LogEnvelope) -> list[LogEvent]:
         return [event for event in envelope.events if event.graph_id in self._decision.graphs]
 
-    # -- a role was removed ----------------------------------------------------------------------------------------
+    # -- a role was removed, or skips ------------------------------------------------------------------------------
 
     def _take_from_role(self, envelope: LogEnvelope, role_id: int) -> None:
-        if not self._lacks(role_id, envelope):
+        if not self._lacks(role_id, envelope) or self._is_for_a_person(role_id, envelope):
             return
         self._let_go(role_id, envelope)
         other = self._decision.to_role_id
         if other is not None and not self._is_or_was_owed(other, envelope) and not self._row(other, envelope):
             self._give(other, envelope)
+
+    def _is_for_a_person(self, role_id: int, envelope: LogEnvelope) -> bool:
+        """Check whether a role that stays, and only skips, has something parked on which a person decides."""
+        row = self._row(role_id, envelope)
+        return row is not None and row.state is DeliveryState.PARKED and self._roles[role_id].in_use
 
     # -- a graph was edited ----------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xbus.broker.journal.bulk.outputs import OutputSegment
@@ -20,12 +20,14 @@ class RunBatch:
         items: how many there are.
         data: each as a msgpack bin, one after the other.
         indices: for each item the indices of the emitted items that it was made of; None where they just count up.
+        event_type: the name of the type as which its worker has it go on; None where it names none.
     """
 
     first_index: int
     items: int
     data: bytes
     indices: list[list[int]] | None = None
+    event_type: str | None = None
 
     @property
     def size(self) -> int:
@@ -78,6 +80,8 @@ class RunBatch:
                 batch = cls(first_index, items, data, indices)
                 batch.check_indices(known)
                 return batch
+            case [int(first_index), int(items), bytes(data), indices, str(event_type)] if items >= 0:
+                return replace(cls.of_wire(value[:4], known), event_type=event_type)
         raise ProtocolError("an answer is not a list of first index, number of items, data and indices")
 
     def check_indices(self, known: int) -> None:

@@ -25,6 +25,7 @@ from xbus.broker.journal.log.reading import (
     read_segments,
     read_small_events,
 )
+from xbus.broker.journal.log.sessions import read_emitter_logins
 from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.writes import SealedEnvelope
 from xbus.errors import JournalError, JournalUnavailable
@@ -217,7 +218,7 @@ class LogReader:
             attempt: how often it is handed over, with this time.
         """
         if envelope.emitter_id not in self._emitters:
-            self._emitters.update(await self.read(catalog.read_emitter_logins))
+            self._emitters.update(await self.read(read_emitter_logins))
         # An emitter that is not there stays so: it is looked for once.
         emitter = self._emitters.setdefault(envelope.emitter_id, None)
         return DeliveryNote.of(envelope, emitter, attempt)

@@ -4,6 +4,7 @@ It knows nothing of envelopes beyond what a call carries. Runs and everything ab
 the log.
 """
 
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
 from xbus.broker.back.recipients.failures import (
     FailureClass,
@@ -11,6 +12,7 @@ from xbus.broker.back.recipients.failures import (
     failure_of_report,
     fault_among_many,
     no_output,
+    no_way,
     own_fault,
 )
 from xbus.broker.back.recipients.handshake import Handshake, introduce
@@ -26,6 +28,7 @@ from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
 from xbus.broker.back.recipients.timeouts import CallTimeouts
 
 __all__ = [
+    "Abilities",
     "Absent",
     "AnyOf",
     "BreakerProbes",
@@ -50,5 +53,6 @@ __all__ = [
     "fault_among_many",
     "introduce",
     "no_output",
+    "no_way",
     "own_fault",
 ]

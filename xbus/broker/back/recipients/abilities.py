@@ -16,6 +16,7 @@ class Abilities:
         bundles: whether it takes several whole envelopes in one call.
         notes: whether it wants a note with each envelope.
         headers: whether it wants the headers of envelopes and events.
+        outs: whether it may name event types as which items that it made go on.
         heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
         immediate_reply: the names of the event types to which it gives an immediate reply.
         bulk_items: an event of so many items it takes as a whole; None where it takes none so.
@@ -27,6 +28,7 @@ class Abilities:
     bundles: bool = False
     notes: bool = False
     headers: bool = False
+    outs: bool = False
     heartbeats: bool = False
     immediate_reply: frozenset[str] = frozenset()
     bulk_items: int | None = None
@@ -44,6 +46,7 @@ class Abilities:
                     bundles=more.get("bundles") is True,
                     notes=more.get("notes") is True,
                     headers=more.get("headers") is True,
+                    outs=more.get("outs") is True,
                     heartbeats=more.get("heartbeats") is True,
                     immediate_reply=types,
                 )

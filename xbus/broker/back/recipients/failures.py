@@ -201,6 +201,17 @@ def no_output(role_id: int | None, event_id: UUID | None, code: str, cause: str)
     return RecipientFailed(role_id, OUTPUT, event_id, FailureClass.TRANSIENT, code, [ItemError(None, cause)])
 
 
+def no_way(role_id: int, event_id: UUID, indices: list[list[int]] | None, cause: str) -> RecipientFailed:
+    """Make the failure of a worker whose items have no way: it would have them go there again.
+
+    Args:
+        indices: for each of these items those of the items that it was made of, where they are known.
+    """
+    made_of = sorted({index for of_item in indices or () for index in of_item})[:MAX_INDICES]
+    error = ItemError(made_of or None, cause)
+    return RecipientFailed(role_id, "send_item", event_id, FailureClass.PERMANENT, "no_way", [error])
+
+
 def _item_error(error: object) -> ItemError:
     match error:
         case [list(indices), message] if all(type(index) is int for index in indices):

@@ -75,7 +75,7 @@ class RecipientProxy:
         self._client = client
         self._timeouts = timeouts
         self._on_leaving = on_leaving
-        self._answers = Responses(role.id, is_worker=role.worker, on_leaving=self._leaves)
+        self._answers = Responses(role.id, is_worker=role.worker, names_types=abilities.outs, on_leaving=self._leaves)
         self._open: dict[UUID, Bringing] = {}
         self._first_words: dict[UUID, FirstWords] = {}
         self._now = asyncio.get_running_loop().time

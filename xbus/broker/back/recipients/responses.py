@@ -61,12 +61,16 @@ class Responses:
     Args:
         role_id: which role it serves.
         is_worker: whether it may answer items, made of those that it was given.
+        names_types: whether it announced that it names event types for items.
         on_leaving: called with the code by which it says that it is about to go.
     """
 
-    def __init__(self, role_id: int, *, is_worker: bool, on_leaving: Callable[[str], None]) -> None:
+    def __init__(
+        self, role_id: int, *, is_worker: bool, on_leaving: Callable[[str], None], names_types: bool = False
+    ) -> None:
         self._role_id = role_id
         self._is_worker = is_worker
+        self._names_types = names_types
         self._on_leaving = on_leaving
         self._given: dict[UUID, int] = {}
 
@@ -177,11 +181,12 @@ class Responses:
         except ProtocolError as error:
             raise nonsense(self._role_id, verb, event_id, error.cause) from error
 
-    @staticmethod
-    def _read_batches(answer: Value, given: int) -> list[RunBatch]:
+    def _read_batches(self, answer: Value, given: int) -> list[RunBatch]:
         if not isinstance(answer, list):
             raise ProtocolError("an answer is not a list of batches")
         batches = [RunBatch.of_wire(value, given) for value in answer]
+        if not self._names_types and any(batch.event_type is not None for batch in batches):
+            raise ProtocolError("an answer names an event type, which the recipient has not announced (outs)")
         return [batch for batch in batches if batch.items]
 
     def singles(self, event_id: UUID, answer: Value) -> list[tuple[list[int], bytes]]:

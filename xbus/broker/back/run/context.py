@@ -1,7 +1,7 @@
 """The surroundings of a run: graphs and items from the log, and workers that it acquires and releases."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol
 from uuid import UUID
@@ -10,6 +10,7 @@ from xbus.broker.back.log import DeliveryNote, LogReader, OutputIncomplete, RunB
 from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, ServedRole, Slots, This
 from xbus.broker.back.run.overlaid import overlaid
 from xbus.broker.back.run.plan import EventPlan
+from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
@@ -34,6 +35,7 @@ class BackRunContext:
         outputs: what of an event's graph is made already.
         tasks: where it is waited for those that are not free again yet.
         window_bytes: see ``EventStream``.
+        catalog: the configuration as it is now.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class BackRunContext:
         outputs: ReadyOutputs,
         tasks: asyncio.TaskGroup,
         window_bytes: int,
+        catalog: Callable[[], Catalog],
     ) -> None:
         self._log = log
         self._outputs = outputs
@@ -51,6 +54,7 @@ class BackRunContext:
         self._role_id: int | None = None
         self._overlays: Mapping[UUID, EventOverlay] = {}
         self.window_bytes = window_bytes
+        self._catalog = catalog
 
     def for_role(self, role_id: int) -> "BackRunContext":
         """The same for a run that brings one role an envelope on its own."""
@@ -74,6 +78,11 @@ class BackRunContext:
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
         return await self._log.graph(graph_id)
+
+    def type_id(self, name: str) -> int | None:
+        """Find the id of an event type by its name; None for a name of no type."""
+        found = self._catalog().event_type(name)
+        return None if found is None else found.id
 
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         """Plan a part of an event's graph: what is brought otherwise than it was sent takes the

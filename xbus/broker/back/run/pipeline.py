@@ -8,9 +8,10 @@ from uuid import UUID
 
 from xbus import tracing
 from xbus.broker.back.log import RunBatch
-from xbus.broker.back.recipients import RecipientFailed, RecipientProxy
+from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, no_way
 from xbus.broker.back.run.flow_control import CallWindow, StageInbox, together
 from xbus.broker.back.run.plan import EventPlan
+from xbus.broker.back.run.ways import NodeWays, Unrouted, names_aside, names_behind
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.graph import Node
 from xbus.rpc.codec import Value
@@ -43,7 +44,8 @@ class Stage:
         recipient: who is asked.
         inbox: what it is to get.
         window_bytes: how much may be on its way to it.
-        children: for each of its nodes the stages that get the answers, each with the node that they are for.
+        ways: for each of its nodes the stages that get the answers, each with the node that they are for.
+        type_id: finds the id of an event type by its name.
         may_commit: whether a call that hands over the whole event may commit the envelope as well.
     """
 
@@ -52,7 +54,8 @@ class Stage:
         recipient: RecipientProxy,
         inbox: StageInbox,
         window_bytes: int,
-        children: "Mapping[str, Targets]",
+        ways: "Mapping[str, NodeWays[tuple[str, Stage]]]",
+        type_id: Callable[[str], int | None],
         *,
         may_commit: bool,
     ) -> None:
@@ -60,7 +63,8 @@ class Stage:
         self.inbox = inbox
         self.has_committed = False
         self.reply: Value = None
-        self._children = children
+        self._ways = ways
+        self._type_id = type_id
         self._may_commit = may_commit
         self._window_bytes = window_bytes
         self._window = CallWindow(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
@@ -73,10 +77,10 @@ class Stage:
         Raises:
             RecipientFailed: the first failed call.
         """
-        about = {"xbus.nodes": ", ".join(self._children), "xbus.role": self.recipient.role.login}
+        about = {"xbus.nodes": ", ".join(self._ways), "xbus.role": self.recipient.role.login}
         try:
             with tracing.step("node", envelope_id, about):
-                await together(self._ask(envelope_id, event), self._hear(event.items))
+                await together(self._ask(envelope_id, event), self._hear(event))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -84,7 +88,7 @@ class Stage:
 
     async def _ask(self, envelope_id: UUID, event: LogEvent) -> None:
         # Answers to a whole event are not told apart by node, which only matters to a worker that sits in several.
-        takes_whole = self.recipient.abilities.batches and (len(self._children) == 1 or not self.recipient.role.worker)
+        takes_whole = self.recipient.abilities.batches and (len(self._ways) == 1 or not self.recipient.role.worker)
         whole = await self.inbox.whole(min(WHOLE_BYTES, self._window_bytes)) if takes_whole else None
         if whole is not None:
             await self._call(None, 0, self._take_whole(envelope_id, event, whole))
@@ -128,25 +132,35 @@ class Stage:
         if not task.cancelled():
             task.exception()
 
-    async def _hear(self, items: int) -> None:
+    async def _hear(self, event: LogEvent) -> None:
         while (call := await self._calls.get()) is not None:
-            for batch in await self._answer(call, items):
-                await self._pass_on(call.node, batch)
+            for batch in await self._answer(call, event.items):
+                for node, stage in self._targets(call.node, batch, event):
+                    await stage.inbox.put(node, batch)
             await self._window.leave(call.size)
-        await close_all(target for targets in self._children.values() for target in targets)
+        await close_all(target for ways in self._ways.values() for target in ways.all)
 
     async def _answer(self, call: "_StageCall", items: int) -> Sequence[RunBatch]:
         try:
             return await call.answer or ()
         except RecipientFailed as failure:
-            failure.happened_at(tuple(self._children) if call.node is None else (call.node,), items)
+            failure.happened_at(tuple(self._ways) if call.node is None else (call.node,), items)
             raise
 
-    async def _pass_on(self, node: str | None, batch: RunBatch) -> None:
-        """Answers to items go to the children of their node; what a worker kept until the end goes to those of all."""
-        nodes = self._children if node is None else (node,)
-        for child, stage in dict.fromkeys(target for name in nodes for target in self._children[name]):
-            await stage.inbox.put(child, batch)
+    def _targets(self, node: str | None, batch: RunBatch, event: LogEvent) -> "Iterable[tuple[str, Stage]]":
+        """Answers to items go to the children of their node; what a worker kept until the end goes to those of all.
+
+        Raises:
+            RecipientFailed: the worker names an event type that its node does not emit.
+        """
+        nodes = tuple(self._ways) if node is None else (node,)
+        type_id = None if batch.event_type is None else self._type_id(batch.event_type)
+        try:
+            return dict.fromkeys(target for name in nodes for target in self._ways[name].of(batch, type_id))
+        except Unrouted as reason:
+            failure = no_way(self.recipient.role.id, event.event_id, batch.indices, str(reason))
+            failure.happened_at(nodes, event.items)
+            raise failure from None
 
 
 Targets: TypeAlias = Sequence[tuple[str, Stage]]
@@ -174,9 +188,19 @@ class EventStream:
         members: who serves it.
         window_bytes: how much is held before each recipient, and how much may be on its way to it.
         may_commit: whether this is all that there is to do before the commit, and there is one member only.
+        type_id: finds the id of an event type by the name that a worker gives it.
     """
 
-    def __init__(self, plan: EventPlan, members: Members, window_bytes: int, *, may_commit: bool) -> None:
+    def __init__(
+        self,
+        plan: EventPlan,
+        members: Members,
+        window_bytes: int,
+        *,
+        may_commit: bool,
+        type_id: Callable[[str], int | None] = lambda name: None,
+    ) -> None:
+        self._type_id = type_id
         self._plan = plan
         self._graph = plan.graph
         self._members = members
@@ -206,7 +230,7 @@ class EventStream:
 
     def _make_stages(self, service: str) -> list[Stage]:
         nodes = self._nodes(service)
-        children = {node.name: self._targets(node.children) for node in nodes}
+        ways = {node.name: self._ways_of(node) for node in nodes}
         recipients: Sequence[RecipientProxy] = (
             [self._members.workers[service]] if nodes[0].worker else self._members.consumers[service]
         )
@@ -216,11 +240,16 @@ class EventStream:
                 recipient,
                 StageInbox(self._window_bytes, parents),
                 self._window_bytes,
-                children,
+                ways,
+                self._type_id,
                 may_commit=self._may_commit,
             )
             for recipient in recipients
         ]
+
+    def _ways_of(self, node: Node) -> NodeWays[tuple[str, Stage]]:
+        aside = {type_id: self._targets(names) for type_id, names in names_aside(node).items()}
+        return NodeWays(node, self._targets(names_behind(self._graph, node)), aside)
 
     def _parents(self, nodes: Sequence[Node]) -> int:
         """Count those that put into the inbox of these nodes: the stages above, and the journal."""

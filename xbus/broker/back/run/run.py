@@ -34,6 +34,9 @@ class RunContext(Protocol):
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
 
+    def type_id(self, name: str) -> int | None:
+        """Find the id of an event type by its name; None for a name of no type."""
+
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         """Plan a part of an event's graph, without the outputs that are made already."""
 
@@ -190,7 +193,13 @@ class Run:
                 consumers=self._consumers_by_service(graph),
             )
             self._begin(recipient for group in members.consumers.values() for recipient in group)
-            stream = EventStream(plan, members, self._context.window_bytes, may_commit=may_commit and not workers)
+            stream = EventStream(
+                plan,
+                members,
+                self._context.window_bytes,
+                may_commit=may_commit and not workers,
+                type_id=self._context.type_id,
+            )
             items = self._context.items(event)
             await stream.run(self._envelope_id, event, items, self._drop, release, self._context.output)
         except _ConsumerPaused:

@@ -17,7 +17,7 @@ from xbus.ids import token_hash
 from xbus.rpc.codec import Value
 from xbus.rpc.deferred import Answer, map_answer
 from xbus.rpc.dispatch import undoes, verb
-from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, EventOptionsMap, FrontLogin
+from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, EventOptionsMap, FrontLimitsMap, FrontLogin
 
 
 class FrontBatchVerbs:
@@ -47,9 +47,16 @@ class FrontBatchVerbs:
         return self._logged_in(self._sessions.login(login, password))
 
     async def _logged_in(self, session: Awaitable[str]) -> FrontLogin:
-        token = await session
+        return {"token": await session, **self._told_limits()}
+
+    @verb("xbus.get_limits")
+    @coded_answer
+    def get_limits(self, token: str) -> FrontLimitsMap:
+        self._sessions.owner(token)
+        return self._told_limits()
+
+    def _told_limits(self) -> FrontLimitsMap:
         return {
-            "token": token,
             "session_seconds": int(self._session_seconds),
             "max_item_bytes": self._limits.item_bytes,
             "max_batch_bytes": self._limits.batch_bytes,

@@ -12,6 +12,8 @@ from xbus import model
 from xbus.broker.journal.archive.runs import WRITING
 from xbus.broker.journal.log.envelopes import is_archived
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, behind_owed, owed_ranges, settled_among
+from xbus.broker.journal.retention.rules import kept_long_enough
+from xbus.broker.journal.retention.search import Scan, of_types
 from xbus.headers import NO_TAGS, EventTags
 
 PAGE_ENVELOPES = 500
@@ -74,30 +76,36 @@ class FilePlan:
         return sum(event.items for event in self.events)
 
 
-def read_archivable(connection: sa.Connection, after: int, until: datetime, wanted: Round) -> list[PlannedEvent]:
-    """Read the events of the next settled envelopes that were sealed before ``until``, in the order of the log.
+def read_archivable(connection: sa.Connection, after: int, scan: Scan, wanted: Round) -> list[PlannedEvent]:
+    """Read the events of the next settled envelopes that are to be archived, in the order of the log.
 
     Args:
         after: a position; what is taken lies above it.
+        scan: what is old enough.
     """
     owed = owed_ranges(connection)
     taken: list[Candidate] = []
     while len(taken) < wanted.envelopes and sum(each.data_bytes or 0 for each in taken) < wanted.data_bytes:
-        page = _candidates(connection, behind_owed(owed, after), until)
+        page = _candidates(connection, behind_owed(owed, after), scan)
         if not page:
             break
         after = page[-1].position
-        taken += settled_among(connection, page, FOR_ARCHIVE)
+        taken += settled_among(connection, kept_long_enough(connection, scan.rules, page), FOR_ARCHIVE)
     return _events(connection, _fitting(taken, wanted))
 
 
-def _candidates(connection: sa.Connection, after: int, until: datetime) -> list[Candidate]:
+def has_archivable(connection: sa.Connection, scan: Scan) -> bool:
+    """Check whether anything is to be archived."""
+    return bool(read_archivable(connection, 0, scan, Round(envelopes=1)))
+
+
+def _candidates(connection: sa.Connection, after: int, scan: Scan) -> list[Candidate]:
     envelope = model.envelope.c
     rows = connection.execute(
         sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes)
         .where(envelope.position > after, envelope.pruned_at.is_(None), ~is_archived())
         # An event without items takes no space, and gives a file nothing.
-        .where(envelope.closed_at < until, envelope["items"] > 0)
+        .where(envelope.closed_at < scan.rules.moments[-1], envelope["items"] > 0, *of_types(scan))
         .order_by(envelope.position)
         .limit(PAGE_ENVELOPES)
     )

@@ -16,7 +16,8 @@ from xbus.broker.journal.archive.segments import EventCopied, FileWritten
 from xbus.broker.journal.bulk.cleaning import ARCHIVED, discard_outputs
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, settled_among
-from xbus.broker.journal.retention.pruning import PAGE_ENVELOPES, PruningStep, remove_segments
+from xbus.broker.journal.retention.pruning import PruningStep, remove_segments
+from xbus.broker.journal.retention.search import PAGE_ENVELOPES
 from xbus.errors import JournalError
 from xbus.headers import EventTags
 

@@ -5,18 +5,21 @@ transaction; callers open it, and roll it back after an error. A change never de
 It notes what shall become of owed envelopes, and never does it: the back carries that out. Commands import it; the
 broker reads the result as ``log.catalog``, and has edits by SQL checked by ``table_checks``.
 
-Face: the names below, and ``decisions``, ``detaching``, ``entries``, ``history``, ``names``, ``owed``, ``pausing``,
-``plan``, ``reading``, ``table_checks``.
+Face: the names below, and ``chaining``, ``decisions``, ``detaching``, ``entries``, ``history``, ``logins``, ``names``,
+``owed``, ``pausing``, ``plan``, ``reading``, ``table_checks``.
 """
 
-from xbus.broker.journal.configuration.checks import ConfigurationProblem, Place
 from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.configuration.entries import (
+    BotSpec,
     BusSpec,
+    ConfigurationProblem,
     EmitterSpec,
     EventTypeSpec,
     NodeSpec,
+    Place,
     ProfileSpec,
+    ReaderSpec,
     RoleSpec,
     Section,
     ServiceSpec,
@@ -36,6 +39,7 @@ from xbus.broker.journal.configuration.reading import Stored, read_stored
 from xbus.broker.journal.configuration.writing import apply
 
 __all__ = [
+    "BotSpec",
     "BusSpec",
     "Change",
     "ConfigurationProblem",
@@ -47,6 +51,7 @@ __all__ = [
     "Place",
     "Plan",
     "ProfileSpec",
+    "ReaderSpec",
     "RoleSpec",
     "Section",
     "ServiceSpec",

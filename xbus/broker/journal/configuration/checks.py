@@ -1,31 +1,24 @@
 """The rules that a configuration must keep before it is accepted; pure."""
 
+import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from xbus import graph as graphs
-from xbus.broker.journal.configuration.entries import BusSpec, EventTypeSpec, Section, ServiceSpec
+from xbus.broker.journal.configuration.bots.rules import find_bot_problems
+from xbus.broker.journal.configuration.chaining import find_chain_problems, stored_nodes
+from xbus.broker.journal.configuration.entries import (
+    BusSpec,
+    ConfigurationProblem,
+    EventTypeSpec,
+    Place,
+    RoleSpec,
+    Section,
+    ServiceSpec,
+)
 from xbus.broker.journal.configuration.reading import Stored
-
-Place: TypeAlias = tuple[str, ...]
-"""A place in a bus: section, name of the entry, then field, or ``node``, name of the node, field."""
 
 FAILURE_FIELDS = ("failures", "attempts", "first_delay", "longest_delay", "jitter")
 """The fields of a service about failures."""
-
-
-@dataclass(frozen=True)
-class ConfigurationProblem:
-    """The reason why a configuration is refused.
-
-    Args:
-        place: where; whoever knows the source can find the line by it.
-        sentence: the fault, with names, without a final full stop.
-    """
-
-    place: Place
-    sentence: str
 
 
 def find_problems(
@@ -41,29 +34,49 @@ def find_problems(
     yield from _unknown_references(bus, known)
     yield from _changed_kinds(stored, bus)
     yield from _changed_services(stored, bus)
+    yield from _bad_readers(stored, bus)
     yield from _bad_event_types(stored, bus)
+    yield from find_chain_problems(stored.in_use, stored.ever, bus)
     yield from _consumers_matters(stored, bus)
     yield from _crossed_delays(bus)
+    yield from _lost_to_the_archive(bus)
+    yield from find_bot_problems(stored.ever, bus, known)
 
 
 def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
-    """Iterate over each mention of another entry: the place, the other's section and name."""
+    """Iterate over each mention of another entry: the place, the other's section and name.
+
+    What a role provides may be a reader, too, and what a node asks for has its own sentence then.
+    """
     for event_type in bus.event_types.values():
         for node in event_type.nodes.values():
             place = (Section.EVENT_TYPE, event_type.name, "node", node.name, "service")
-            yield place, Section.SERVICE, node.service
+            if node.service:
+                yield place, Section.SERVICE, node.service
+            for name in node.emits:
+                yield (*place[:-1], "emits"), Section.EVENT_TYPE, name
     for role in bus.roles.values():
         yield (Section.ROLE, role.login, "service"), Section.SERVICE, role.service
+    for reader in bus.readers.values():
+        for name in sorted(reader.event_types):
+            yield (Section.READER, reader.name, "event_types"), Section.EVENT_TYPE, name
     for profile in bus.profiles.values():
         for name in sorted(profile.event_types):
             yield (Section.EMITTER_PROFILE, profile.name, "event_types"), Section.EVENT_TYPE, name
     for emitter in bus.emitters.values():
         yield (Section.EMITTER, emitter.login, "profile"), Section.EMITTER_PROFILE, emitter.profile
+    for bot in bus.bots.values():
+        for field, names in (("reads", bot.reads), ("emits", bot.emits)):
+            for name in sorted(names):
+                yield (Section.BOT, bot.name, field), Section.EVENT_TYPE, name
+        if bot.runners is not None:
+            yield (Section.BOT, bot.name, "runners"), Section.SERVICE, bot.runners
 
 
 def _unknown_references(bus: BusSpec, known: Collection[tuple[Section, str]]) -> Iterator[ConfigurationProblem]:
     for place, section, name in _references(bus):
-        if (section, name) not in known:
+        is_reader = section is Section.SERVICE and (Section.READER, name) in known
+        if (section, name) not in known and not is_reader:
             yield ConfigurationProblem(place, f'there is no {section} "{name}"')
 
 
@@ -76,6 +89,47 @@ def _changed_kinds(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProble
                 f'service "{service.name}" is a {present.kind} and stays one; take another name for a {service.kind}'
             )
             yield ConfigurationProblem((Section.SERVICE, service.name, "kind"), sentence)
+
+
+def _bad_readers(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
+    """Find readers that can't be, and nodes and roles that take a reader for a service."""
+    ever = stored.ever.with_all(bus)
+    for reader in bus.readers.values():
+        place = (Section.READER, reader.name)
+        if reader.name in ever.services:
+            yield ConfigurationProblem((*place, "name"), f'there is a service "{reader.name}": take another name')
+        if not reader.event_types:
+            yield ConfigurationProblem((*place, "event_types"), "name at least one event type")
+        present = stored.ever.readers.get(reader.name)
+        if present is not None and present.ranges != reader.ranges:
+            sentence = (
+                f"it began with {present.ranges} ranges, which ranges tells for good; "
+                "xbus reader split and xbus reader merge change those that it has now"
+            )
+            yield ConfigurationProblem((*place, "ranges"), sentence)
+    for service in bus.services.values():
+        if service.name in ever.readers:
+            sentence = f'there is a reader "{service.name}": take another name'
+            yield ConfigurationProblem((Section.SERVICE, service.name, "name"), sentence)
+    for event_type in bus.event_types.values():
+        for node in event_type.nodes.values():
+            if node.service in ever.readers:
+                sentence = f'"{node.service}" is a reader, which reads by itself: no node leads to it'
+                yield ConfigurationProblem(
+                    (Section.EVENT_TYPE, event_type.name, "node", node.name, "service"), sentence
+                )
+    for role in bus.roles.values():
+        if role.service in ever.readers:
+            yield from _not_of_readers(role)
+
+
+def _not_of_readers(role: RoleSpec) -> Iterator[ConfigurationProblem]:
+    """Find settings of a role that its reader has no use for."""
+    plain = RoleSpec(role.login, role.service)
+    for field in ("ordered", "parked_minutes", "instances", "standby", "start", "max_lag"):
+        if getattr(role, field) != getattr(plain, field):
+            sentence = f"{field} is of no meaning for a reader, whose programs share its ranges by themselves"
+            yield ConfigurationProblem((Section.ROLE, role.login, field), sentence)
 
 
 def _changed_services(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
@@ -92,19 +146,25 @@ def _consumers_matters(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationPr
     services = stored.ever.with_all(bus).services
     for service in bus.services.values():
         for field in FAILURE_FIELDS:
-            if service.kind == "worker" and getattr(service, field) != getattr(
-                ServiceSpec(service.name, "worker"), field
+            if service.kind != "consumer" and getattr(service, field) != getattr(
+                ServiceSpec(service.name, service.kind), field
             ):
                 sentence = f"{field} is of meaning for consumers only: they are what envelopes are tried again for"
                 yield ConfigurationProblem((Section.SERVICE, service.name, field), sentence)
     for role in bus.roles.values():
-        if role.ordered and role.service in services and services[role.service].kind == "worker":
+        if role.ordered and role.service in services and services[role.service].kind != "consumer":
             sentence = "ordered is of meaning for consumers only: a worker gets events as its runs need it"
             yield ConfigurationProblem((Section.ROLE, role.login, "ordered"), sentence)
-        if role.parked_minutes is not None and role.service in services and services[role.service].kind == "worker":
+        if role.parked_minutes is not None and role.service in services and services[role.service].kind != "consumer":
             sentence = "parked_minutes is of meaning for consumers only: nothing is parked for a worker"
             yield ConfigurationProblem((Section.ROLE, role.login, "parked_minutes"), sentence)
-        if role.start is not None and role.service in services and services[role.service].kind == "worker":
+        if role.max_lag is not None and role.service in services and services[role.service].kind != "consumer":
+            sentence = "max_lag is of meaning for consumers only: a worker lacks nothing by itself"
+            yield ConfigurationProblem((Section.ROLE, role.login, "max_lag"), sentence)
+        if role.max_lag is None and role.when_behind != "alarm":
+            sentence = f'when_behind = "{role.when_behind}" needs max_lag, which says what behind is'
+            yield ConfigurationProblem((Section.ROLE, role.login, "when_behind"), sentence)
+        if role.start is not None and role.service in services and services[role.service].kind != "consumer":
             sentence = "start is of meaning for consumers only: a worker gets what others need it for"
             yield ConfigurationProblem((Section.ROLE, role.login, "start"), sentence)
 
@@ -118,17 +178,37 @@ def _crossed_delays(bus: BusSpec) -> Iterator[ConfigurationProblem]:
 
 
 def _bad_event_types(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
-    workers = {service.name: service.kind == "worker" for service in stored.ever.with_all(bus).services.values()}
+    services = stored.ever.with_all(bus).services
+    workers = {service.name: service.kind == "worker" for service in services.values()}
+    runners = {service.name for service in services.values() if service.kind == "runner"}
     for event_type in bus.event_types.values():
         place = (Section.EVENT_TYPE, event_type.name)
         for sentence in _graph_problems(event_type, workers):
             yield ConfigurationProblem(place, sentence)
+        for node in event_type.nodes.values():
+            if node.service in runners:
+                sentence = f'service "{node.service}" is a runner: it runs bots, and gets no events'
+                yield ConfigurationProblem((*place, "node", node.name, "service"), sentence)
+
+
+def _lost_to_the_archive(bus: BusSpec) -> Iterator[ConfigurationProblem]:
+    """Find types that are archived, and whose events would be removed before."""
+    for event_type in bus.event_types.values():
+        limits = {
+            "keep": event_type.keep not in (None, math.inf),
+            "keep_bytes": event_type.keep_bytes is not None,
+            "keep_last_per_key": event_type.keep_last_per_key is not None,
+        }
+        for field, is_set in limits.items():
+            if event_type.archive_after is not None and is_set:
+                sentence = f"{field} removes events that archive_after is to move into the archive; set one of the two"
+                yield ConfigurationProblem((Section.EVENT_TYPE, event_type.name, field), sentence)
 
 
 def _graph_problems(event_type: EventTypeSpec, workers: dict[str, bool]) -> list[str]:
     """List the faults of a graph; a service that does not exist, which references report, counts as what it must be."""
     nodes = [
         graphs.Node(node.name, node.service, workers.get(node.service, bool(node.to)), node.to)
-        for node in event_type.nodes.values()
+        for node in stored_nodes(event_type).values()
     ]
     return graphs.problems(graphs.Graph({node.name: node for node in nodes}))

@@ -44,9 +44,14 @@ def _has_predecessor(connection: Connection, role_id: int) -> bool:
 
 def _position_before(connection: Connection, role_id: int, start: Start | None) -> int:
     """Find the last position that a new role is not owed."""
+    if start is None:
+        return read_head(connection) if _has_predecessor(connection, role_id) else 0
+    return position_before(connection, start)
+
+
+def position_before(connection: Connection, start: Start) -> int:
+    """Find the last position before a start."""
     match start:
-        case None:
-            return read_head(connection) if _has_predecessor(connection, role_id) else 0
         case "head":
             return read_head(connection)
         case "oldest":

@@ -13,6 +13,7 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import count_owed
 from xbus.broker.journal.operations.roles import oldest_owed
+from xbus.broker.journal.writes import PauseKind
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.states import ItemState, PresenceState
@@ -128,6 +129,12 @@ def _attached(connection: sa.Connection, login: str) -> _Role:
         raise Refused(
             f'the role "{login}" is detached already', "xbus recipient attach undoes it", code="role_detached"
         )
+    if _is_own(connection, role) and not _is_paused(connection, role):
+        raise Refused(
+            f'the bus itself serves the role "{login}", of a node that emits',
+            f"pause it first, and wait until it has nothing under way: xbus pause role {login}",
+            code="role_served",
+        )
     if _is_served(connection, role):
         raise Refused(
             f'a recipient serves the role "{login}"',
@@ -135,6 +142,23 @@ def _attached(connection: sa.Connection, login: str) -> _Role:
             code="role_served",
         )
     return role
+
+
+def _is_own(connection: sa.Connection, role: _Role) -> bool:
+    """Check whether the bus itself serves a role."""
+    own = sa.select(model.emitting_service.c.service_id).where(model.emitting_service.c.service_id == role.service_id)
+    return connection.execute(own).first() is not None
+
+
+def _is_paused(connection: sa.Connection, role: _Role) -> bool:
+    pause = model.pause.c
+    paused = sa.select(pause.kind).where(
+        sa.or_(
+            sa.and_(pause.kind == PauseKind.ROLE, pause.subject_id == role.id),
+            sa.and_(pause.kind == PauseKind.SERVICE, pause.subject_id == role.service_id),
+        )
+    )
+    return connection.execute(paused).first() is not None
 
 
 def _is_served(connection: sa.Connection, role: _Role) -> bool:

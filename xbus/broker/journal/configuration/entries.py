@@ -5,17 +5,45 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
+from xbus.slots import Missed
 
 MAX_ISOLATED = 100
 """The most items of an event that are parked alone, unless its type sets a number."""
 
+BOT_SECONDS = 3600.0
+"""The seconds of a run of a bot, unless the bot sets a number."""
+
+BOT_ATTEMPTS = 3
+"""The attempts of a run of a bot, unless the bot sets a number."""
+
+BOT_BATCH_ITEMS = 10_000
+BOT_BATCH_BYTES = 4 * 1024 * 1024
+"""The items and the bytes of a batch of a bot, unless the bot sets numbers."""
+
 Start: TypeAlias = Literal["head", "oldest"] | int | datetime
-"""The begin of a role: the end of the log, the oldest existing envelope, a position, or a moment."""
+"""The begin of a role or reader: the end of the log, the oldest existing envelope, a position, or a moment."""
+
+
+Place: TypeAlias = tuple[str, ...]
+"""A place in a bus: section, name of the entry, then field, or ``node``, name of the node, field."""
+
+
+@dataclass(frozen=True)
+class ConfigurationProblem:
+    """The reason why a configuration is refused.
+
+    Args:
+        place: where; whoever knows the source can find the line by it.
+        sentence: the fault, with names, without a final full stop.
+    """
+
+    place: Place
+    sentence: str
 
 
 class Section(StrEnum):
@@ -23,9 +51,11 @@ class Section(StrEnum):
 
     EVENT_TYPE = "event_type"
     SERVICE = "service"
+    READER = "reader"
     ROLE = "role"
     EMITTER_PROFILE = "emitter_profile"
     EMITTER = "emitter"
+    BOT = "bot"
 
 
 @dataclass(frozen=True)
@@ -34,13 +64,16 @@ class NodeSpec:
 
     Args:
         name: unique within the event type.
-        service: the service that it asks for.
+        service: the service that it asks for; empty for a node by which the bus itself emits what comes.
         to: the nodes that get its answers, sorted, so that their order makes no difference.
+        emits: the event types as which the bus emits what comes to it; of a worker's node those that the worker may
+            name for an item. Sorted.
     """
 
     name: str
     service: str
     to: tuple[str, ...] = ()
+    emits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +87,11 @@ class EventTypeSpec:
         bad_items: what is parked where a recipient refuses items by their indices: the whole envelope, or those alone.
         max_isolated: with more items than this refused in one event the whole envelope is parked all the same.
         secret: paths of the fields in its items that people do not see, sorted.
+        keep: seconds for which its settled events stay, infinite for ever; None with the next two for what the
+            configuration file says. An event may go as soon as it is beyond one of the three.
+        keep_bytes: bytes of its newest events that stay; None for no such limit.
+        keep_last_per_key: how many of the newest events of each partition key stay; None for no such limit.
+        archive_after: seconds after which the broker moves its settled events into the archive; None for never.
     """
 
     name: str
@@ -62,6 +100,10 @@ class EventTypeSpec:
     bad_items: Literal["envelope", "isolate"] = "envelope"
     max_isolated: int = MAX_ISOLATED
     secret: tuple[str, ...] = ()
+    keep: float | None = None
+    keep_bytes: int | None = None
+    keep_last_per_key: int | None = None
+    archive_after: float | None = None
     renamed_from: str | None = field(default=None, compare=False)
 
 
@@ -80,7 +122,7 @@ class ServiceSpec:
     """
 
     name: str
-    kind: Literal["worker", "consumer"]
+    kind: Literal["worker", "consumer", "runner"]
     failures: Literal["shared", "own"] = "shared"
     attempts: int | None = None
     first_delay: float | None = None
@@ -90,12 +132,40 @@ class ServiceSpec:
 
 
 @dataclass(frozen=True)
+class ReaderSpec:
+    """A reader of the log, whose programs log in by the roles that name it as their service.
+
+    Args:
+        name: no service has the same one.
+        event_types: the names of the types that it reads.
+        ranges: with how many ranges of the ring of hashes it begins; for good, as people split and merge them.
+        lease: seconds after which the ranges of a silent program are given away.
+        batch_items: the most items of a batch.
+        batch_bytes: the bytes of items at which a batch ends.
+        batch_wait: seconds that a batch waits for more items; 0 for none.
+        keeps: whether retention waits for it.
+        start: where it begins when it is new, None for the end of the log; nothing that is kept of it.
+    """
+
+    name: str
+    event_types: frozenset[str]
+    ranges: int = 8
+    lease: float = 10.0
+    batch_items: int = 10_000
+    batch_bytes: int = 4 * 1024 * 1024
+    batch_wait: float = 0.0
+    keeps: bool = True
+    start: Start | None = field(default=None, compare=False)
+    renamed_from: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class RoleSpec:
     """A role that provides a service, by one program or by several side by side.
 
     Args:
         login: the login of its recipients.
-        service: for good.
+        service: a service, or a reader; for good.
         ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
         start: where a consumer begins, when it is new; nothing that is kept of it, and so no difference to others. None
             for all that waits for its service, where it is the first role of that, else the end of the log.
@@ -105,6 +175,8 @@ class RoleSpec:
         instances: so many programs may serve it side by side.
         standby: whether further programs wait until one of those is lost.
         keys: the public keys by which its programs may log in over encrypted connections, sorted.
+        max_lag: the most envelopes that a consumer may lack, or the age that the oldest of them may have.
+        when_behind: what the bus does beyond that: it tells people, takes the role off the bus, or has it do without.
     """
 
     login: str
@@ -116,6 +188,8 @@ class RoleSpec:
     instances: int = 1
     standby: bool = False
     keys: tuple[str, ...] = ()
+    max_lag: int | timedelta | None = None
+    when_behind: Literal["alarm", "detach", "skip"] = "alarm"
     renamed_from: str | None = field(default=None, compare=False)
 
 
@@ -140,7 +214,68 @@ class EmitterSpec:
     limits: SendingLimits = NO_LIMITS
 
 
-Entry: TypeAlias = EventTypeSpec | ServiceSpec | RoleSpec | ProfileSpec | EmitterSpec
+@dataclass(frozen=True)
+class BotSpec:
+    """A program that the bus starts, by time or when a person asks for it.
+
+    Args:
+        name: of the bot.
+        call: ``module:function`` that a run calls; empty where it runs a command.
+        command: a program and its arguments; empty where it calls a function.
+        cron: when it runs, as crontab(5); empty for never by itself.
+        timezone: the zone of ``cron``.
+        missed: what becomes of slots at which nobody could look.
+        reads: the event types of which it gets batches, in the place of ``cron``.
+        batch_items: the most items of a batch.
+        batch_bytes: the bytes of items at which a batch ends.
+        batch_wait: seconds that a batch waits for more items; 0 for none.
+        emits: the event types that its runs may put.
+        instances: so many of its runs may be under way at once.
+        max_seconds: after which a run is ended.
+        attempts: how often a run is tried before it has failed.
+        settings: what each run gets; values as JSON has them.
+        runners: the service whose programs run it; None for the only one of kind runner.
+        description: what it is for.
+    """
+
+    name: str
+    call: str = ""
+    command: tuple[str, ...] = ()
+    cron: str = ""
+    timezone: str = "UTC"
+    missed: Missed = Missed.ONCE
+    reads: frozenset[str] = frozenset()
+    batch_items: int = BOT_BATCH_ITEMS
+    batch_bytes: int = BOT_BATCH_BYTES
+    batch_wait: float = 0.0
+    emits: frozenset[str] = frozenset()
+    instances: int = 1
+    max_seconds: float = BOT_SECONDS
+    attempts: int = BOT_ATTEMPTS
+    settings: Mapping[str, object] = field(default_factory=dict)
+    runners: str | None = None
+    description: str = ""
+    renamed_from: str | None = field(default=None, compare=False)
+
+    @property
+    def emitter(self) -> str:
+        """The login as which it writes, and the name of the profile of that."""
+        return f"bot/{self.name}"
+
+    @property
+    def reader(self) -> ReaderSpec:
+        """The reader that the bus has of its own for a bot that reads. Each of its instances begins with a range."""
+        return ReaderSpec(
+            self.emitter,
+            self.reads,
+            ranges=self.instances,
+            batch_items=self.batch_items,
+            batch_bytes=self.batch_bytes,
+            batch_wait=self.batch_wait,
+        )
+
+
+Entry: TypeAlias = EventTypeSpec | ServiceSpec | ReaderSpec | RoleSpec | ProfileSpec | EmitterSpec | BotSpec
 
 
 @dataclass(frozen=True)
@@ -152,15 +287,19 @@ class BusSpec:
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
     profiles: Mapping[str, ProfileSpec] = field(default_factory=dict)
     emitters: Mapping[str, EmitterSpec] = field(default_factory=dict)
+    readers: Mapping[str, ReaderSpec] = field(default_factory=dict)
+    bots: Mapping[str, BotSpec] = field(default_factory=dict)
 
     def section(self, section: Section) -> Mapping[str, Entry]:
         """Give the entries of one section by name."""
         sections: dict[Section, Mapping[str, Entry]] = {
             Section.EVENT_TYPE: self.event_types,
             Section.SERVICE: self.services,
+            Section.READER: self.readers,
             Section.ROLE: self.roles,
             Section.EMITTER_PROFILE: self.profiles,
             Section.EMITTER: self.emitters,
+            Section.BOT: self.bots,
         }
         return sections[section]
 
@@ -180,12 +319,16 @@ class BusSpec:
                 return replace(self, event_types=entries)
             case Section.SERVICE:
                 return replace(self, services=entries)
+            case Section.READER:
+                return replace(self, readers=entries)
             case Section.ROLE:
                 return replace(self, roles=entries)
             case Section.EMITTER_PROFILE:
                 return replace(self, profiles=entries)
             case Section.EMITTER:
                 return replace(self, emitters=entries)
+            case Section.BOT:
+                return replace(self, bots=entries)
 
     def names(self) -> Iterator[tuple[Section, str]]:
         """Iterate over every entry's section and name."""
@@ -199,4 +342,6 @@ class BusSpec:
             {**self.roles, **other.roles},
             {**self.profiles, **other.profiles},
             {**self.emitters, **other.emitters},
+            {**self.readers, **other.readers},
+            {**self.bots, **other.bots},
         )

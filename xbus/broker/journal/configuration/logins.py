@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, exists, select, update
 
 from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.log.sessions import LOGIN_KINDS, LoginKind, read_keys
 from xbus.errors import ConfigurationError
-from xbus.model import emitter, registration, role, session
+from xbus.model import api_token, emitter, emitting_service, registration, role, session
 
 
 def set_password(
@@ -186,12 +186,31 @@ def end_sessions(connection: Connection, table: Table, login: str) -> int:
     return ended.rowcount
 
 
+def delete_api_tokens(connection: Connection, table: Table, login: str) -> None:
+    """Delete the API tokens of a removed emitter or role, as a part of a change that notes it.
+
+    Args:
+        table: ``emitter`` or ``role``.
+    """
+    owner = select(table.c.id).where(table.c.login == login).scalar_subquery()
+    column = api_token.c.emitter_id if table is emitter else api_token.c.role_id
+    connection.execute(delete(api_token).where(column == owner))
+
+
 def _table(kind: LoginKind) -> Table:
     return emitter if kind == "emitter" else role
 
 
 def _in_use(table: Table, login: str) -> ColumnElement[bool]:
-    return (table.c.login == login) & table.c.removed_at.is_(None)
+    return (table.c.login == login) & of_programs(table)
+
+
+def of_programs(table: Table) -> ColumnElement[bool]:
+    """Select the logins in use by which programs may come, and not those that the bus has of its own."""
+    if table is emitter:
+        return emitter.c.removed_at.is_(None) & (emitter.c.kind == "program")
+    is_own = exists().where(emitting_service.c.service_id == role.c.service_id)
+    return role.c.removed_at.is_(None) & ~is_own
 
 
 def _unknown(kind: str, login: str) -> ConfigurationError:
@@ -202,6 +221,6 @@ def logins_without_password(connection: Connection) -> Iterator[tuple[LoginKind,
     """List kind and login of those in use who can't log in because nobody has set a password."""
     for kind in LOGIN_KINDS:
         table = _table(kind)
-        missing = select(table.c.login).where(table.c.removed_at.is_(None), table.c.password_hash.is_(None))
+        missing = select(table.c.login).where(of_programs(table), table.c.password_hash.is_(None))
         for login in connection.execute(missing.order_by(table.c.login)).scalars().all():
             yield kind, login

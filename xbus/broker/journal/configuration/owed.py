@@ -8,6 +8,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.configuration.chaining import SEPARATOR, stored_nodes
 from xbus.broker.journal.configuration.entries import EventTypeSpec, RoleSpec, Section
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -114,15 +115,19 @@ def _services_of_type(
     if not graphs:
         return
     newest = (
-        sa.select(model.service.c.id, model.service.c.name)
+        sa.select(model.service.c.id, model.service.c.name, model.emitting_service.c.service_id.is_not(None))
         .join(model.node, model.node.c.service_id == model.service.c.id)
+        .outerjoin(model.emitting_service, model.emitting_service.c.service_id == model.service.c.id)
         .where(model.node.c.graph_id == graphs[-1], model.service.c.kind == "consumer")
         .distinct()
         .order_by(model.service.c.name)
     )
-    wished = {node.service for node in entry.nodes.values()}
-    for service_id, stored in connection.execute(newest).all():
+    wished = {node.service for node in stored_nodes(entry).values()}
+    former = plan.stored_name(Section.EVENT_TYPE, entry.name) + SEPARATOR
+    for service_id, stored, is_own in connection.execute(newest).all():
         name = plan.name_of(Section.SERVICE, stored)
+        if is_own:
+            name = f"{entry.name}{SEPARATOR}{stored.removeprefix(former)}"
         if name not in wished:
             leading = sa.select(model.node.c.graph_id).where(
                 model.node.c.graph_id.in_(graphs), model.node.c.service_id == service_id

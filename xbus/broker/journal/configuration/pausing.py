@@ -23,6 +23,7 @@ OVERVIEWS = {
     PauseKind.SERVICE: "xbus recipient list shows the services",
     PauseKind.TYPE: "xbus type list shows the event types",
     PauseKind.EMITTER: "xbus export shows the emitters",
+    PauseKind.BOT: "xbus bot list shows the bots",
 }
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration.checks import ConfigurationProblem, find_problems
-from xbus.broker.journal.configuration.entries import BusSpec, Entry, Section
+from xbus.broker.journal.configuration.checks import find_problems
+from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, Entry, Section
 from xbus.broker.journal.configuration.reading import Stored
 from xbus.broker.journal.configuration.renaming import Renames, find_renames, renamed
 

@@ -1,17 +1,22 @@
 """The stored configuration as entries that refer to each other by name."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 
-from sqlalchemy import ColumnElement, Connection, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, exists, func, select
 
+from xbus.broker.journal.configuration.bots.stored import is_of_bot, read_bots
+from xbus.broker.journal.configuration.chaining import SEPARATOR
 from xbus.broker.journal.configuration.entries import (
     BusSpec,
     EmitterSpec,
     EventTypeSpec,
     NodeSpec,
     ProfileSpec,
+    ReaderSpec,
     RoleSpec,
     ServiceSpec,
 )
@@ -19,7 +24,20 @@ from xbus.broker.journal.log.catalog import read_graph, read_limits, read_servic
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import NO_LIMITS
-from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
+from xbus.graph import Graph
+from xbus.model import (
+    emitter,
+    emitter_profile,
+    emitting_service,
+    event_type,
+    graph,
+    lag_limit,
+    profile_event_type,
+    reader,
+    reader_event_type,
+    role,
+    service,
+)
 
 
 @dataclass(frozen=True)
@@ -56,17 +74,43 @@ def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, 
     if graph_id is None:
         return None
     names = read_service_names(connection)
-    nodes = read_graph(connection, graph_id).nodes.values()
-    return {node.name: NodeSpec(node.name, names[node.service], tuple(sorted(node.children))) for node in nodes}
+    types = dict(connection.execute(select(event_type.c.id, event_type.c.name)).all())
+    return _as_named(read_graph(connection, graph_id), names, types)
+
+
+def _as_named(stored: Graph, services: Mapping[str, str], types: Mapping[int, str]) -> dict[str, NodeSpec]:
+    """Give the nodes as an administrator names them: a worker's node lists types in the place of nodes."""
+    listed = {
+        child: node.name
+        for node in stored.nodes.values()
+        for child in node.children
+        if stored.nodes[child].emits is not None and child.startswith(f"{node.name}{SEPARATOR}")
+    }
+    emits: defaultdict[str, list[str]] = defaultdict(list)
+    for node in stored.nodes.values():
+        if node.emits is not None:
+            emits[listed.get(node.name, node.name)].append(types[node.emits])
+    return {
+        node.name: NodeSpec(
+            node.name,
+            services[node.service] if node.emits is None else "",
+            tuple(sorted(child for child in node.children if child not in listed)),
+            tuple(sorted(emits[node.name])),
+        )
+        for node in stored.nodes.values()
+        if node.name not in listed
+    }
 
 
 def _read_bus(connection: Connection, *, removed: bool) -> BusSpec:
     return BusSpec(
         event_types={entry.name: entry for entry in _event_types(connection, removed)},
         services={entry.name: entry for entry in _services(connection, removed)},
+        readers={entry.name: entry for entry in _readers(connection, removed)},
         roles={entry.login: entry for entry in _roles(connection, removed)},
         profiles={entry.name: entry for entry in _profiles(connection, removed)},
         emitters={entry.login: entry for entry in _emitters(connection, removed)},
+        bots={entry.name: entry for entry in read_bots(connection, removed=removed)},
     )
 
 
@@ -74,21 +118,48 @@ def _chosen(table: Table, removed: bool) -> ColumnElement[bool]:
     return table.c.removed_at.is_not(None) if removed else table.c.removed_at.is_(None)
 
 
+def _is_own(service_id: ColumnElement[int]) -> ColumnElement[bool]:
+    """Select what belongs to a service that the bus itself provides."""
+    return exists().where(emitting_service.c.service_id == service_id)
+
+
+_is_of_bus = exists().where(emitter.c.profile_id == emitter_profile.c.id, emitter.c.kind != "program")
+"""Selects the profiles of emitters that the bus itself has."""
+
+
 def _event_types(connection: Connection, removed: bool) -> Iterator[EventTypeSpec]:
     rows = connection.execute(select(event_type).where(_chosen(event_type, removed)).order_by(event_type.c.name))
     for row in rows.all():
         nodes = read_current_nodes(connection, row.id) or {}
         yield EventTypeSpec(
-            row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated, read_paths(row.secret)
+            *(row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated, read_paths(row.secret)),
+            *(row.keep, row.keep_bytes, row.keep_last_per_key, row.archive_after),
         )
 
 
 def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
-    rows = connection.execute(select(service).where(_chosen(service, removed)).order_by(service.c.name))
+    chosen = select(service).where(_chosen(service, removed), ~_is_own(service.c.id), service.c.kind != "reader")
+    rows = connection.execute(chosen.order_by(service.c.name))
     return (
         ServiceSpec(row.name, row.kind, row.failures, row.attempts, row.first_delay, row.longest_delay, row.jitter)
         for row in rows.all()
     )
+
+
+def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
+    names: dict[int, set[str]] = {}
+    read = select(reader_event_type.c.service_id, event_type.c.name).join(
+        event_type, event_type.c.id == reader_event_type.c.event_type_id
+    )
+    for service_id, name in connection.execute(read):
+        names.setdefault(service_id, set()).add(name)
+    rows = connection.execute(
+        select(service.c.name, *reader.c)
+        .join(reader, reader.c.service_id == service.c.id)
+        .where(_chosen(service, removed), ~is_of_bot(service.c.name))
+        .order_by(service.c.name)
+    )
+    return (ReaderSpec(name, frozenset(names.get(key, ())), *settings) for name, key, *settings in rows.all())
 
 
 def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
@@ -102,9 +173,13 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             role.c.instances,
             role.c.standby,
             role.c.public_keys,
+            lag_limit.c.envelopes,
+            lag_limit.c.seconds,
+            lag_limit.c.when_behind,
         )
         .join(service, service.c.id == role.c.service_id)
-        .where(_chosen(role, removed))
+        .outerjoin(lag_limit, and_(lag_limit.c.kind == "role", lag_limit.c.subject_id == role.c.id))
+        .where(_chosen(role, removed), ~_is_own(role.c.service_id))
         .order_by(role.c.login)
     )
     return (
@@ -117,6 +192,8 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             instances=row.instances,
             standby=row.standby,
             keys=read_keys(row.public_keys),
+            max_lag=row.envelopes if row.seconds is None else timedelta(seconds=row.seconds),
+            when_behind=row.when_behind or "alarm",
         )
         for row in rows.all()
     )
@@ -127,7 +204,7 @@ def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
         select(emitter_profile.c.id, emitter_profile.c.name, event_type.c.name)
         .outerjoin(profile_event_type, profile_event_type.c.profile_id == emitter_profile.c.id)
         .outerjoin(event_type, event_type.c.id == profile_event_type.c.event_type_id)
-        .where(_chosen(emitter_profile, removed))
+        .where(_chosen(emitter_profile, removed), ~_is_of_bus)
         .order_by(emitter_profile.c.name)
     )
     allowed: dict[tuple[int, str], set[str]] = {}
@@ -144,7 +221,7 @@ def _emitters(connection: Connection, removed: bool) -> Iterator[EmitterSpec]:
     rows = connection.execute(
         select(emitter.c.login, emitter_profile.c.name, emitter.c.id, emitter.c.public_keys)
         .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
-        .where(_chosen(emitter, removed))
+        .where(_chosen(emitter, removed), emitter.c.kind == "program")
         .order_by(emitter.c.login)
     )
     limits = read_limits(connection)

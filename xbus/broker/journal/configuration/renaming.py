@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration.checks import ConfigurationProblem
-from xbus.broker.journal.configuration.entries import BusSpec, NodeSpec, Section
+from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, NodeSpec, Section
 from xbus.broker.journal.configuration.reading import Stored
 
 Renames: TypeAlias = Mapping[tuple[Section, str], str]
@@ -87,8 +86,20 @@ class _Names:
             for each in bus.event_types.values()
         ]
         services = [replace(each, name=self._of(Section.SERVICE, each.name)) for each in bus.services.values()]
+        readers = [
+            replace(
+                each,
+                name=self._of(Section.READER, each.name),
+                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
+            )
+            for each in bus.readers.values()
+        ]
         roles = [
-            replace(each, login=self._of(Section.ROLE, each.login), service=self._of(Section.SERVICE, each.service))
+            replace(
+                each,
+                login=self._of(Section.ROLE, each.login),
+                service=self._of(Section.READER if each.service in bus.readers else Section.SERVICE, each.service),
+            )
             for each in bus.roles.values()
         ]
         profiles = [
@@ -107,16 +118,34 @@ class _Names:
             )
             for each in bus.emitters.values()
         ]
+        bots = [
+            replace(
+                each,
+                name=self._of(Section.BOT, each.name),
+                emits=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.emits),
+                runners=None if each.runners is None else self._of(Section.SERVICE, each.runners),
+            )
+            for each in bus.bots.values()
+        ]
         return BusSpec(
             {each.name: each for each in event_types},
             {each.name: each for each in services},
             {each.login: each for each in roles},
             {each.name: each for each in profiles},
             {each.login: each for each in emitters},
+            {each.name: each for each in readers},
+            {each.name: each for each in bots},
         )
 
     def _nodes(self, nodes: Mapping[str, NodeSpec]) -> Iterator[NodeSpec]:
-        return (replace(node, service=self._of(Section.SERVICE, node.service)) for node in nodes.values())
+        return (
+            replace(
+                node,
+                service=self._of(Section.SERVICE, node.service),
+                emits=tuple(sorted(self._of(Section.EVENT_TYPE, name) for name in node.emits)),
+            )
+            for node in nodes.values()
+        )
 
     def _of(self, section: Section, name: str) -> str:
         return self._new.get((section, name), name)

@@ -27,20 +27,27 @@ TABLES = (
     model.event_type,
     model.profile_event_type,
     model.service,
+    model.emitting_service,
     model.role,
     model.graph,
     model.node,
     model.edge,
     model.pause,
+    model.bot,
     model.sending_limit,
+    model.lag_limit,
+    model.reader,
+    model.reader_event_type,
 )
 
 _OF_SECTION: Mapping[str, sa.Table] = {
     "event_type": model.event_type,
     "service": model.service,
+    "reader": model.service,
     "role": model.role,
     "emitter_profile": model.emitter_profile,
     "emitter": model.emitter,
+    "bot": model.bot,
 }
 
 
@@ -93,7 +100,7 @@ def read_checked(connection: sa.Connection) -> CheckedCatalog:
 
 def find_table_problems(connection: sa.Connection) -> list[TableProblem]:
     """Find the rows that make no sense; what the first checks find keeps the later ones from being made."""
-    for check in (_unreadable, _lost_references, _bad_values, _impossible_graphs, _broken_rules):
+    for check in (_unreadable, _lost_references, _bad_values, _bad_readers, _impossible_graphs, _broken_rules):
         if found := list(check(connection)):
             return found
     return []
@@ -158,10 +165,29 @@ def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
         wrong = sa.select(limits.c.kind, limits.c.subject_id, limits.c[name].label("value")).where(limits.c[name] < 1)
         for kind, subject_id, value in connection.execute(wrong).all():
             yield TableProblem(limits.name, f"{kind}, {subject_id}", f"{name} is {value!r}, and has to be 1 or more")
+    lags = model.lag_limit.c
+    torn = sa.or_((lags.envelopes.is_(None)) == (lags.seconds.is_(None)), lags.envelopes < 1, lags.seconds < 0)
+    for kind, subject_id in connection.execute(sa.select(lags.kind, lags.subject_id).where(torn)).all():
+        cause = "either envelopes or seconds has to be set, to 1 or more"
+        yield TableProblem(model.lag_limit.name, f"{kind}, {subject_id}", cause)
     types = model.event_type
     without = ~sa.exists().where(model.graph.c.event_type_id == types.c.id)
     for row in connection.execute(sa.select(types.c.id, types.c.name).where(types.c.removed_at.is_(None), without)):
         yield _problem(types, row, "it has no row in the table graph")
+
+
+def _bad_readers(connection: sa.Connection) -> Iterator[TableProblem]:
+    """Find settings of readers that they can't work with, and readers without any."""
+    settings, service = model.reader.c, model.service
+    for name, least in (("ranges", 1), ("lease", 1), ("batch_items", 1), ("batch_bytes", 1), ("batch_wait", 0)):
+        wrong = sa.select(settings.service_id, settings[name].label("value")).where(settings[name] < least)
+        for row in connection.execute(wrong).all():
+            cause = f"{name} is {row.value!r}, and has to be {least} or more"
+            yield TableProblem(model.reader.name, str(row.service_id), cause)
+    has_settings = sa.exists().where(settings.service_id == service.c.id)
+    rows = sa.select(service.c.id, service.c.name).where(service.c.kind == "reader", ~has_settings)
+    for row in connection.execute(rows).all():
+        yield _problem(service, row, "it has no row in the table reader")
 
 
 def _is_from(least: float, most: float = math.inf) -> Callable[[float], bool]:
@@ -173,7 +199,10 @@ def _are_paths(written: str) -> bool:
 
 
 _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
-    *((table, "name", is_name, "a name") for table in (model.emitter_profile, model.event_type, model.service)),
+    *(
+        (table, "name", is_name, "a name")
+        for table in (model.emitter_profile, model.event_type, model.service, model.bot)
+    ),
     *((table, "login", is_name, "a login") for table in (model.emitter, model.role)),
     (model.service, "key", is_name, "the name that the service was made with"),
     (model.service, "attempts", _is_from(1), "1 or more"),
@@ -182,6 +211,13 @@ _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
     (model.service, "jitter", _is_from(0, 1), "from 0 to 1"),
     (model.event_type, "max_isolated", _is_from(0), "0 or more"),
     (model.event_type, "secret", _are_paths, "paths like card.number, each on a line"),
+    (model.bot, "instances", _is_from(1), "1 or more"),
+    (model.bot, "attempts", _is_from(1), "1 or more"),
+    (model.bot, "max_seconds", _is_from(0), "0 or more"),
+    (model.event_type, "keep", _is_from(0), "0 or more"),
+    (model.event_type, "keep_bytes", _is_from(1), "1 or more"),
+    (model.event_type, "keep_last_per_key", _is_from(1), "1 or more"),
+    (model.event_type, "archive_after", _is_from(0), "0 or more"),
     (model.role, "absent_minutes", _is_from(0), "0 or more"),
     (model.role, "parked_minutes", _is_from(0), "0 or more"),
 )

@@ -3,37 +3,45 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from xbus.broker.journal.audit import Act, act_here
-from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
+from xbus.broker.journal.configuration.bots.stored import end_reader, remove_emitter, rename_emitter, write_bot
+from xbus.broker.journal.configuration.chaining import SEPARATOR, EmittingNode, emitting_nodes, stored_nodes
+from xbus.broker.journal.configuration.cursors import end_cursor, position_before, start_cursor
 from xbus.broker.journal.configuration.decisions import take_first_graph
 from xbus.broker.journal.configuration.entries import (
+    BotSpec,
     EmitterSpec,
     Entry,
     EventTypeSpec,
     NodeSpec,
     ProfileSpec,
+    ReaderSpec,
     RoleSpec,
     Section,
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.configuration.logins import end_sessions, replace_keys
+from xbus.broker.journal.configuration.logins import delete_api_tokens, end_sessions, replace_keys
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.broker.journal.operations.event_types import write_paths
+from xbus.broker.journal.readers import make_ranges, write_settings
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 from xbus.errors import ConfigurationError
 from xbus.model import (
+    bot,
     edge,
     emitter,
     emitter_profile,
+    emitting_service,
     event_type,
     graph,
+    lag_limit,
     node,
     profile_event_type,
     role,
@@ -44,12 +52,22 @@ from xbus.model import (
 TABLES: Mapping[Section, Table] = {
     Section.EVENT_TYPE: event_type,
     Section.SERVICE: service,
+    Section.READER: service,
     Section.ROLE: role,
     Section.EMITTER_PROFILE: emitter_profile,
     Section.EMITTER: emitter,
+    Section.BOT: bot,
 }
 
-ORDER = (Section.SERVICE, Section.EVENT_TYPE, Section.ROLE, Section.EMITTER_PROFILE, Section.EMITTER)
+ORDER = (
+    Section.SERVICE,
+    Section.EVENT_TYPE,
+    Section.READER,
+    Section.ROLE,
+    Section.EMITTER_PROFILE,
+    Section.EMITTER,
+    Section.BOT,
+)
 """Each section after those that its entries refer to."""
 
 
@@ -102,10 +120,13 @@ def _told(entry: Entry, names: Sequence[str] = ()) -> str:
 
 def _plain(value: object) -> object:
     match value:
-        case NodeSpec(name=_, service=service, to=to):
-            return {"service": service, "to": to}
+        case NodeSpec(name=_, service=service, to=to, emits=emits):
+            of_service = {"service": service, "to": to} if service else {}
+            return of_service | ({"emits": emits} if emits else {})
         case frozenset():
             return sorted(value)
+        case Mapping():
+            return dict(value)
         case SendingLimits():
             return {name: limit for name, limit in asdict(value).items() if limit is not None}
     return str(value)
@@ -115,11 +136,17 @@ def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
     for change in plan.renames:
         _rename(connection, change)
     others = [change for change in plan.changes if change.move is not Move.RENAME]
-    for change in sorted(others, key=lambda change: ORDER.index(change.section)):
-        if change.move is Move.REMOVE:
-            _remove(connection, change, at)
-        else:
-            _write(connection, change, at)
+    for section in ORDER:
+        of_section = [change for change in others if change.section is section]
+        for change in of_section:
+            if change.move is Move.REMOVE:
+                _remove(connection, change, at)
+            else:
+                _write(connection, change, at)
+        for change in of_section:
+            # Nodes may emit types that came behind their own.
+            if isinstance(change.entry, EventTypeSpec) and change.move is not Move.REMOVE:
+                _write_nodes(connection, change.entry, at)
 
 
 def _write(connection: Connection, change: Change, at: datetime) -> None:
@@ -127,7 +154,10 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
         case ServiceSpec() as entry:
             _put(connection, service, entry.name, **_columns(entry, "name"))
         case EventTypeSpec() as entry:
-            _write_event_type(connection, entry, at)
+            columns = _columns(entry, "name", "nodes", "secret")
+            _put(connection, event_type, entry.name, **columns, secret=write_paths(entry.secret))
+        case ReaderSpec() as entry:
+            _write_reader(connection, entry)
         case RoleSpec() as entry:
             _write_role(connection, entry)
         case ProfileSpec() as entry:
@@ -137,6 +167,12 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
             public_keys = replace_keys(connection, emitter, login, entry.keys)
             emitter_id = _put(connection, emitter, login, profile_id=profile_id, public_keys=public_keys)
             _write_limits(connection, emitter, emitter_id, entry.limits)
+        case BotSpec() as entry:
+            write_bot(connection, entry, at)
+            if entry.reads:
+                _write_reader(connection, entry.reader)
+            else:
+                end_reader(connection, entry, at)
 
 
 def _rename(connection: Connection, change: Change) -> None:
@@ -144,6 +180,21 @@ def _rename(connection: Connection, change: Change) -> None:
     table = TABLES[change.section]
     named = update(table).where(_name(table) == change.former).values({_name(table).name: change.name})
     connection.execute(named)
+    if table is bot:
+        rename_emitter(connection, change.former, change.name)
+    if table is event_type:
+        _rename_own(connection, change)
+
+
+def _rename_own(connection: Connection, change: Change) -> None:
+    """Have all that the bus has of its own for a type's nodes be called by the type's new name."""
+    own = select(service.c.name).join(emitting_service, emitting_service.c.service_id == service.c.id)
+    for name in connection.execute(own).scalars().all():
+        former, separator, node_name = name.partition(SEPARATOR)
+        if (former, separator) == (change.former, SEPARATOR):
+            for table in (service, role, emitter_profile, emitter):
+                new = {_name(table).name: f"{change.name}{SEPARATOR}{node_name}"}
+                connection.execute(update(table).where(_name(table) == name).values(new))
 
 
 def _remove(connection: Connection, change: Change, at: datetime) -> None:
@@ -151,8 +202,11 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
     connection.execute(update(table).where(_name(table) == change.name).values(removed_at=at))
     if table in (emitter, role):
         end_sessions(connection, table, change.name)
+        delete_api_tokens(connection, table, change.name)
     if table is role:
         end_cursor(connection, _id(connection, role, change.name))
+    if table is bot:
+        remove_emitter(connection, change.name, at)
 
 
 def _free_key(connection: Connection, name: str) -> str:
@@ -162,30 +216,58 @@ def _free_key(connection: Connection, name: str) -> str:
     return next(key for key in candidates if key not in taken)
 
 
-def _write_event_type(connection: Connection, entry: EventTypeSpec, at: datetime) -> None:
-    columns = _columns(entry, "name", "nodes", "secret")
-    event_type_id = _put(connection, event_type, entry.name, **columns, secret=write_paths(entry.secret))
+def _write_nodes(connection: Connection, entry: EventTypeSpec, at: datetime) -> None:
+    event_type_id = _id(connection, event_type, entry.name)
     present = read_current_nodes(connection, event_type_id)
     if present != entry.nodes:
-        graph_id = _write_graph(connection, event_type_id, entry.nodes, at)
+        for own in emitting_nodes(entry):
+            _write_own(connection, own)
+        graph_id = _write_graph(connection, event_type_id, entry, at)
         if present is not None and not present:
             take_first_graph(connection, entry, graph_id, at)
 
 
-def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str, NodeSpec], at: datetime) -> int:
+def _write_own(connection: Connection, own: EmittingNode) -> None:
+    """Write what the bus has of its own for a node that emits: service, role, profile and emitter."""
+    service_id = _put(connection, service, own.owner, kind="consumer")
+    type_id = _id(connection, event_type, own.emits)
+    emitted = select(emitting_service.c.event_type_id).where(emitting_service.c.service_id == service_id)
+    match connection.execute(emitted).scalar_one_or_none():
+        case None:
+            connection.execute(insert(emitting_service).values(service_id=service_id, event_type_id=type_id))
+        case former if former != type_id:
+            # Envelopes of before may still be on their way to it.
+            raise ConfigurationError(
+                f'a node "{own.name}" of this event type emitted another type than "{own.emits}" before',
+                "take another name for the node",
+                code="node_emits_other",
+            )
+    start_cursor(connection, _put(connection, role, own.owner, service_id=service_id), None)
+    _write_profile(connection, ProfileSpec(own.owner, frozenset({own.emits})))
+    _put(connection, emitter, own.owner, profile_id=_id(connection, emitter_profile, own.owner), kind="node")
+
+
+def _write_graph(connection: Connection, event_type_id: int, entry: EventTypeSpec, at: datetime) -> int:
     """Add a version, and return its id: events that were started with an older one keep it."""
     versions = select(func.count()).where(graph.c.event_type_id == event_type_id)
     number = connection.execute(versions).scalar_one() + 1
     graph_id = _insert(connection, graph, event_type_id=event_type_id, number=number, created_at=at)
+    nodes = stored_nodes(entry).values()
+    aside = {own.name for own in emitting_nodes(entry) if own.aside}
     ids = {
-        entry.name: _insert(
-            connection, node, graph_id=graph_id, name=entry.name, service_id=_id(connection, service, entry.service)
+        each.name: _insert(
+            connection,
+            node,
+            graph_id=graph_id,
+            name=each.name,
+            service_id=_id(connection, service, each.service),
+            aside=each.name in aside,
         )
-        for entry in nodes.values()
+        for each in nodes
     }
-    for entry in nodes.values():
-        for child in entry.to:
-            connection.execute(insert(edge).values(parent_id=ids[entry.name], child_id=ids[child]))
+    for each in nodes:
+        for child in each.to:
+            connection.execute(insert(edge).values(parent_id=ids[each.name], child_id=ids[child]))
     return graph_id
 
 
@@ -203,8 +285,27 @@ def _write_role(connection: Connection, entry: RoleSpec) -> None:
         standby=entry.standby,
         public_keys=replace_keys(connection, role, entry.login, entry.keys),
     )
+    _write_lag_limit(connection, role, role_id, entry)
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)
+
+
+def _write_lag_limit(connection: Connection, table: Table, subject_id: int, entry: RoleSpec) -> None:
+    of_subject = (lag_limit.c.kind == table.name, lag_limit.c.subject_id == subject_id)
+    connection.execute(delete(lag_limit).where(*of_subject))
+    if entry.max_lag is not None:
+        lag = entry.max_lag
+        limit = {"seconds": lag.total_seconds()} if isinstance(lag, timedelta) else {"envelopes": lag}
+        row = {"kind": table.name, "subject_id": subject_id, "when_behind": entry.when_behind, **limit}
+        connection.execute(insert(lag_limit).values(row))
+
+
+def _write_reader(connection: Connection, entry: ReaderSpec) -> None:
+    """Write a reader. A new one gets its ranges at its start; one that comes back goes on where it stood."""
+    service_id = _put(connection, service, entry.name, kind="reader")
+    types = [_id(connection, event_type, name) for name in sorted(entry.event_types)]
+    if write_settings(connection, service_id, _columns(entry, "name", "event_types"), types):
+        make_ranges(connection, service_id, entry.ranges, position_before(connection, entry.start or "head") + 1)
 
 
 def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
@@ -224,7 +325,7 @@ def _write_limits(connection: Connection, table: Table, subject_id: int, limits:
         connection.execute(insert(sending_limit).values(row))
 
 
-def _columns(entry: EventTypeSpec | ServiceSpec, *without: str) -> dict[str, object]:
+def _columns(entry: EventTypeSpec | ServiceSpec | ReaderSpec, *without: str) -> dict[str, object]:
     """Give an entry's fields that are kept, which have the names of its table's columns."""
     return {
         field.name: getattr(entry, field.name) for field in fields(entry) if field.compare and field.name not in without

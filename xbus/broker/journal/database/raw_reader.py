@@ -6,7 +6,7 @@ leaves a transaction open.
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from xbus.errors import ConfigurationError
 
 R = TypeVar("R")
 
-QueryValue: TypeAlias = int | str | UUID
+QueryValue: TypeAlias = int | str | UUID | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Query(Generic[R]):
     """A SELECT for both databases. Its rows are tuples of the type ``R``, as ``kinds`` tells at run time.
 
     Args:
-        text: with its parameters as ``%(name)s``; these are numbers, texts or UUIDs.
+        text: with its parameters as ``%(name)s``; these are numbers, texts, UUIDs, or on PostgreSQL lists of texts.
         kinds: a letter for each column: ``q`` for a BigInteger, ``i`` for an Integer, ``u`` for a UUID, ``b`` for
             bytes, ``s`` for a text, ``t`` for a moment.
     """
@@ -116,17 +116,27 @@ class _Postgres:
             )
 
     def fetch(self, query: Query[R], **values: QueryValue) -> list[R]:
-        named = {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
-        copied = _Copied()
-        with journal_errors(), closing(self._connection.cursor()) as cursor:
-            text = cursor.mogrify(query.text, named).decode()
-            cursor.copy_expert(f"COPY ({text}) TO STDOUT (FORMAT binary)", copied)
-        readings = [_FROM_POSTGRES[kind] for kind in query.kinds]
-        rows = [
-            tuple(None if field is None else reading(field) for reading, field in zip(readings, fields, strict=True))
-            for fields in unpack_rows(copied.messages)
-        ]
-        return cast("list[R]", rows)
+        with journal_errors():
+            return copy_out(self._connection, query, **values)
+
+
+def copy_out(connection: Any, query: Query[R], **values: QueryValue) -> list[R]:
+    """Fetch all rows that a query finds, by binary COPY.
+
+    Args:
+        connection: psycopg2's, in a transaction or not.
+    """
+    named = {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
+    copied = _Copied()
+    with closing(connection.cursor()) as cursor:
+        text = cursor.mogrify(query.text, named).decode()
+        cursor.copy_expert(f"COPY ({text}) TO STDOUT (FORMAT binary)", copied)
+    readings = [_FROM_POSTGRES[kind] for kind in query.kinds]
+    rows = [
+        tuple(None if field is None else reading(field) for reading, field in zip(readings, fields, strict=True))
+        for fields in unpack_rows(copied.messages)
+    ]
+    return cast("list[R]", rows)
 
 
 class _Copied:

@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from xbus.broker.journal.log.bots.entries import BotEntry, RunnerEntry, read_bots, read_runners
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, SendingLimits, longest, pause_of_role
-from xbus.graph import Graph, Node
+from xbus.graph import Graph, Node, graph_of
 from xbus.model import (
+    bot,
     configuration,
     edge,
     emitter,
     emitter_profile,
+    emitting_service,
     event_type,
     graph,
     node,
@@ -59,6 +63,7 @@ class EmitterEntry:
         pause: why it may begin no envelope; None while it may.
         limits: its own, and those of its profile; None where it has none.
         keys: the public keys by which it may log in over encrypted connections.
+        kind: ``program``, or ``node`` or ``bot`` for one by which the bus itself writes.
     """
 
     id: int
@@ -67,6 +72,7 @@ class EmitterEntry:
     pause: PauseEntry | None = None
     limits: SendingLimits | None = None
     keys: frozenset[str] = frozenset()
+    kind: str = "program"
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class RoleEntry:
         standby: whether further programs wait until one of those is lost.
         pause: why nothing new begins with it: it is paused, or its service is; None while neither is.
         keys: the public keys by which it may log in over encrypted connections.
+        emits: the id of the event type as which the bus itself emits what comes to it; None for a role of programs.
     """
 
     id: int
@@ -121,6 +128,7 @@ class RoleEntry:
     standby: bool = False
     pause: PauseEntry | None = None
     keys: frozenset[str] = frozenset()
+    emits: int | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -134,12 +142,8 @@ class RoleEntry:
 
     def is_served_like(self, other: "RoleEntry") -> bool:
         """Check whether the recipient of the former role may go on: only these fields need a new one."""
-        return (self.service, self.worker, self.ordered, self.detached) == (
-            other.service,
-            other.worker,
-            other.ordered,
-            other.detached,
-        )
+        served = attrgetter("service", "worker", "ordered", "detached")
+        return bool(served(self) == served(other))
 
 
 @dataclass(frozen=True)
@@ -150,10 +154,13 @@ class Catalog:
         isolation: by an event type's name, how many refused items of one event are parked alone; of a type that is not
             in here the whole envelope is parked. Types that were removed are in here too, as events of them may still
             be on their way.
+        reader_roles: the logins of programs of readers, by their ids; ``roles`` has the other roles.
         former_types: names of event types before they were renamed while this program ran, with their ids.
         service_names: the name of each service by its key.
         pauses: all pauses in force, by kind and id.
         graph_edits: how often graphs were edited by SQL: what was read of them before may be wrong.
+        runners: the roles whose programs run bots, by id; ``roles`` has the others.
+        bots: by id.
     """
 
     version: int
@@ -161,10 +168,13 @@ class Catalog:
     emitters: Mapping[int, EmitterEntry]
     roles: Mapping[int, RoleEntry]
     isolation: Mapping[str, int] = field(default_factory=dict)
+    reader_roles: Mapping[int, RoleEntry] = field(default_factory=dict)
     former_types: Mapping[str, int] = field(default_factory=dict)
     service_names: Mapping[str, str] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=dict)
     graph_edits: int = 0
+    runners: Mapping[int, RunnerEntry] = field(default_factory=dict)
+    bots: Mapping[int, BotEntry] = field(default_factory=dict)
 
     def event_type(self, name: str) -> EventType | None:
         """Find an event type, also by a name that it had while this program ran: an event may have begun with that."""
@@ -212,11 +222,14 @@ def read_catalog(connection: Connection) -> Catalog:
         version=version,
         event_types={entry.name: entry for entry in _event_types(connection, pauses)},
         emitters={entry.id: entry for entry in _emitters(connection, pauses)},
-        roles={entry.id: entry for entry in _roles(connection, pauses)},
+        roles={entry.id: entry for entry in _roles(connection, pauses, of_readers=False)},
+        reader_roles={entry.id: entry for entry in _roles(connection, pauses, of_readers=True)},
         isolation=_isolation(connection),
         service_names=read_service_names(connection),
         pauses=pauses,
         graph_edits=connection.execute(select(configuration.c.graph_edits)).scalar_one(),
+        runners={entry.id: entry for entry in read_runners(connection, pauses)},
+        bots={entry.id: entry for entry in read_bots(connection, pauses)},
     )
 
 
@@ -225,6 +238,7 @@ PAUSED_TABLES: Mapping[PauseKind, Table] = {
     PauseKind.SERVICE: service,
     PauseKind.TYPE: event_type,
     PauseKind.EMITTER: emitter,
+    PauseKind.BOT: bot,
 }
 
 
@@ -244,8 +258,7 @@ def read_pauses(connection: Connection) -> Pauses:
 
 def read_limits(connection: Connection) -> dict[tuple[str, int], SendingLimits]:
     """Read the limits of emitters and profiles, by the name of their table and their id."""
-    rows = connection.execute(select(sending_limit))
-    return {(kind, subject_id): SendingLimits(*limits) for kind, subject_id, *limits in rows}
+    return {(kind, key): SendingLimits(*limits) for kind, key, *limits in connection.execute(select(sending_limit))}
 
 
 def name_column(table: Table) -> ColumnElement[str]:
@@ -273,16 +286,15 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
     ):
         children.setdefault(parent_id, []).append(name)
     rows = connection.execute(
-        select(node.c.id, node.c.name, service.c.key, service.c.kind)
+        select(node.c.id, node.c.name, service.c.key, service.c.kind, emitting_service.c.event_type_id, node.c.aside)
         .join(service, service.c.id == node.c.service_id)
+        .outerjoin(emitting_service, emitting_service.c.service_id == service.c.id)
         .where(node.c.graph_id == graph_id)
         .order_by(node.c.id)
     )
-    return Graph(
-        {
-            name: Node(name, service_key, kind == "worker", tuple(children.get(node_id, ())))
-            for node_id, name, service_key, kind in rows
-        }
+    return graph_of(
+        Node(name, service_key, kind == "worker", tuple(children.get(node_id, ())), emits, aside)
+        for node_id, name, service_key, kind, emits, aside in rows
     )
 
 
@@ -315,11 +327,6 @@ def _isolation(connection: Connection) -> dict[str, int]:
     return {row.name: row.max_isolated for row in connection.execute(isolating)}
 
 
-def read_emitter_logins(connection: Connection) -> dict[int, str]:
-    """Read the logins of all emitters, by id."""
-    return dict(connection.execute(select(emitter.c.id, emitter.c.login)).all())
-
-
 def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
     allowed: dict[int, set[str]] = {}
     for profile_id, name in connection.execute(
@@ -331,7 +338,7 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
         allowed.setdefault(profile_id, set()).add(name)
     limits = read_limits(connection)
     rows = connection.execute(
-        select(emitter.c.id, emitter.c.login, emitter.c.profile_id, emitter.c.public_keys)
+        select(emitter.c.id, emitter.c.login, emitter.c.profile_id, emitter.c.public_keys, emitter.c.kind)
         .where(emitter.c.removed_at.is_(None))
         .order_by(emitter.c.login)
     )
@@ -343,12 +350,14 @@ def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
             pauses.get((PauseKind.EMITTER, row.id)),
             SendingLimits.first_of(limits.get(("emitter", row.id)), limits.get(("emitter_profile", row.profile_id))),
             frozenset(read_keys(row.public_keys)),
+            row.kind,
         )
         for row in rows
     ]
 
 
-def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
+def _roles(connection: Connection, pauses: Pauses, *, of_readers: bool) -> list[RoleEntry]:
+    kinds = ("reader",) if of_readers else ("worker", "consumer")
     rows = connection.execute(
         select(
             role.c.id,
@@ -356,22 +365,14 @@ def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
             role.c.service_id,
             role.c.ordered,
             role.c.detached_at,
-            role.c.absent_minutes,
-            role.c.parked_minutes,
-            role.c.instances,
-            role.c.standby,
-            role.c.public_keys,
-            service.c.key,
-            service.c.name,
-            service.c.kind,
-            service.c.failures,
-            service.c.attempts,
-            service.c.first_delay,
-            service.c.longest_delay,
-            service.c.jitter,
+            *(role.c[name] for name in ("absent_minutes", "parked_minutes", "instances", "standby", "public_keys")),
+            *(service.c[name] for name in ("key", "name", "kind", "failures")),
+            *(service.c[name] for name in ("attempts", "first_delay", "longest_delay", "jitter")),
+            emitting_service.c.event_type_id.label("emits"),
         )
         .join(service, service.c.id == role.c.service_id)
-        .where(role.c.removed_at.is_(None), service.c.removed_at.is_(None))
+        .outerjoin(emitting_service, emitting_service.c.service_id == service.c.id)
+        .where(role.c.removed_at.is_(None), service.c.removed_at.is_(None), service.c.kind.in_(kinds))
         .order_by(role.c.login)
     )
     return [
@@ -390,7 +391,8 @@ def _roles(connection: Connection, pauses: Pauses) -> list[RoleEntry]:
             instances=row.instances,
             standby=row.standby,
             keys=frozenset(read_keys(row.public_keys)),
-            pause=pause_of_role(pauses, row.id, row.service_id),
+            pause=pause_of_role(pauses, row.id, row.service_id, row.emits),
+            emits=row.emits,
         )
         for row in rows
     ]

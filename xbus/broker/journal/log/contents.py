@@ -80,7 +80,7 @@ def find_listed(
     found: list[int] = []
     low = block_of(after + 1)
     while len(found) < limit:
-        block = _next_block(connection, graphs, low)
+        block = find_block(connection, graphs, low)
         if block is None or block > block_of(end):
             return Listed(found, end)
         rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": block, "high": block + WINDOW_BLOCKS - 1})
@@ -139,7 +139,7 @@ def read_listed(connection: sa.Connection, graphs: Collection[int], after: int, 
     return bits & ((1 << (until - after)) - 1)
 
 
-def _next_block(connection: sa.Connection, graphs: Collection[int], block: int) -> int | None:
+def find_block(connection: sa.Connection, graphs: Collection[int], block: int) -> int | None:
     """The first block from one on that holds events of some graphs; None where there is none."""
     found: int | None = connection.execute(_NEXT_BLOCK, {"graphs": list(graphs), "low": block}).scalar_one()
     return found

@@ -159,6 +159,13 @@ def read_open_envelopes(connection: sa.Connection) -> list[UUID]:
     return list(connection.execute(sa.select(model.envelope.c.id).where(is_in(EnvelopeState.OPEN))).scalars())
 
 
+def read_open_of_nodes(connection: sa.Connection) -> list[UUID]:
+    """Read the envelopes that nodes have begun to emit and not ended."""
+    of_node = model.emitter.c.kind == "node"
+    statement = sa.select(model.envelope.c.id).join(model.emitter).where(of_node, is_in(EnvelopeState.OPEN))
+    return list(connection.execute(statement).scalars())
+
+
 def is_in(state: EnvelopeState) -> sa.ColumnElement[bool]:
     """Build the condition that an envelope is in a state, written out.
 

@@ -68,6 +68,18 @@ def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSe
     return [StoredSession(*row) for row in connection.execute(statement)]
 
 
+def read_api_tokens(connection: sa.Connection, *, of_roles: bool) -> dict[bytes, int]:
+    """Read the owners of the API tokens of emitters, or of roles, by the hashes of the tokens."""
+    table = model.role if of_roles else model.emitter
+    owner = model.api_token.c.role_id if of_roles else model.api_token.c.emitter_id
+    statement = (
+        sa.select(model.api_token.c.token_hash, owner)
+        .join(table, table.c.id == owner)
+        .where(table.c.removed_at.is_(None))
+    )
+    return dict(iter(connection.execute(statement)))
+
+
 def read_keys(written: str) -> tuple[str, ...]:
     """Read the public keys in a column, sorted."""
     return tuple(sorted(written.split()))
@@ -82,6 +94,11 @@ def read_credentials(connection: sa.Connection, kind: LoginKind, login: str) -> 
         )
     ).one_or_none()
     return None if row is None else (row.id, row.password_hash)
+
+
+def read_emitter_logins(connection: sa.Connection) -> dict[int, str]:
+    """Read the logins of all emitters, by id."""
+    return dict(connection.execute(sa.select(model.emitter.c.id, model.emitter.c.login)).all())
 
 
 def count_sessions(connection: sa.Connection, now: datetime) -> Sequence[LoginSessions]:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.states import EnvelopeState, PresenceState
+from xbus.states import BotRunState, EnvelopeState, PresenceState
 
 IN_FORCE_SECONDS = 2.0
 """A running broker knows of a pause so soon. Before that more may begin."""
@@ -23,7 +23,7 @@ class UnderWay:
     """The work that goes on.
 
     Args:
-        envelopes: how many are being brought, or are open at the front.
+        envelopes: how many are being brought, or are open at the front; for a bot, how many of its runs go on.
         unpaused: the roles of which the broker has not noted yet that they are paused.
     """
 
@@ -40,6 +40,8 @@ def read_under_way(connection: sa.Connection, pause: PauseEntry, now: datetime) 
         return None
     if pause.kind in (PauseKind.ROLE, PauseKind.SERVICE):
         return _at_roles(connection, pause, now)
+    if pause.kind is PauseKind.BOT:
+        return UnderWay(_runs(connection, pause.subject_id))
     return UnderWay(_open_envelopes(connection, pause))
 
 
@@ -58,6 +60,13 @@ def _at_roles(connection: sa.Connection, pause: PauseEntry, now: datetime) -> Un
     found = connection.execute(statement).all()
     unpaused = [row.login for row in found if row.state not in ended and row.state is not None]
     return UnderWay(sum(len(row.work or ()) for row in found), unpaused)
+
+
+def _runs(connection: sa.Connection, bot_id: int) -> int:
+    run = model.bot_run.c
+    running = sa.select(sa.func.count()).where(run.bot_id == bot_id, run.state == BotRunState.RUNNING)
+    found: int = connection.execute(running).scalar_one()
+    return found
 
 
 def _open_envelopes(connection: sa.Connection, pause: PauseEntry) -> int:

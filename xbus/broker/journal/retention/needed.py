@@ -1,7 +1,7 @@
 """Finds the envelopes that somebody still needs, so that they are not removed.
 
-An envelope stays while a role is still owed it, while anything of it waits for a person, while another envelope repeats
-it, and while one of its types has no consumer yet.
+An envelope stays while a role is still owed it, while a reader that keeps has not read it, while anything of it waits
+for a person, while another envelope repeats it, and while one of its types has no consumer yet.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ class Candidate:
     Args:
         data_bytes: of its segments; None for a cancelled one, of which that is not known.
         keeps_row: whether its own row stays, with its receipt.
+        is_begun: whether its removal was begun before: it must be ended.
     """
 
     envelope_id: UUID
@@ -33,6 +34,7 @@ class Candidate:
     closed_at: datetime
     data_bytes: int | None
     keeps_row: bool
+    is_begun: bool = False
 
 
 def owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
@@ -92,10 +94,40 @@ def settled_among(
     ]
 
 
-OPEN_REPLIES = (ReplyState.ASKED.value, ReplyState.HELD.value)
 IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+
+
+def _unread() -> sa.Select[UUID]:
+    """Find envelopes with events that a reader has not read, if it has retention wait."""
+    reader, stretch, range_ = model.reader.c, model.reader_stretch.c, model.reader_range.c
+    place = (
+        sa.select(sa.func.min(stretch.position))
+        .join(model.reader_range, range_.id == stretch.range_id)
+        .where(range_.service_id == reader.service_id, range_.completed_at.is_(None))
+        .correlate(model.reader)
+        .scalar_subquery()
+    )
+    read_type = model.reader_event_type.c
+    return (
+        sa.select(model.envelope.c.id)
+        .join(model.event, model.event.c.envelope_id == model.envelope.c.id)
+        .join(model.graph, model.graph.c.id == model.event.c.graph_id)
+        .join(model.reader_event_type, read_type.event_type_id == model.graph.c.event_type_id)
+        .join(model.reader, reader.service_id == read_type.service_id)
+        .join(model.service, model.service.c.id == reader.service_id)
+        .where(
+            model.envelope.c.id.in_(IDS),
+            model.service.c.removed_at.is_(None),
+            reader.keeps,
+            model.envelope.c.position >= place,
+        )
+    )
+
+
+OPEN_REPLIES = (ReplyState.ASKED.value, ReplyState.HELD.value)
 _AGAIN = model.event.alias("again")
 _OTHERWISE: tuple[sa.Select[UUID], ...] = (
+    _unread(),
     sa.select(model.delivery.c.envelope_id).where(model.delivery.c.envelope_id.in_(IDS)),
     sa.select(model.parked_item.c.envelope_id).where(
         model.parked_item.c.envelope_id.in_(IDS), model.parked_item.c.state == ItemState.PARKED.value
@@ -104,7 +136,7 @@ _OTHERWISE: tuple[sa.Select[UUID], ...] = (
         model.reply.c.envelope_id.in_(IDS), model.reply.c.state.in_(OPEN_REPLIES)
     ),
 )
-"""Find envelopes that something else needs: a delivery row, a parked item, or an open reply."""
+"""Find envelopes that something else needs: a reader, a delivery row, a parked item, or an open reply."""
 _REPEATED = (
     sa.select(model.event.c.envelope_id)
     .join(_AGAIN, _AGAIN.c.origin_id == model.event.c.id)

@@ -1,6 +1,6 @@
 """Removal of envelopes that nobody needs any more, step by step, and the bytes of those that are left.
 
-What is needed (``needed.py``) is decided in the transaction that removes.
+What is needed (``needed.py``) and what rules keep (``rules.py``) is decided in the transaction that removes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,15 +14,11 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, with_outputs
 from xbus.broker.journal.log.contents import forget_removed
-from xbus.broker.journal.log.envelopes import is_archived, is_in
-from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate, behind_owed, owed_ranges, settled_among
+from xbus.broker.journal.log.envelopes import is_in
+from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
+from xbus.broker.journal.retention.search import PAGE_ENVELOPES, SCANNED_POSITIONS, Scan, search
+from xbus.broker.journal.retention.skipping import note_skipped
 from xbus.states import EnvelopeState
-
-PAGE_ENVELOPES = 100
-"""Envelopes that one step looks at."""
-
-SCANNED_POSITIONS = 5_000
-"""Positions that one step searches for them. A large part of the log may consist of rows that are kept for good."""
 
 STEP_BYTES = 4 * 1024 * 1024
 """Bytes of segments that one step removes. More costs fewer commits and blocks other writes for longer."""
@@ -55,38 +51,32 @@ def prune_settled(
     connection: sa.Connection,
     writer: str,
     after: int,
-    until: datetime,
+    scan: Scan,
     now: datetime,
     *,
     keep_rows: bool,
     scanned_positions: int = SCANNED_POSITIONS,
     step_bytes: int = STEP_BYTES,
 ) -> PruningStep:
-    """Remove some of the received envelopes that are settled for all, in position order.
+    """Remove some of the received envelopes that are settled for all and kept long enough, in position order.
 
     Args:
         connection: in a transaction of its own, which this keeps short.
         writer: who removes: the bytes are accounted to its row of ``model.writer``.
         after: a position; what is looked at lies above it.
-        until: what was received later stays.
+        scan: what may go.
         now: what ``pruned_at`` is set to.
         keep_rows: whether all keep their own rows, with the receipt, as those with an idempotency key always do: their
             emitters may still repeat calls that got no answer.
         scanned_positions: how much of the log is looked at.
         step_bytes: about so many bytes are removed at the most.
     """
-    after = behind_owed(owed_ranges(connection), after)
-    first = connection.execute(_FIRST, {"after": after}).scalar_one()
-    if first is None:
-        return PruningStep(0, 0, None)
-    last = first + scanned_positions
-    candidates = _candidates(connection, after, last, keep_rows)
-    found = [candidate for candidate in candidates if candidate.closed_at < until]
-    if not found:
-        return PruningStep(0, 0, None if candidates else last)
-    settled = settled_among(connection, found)
+    found = search(connection, after, scan, keep_rows=keep_rows, scanned_positions=scanned_positions)
+    settled = found.settled
+    if not settled:
+        return PruningStep(0, 0, found.after)
     before = _before_outputs(connection, settled)
-    if settled and not before:
+    if not before:
         # From here on nobody delivers or repeats it.
         _mark(connection, settled[:1], now)
         data_bytes = _remove_outputs(connection, writer, settled[0], now, step_bytes)
@@ -96,8 +86,8 @@ def prune_settled(
     _mark(connection, before[: len(emptied) + 1], now)
     _remove(connection, emptied)
     # One that is too large for a step, or has outputs, is looked at again in the next.
-    end = found[-1].position if len(emptied) == len(settled) else settled[len(emptied)].position - 1
-    return PruningStep(len(emptied), data_bytes, end)
+    after_this = found.after if len(emptied) == len(settled) else settled[len(emptied)].position - 1
+    return PruningStep(len(emptied), data_bytes, after_this)
 
 
 def prune_cancelled(
@@ -116,7 +106,9 @@ def prune_cancelled(
         .order_by(envelope.closed_at)
         .limit(PAGE_ENVELOPES)
     ).all()
-    found = [Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
+    found = [
+        Candidate(envelope_id, 0, closed_at, None, keeps_row=bool(keyed)) for envelope_id, closed_at, keyed in rows
+    ]
     before = _before_outputs(connection, found)
     if found and not before:
         return PruningStep(0, _remove_outputs(connection, writer, found[0], now, step_bytes), 0)
@@ -139,34 +131,6 @@ def _remove_outputs(
     data_bytes = discard_outputs(connection, writer, [candidate.envelope_id], now)
     remove_outputs(connection, candidate.envelope_id, step_bytes)
     return data_bytes
-
-
-_FIRST = sa.select(sa.func.min(model.envelope.c.position)).where(model.envelope.c.position > sa.bindparam("after"))
-
-
-def _candidates(connection: sa.Connection, after: int, last: int, keep_rows: bool) -> list[Candidate]:
-    envelope = model.envelope.c
-    goes = sa.or_(envelope.pruned_at.is_(None), _has_events())
-    if not keep_rows:
-        goes = sa.or_(goes, envelope.idempotency_key.is_(None))
-    rows = connection.execute(
-        sa.select(
-            envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key.is_not(None)
-        )
-        # What is archived is moved, not removed: its rows tell where its items are.
-        .where(envelope.position > after, envelope.position <= last, goes, ~is_archived())
-        .order_by(envelope.position)
-        .limit(PAGE_ENVELOPES)
-    )
-    return [
-        Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or bool(keyed))
-        for envelope_id, position, closed_at, data_bytes, keyed in rows
-    ]
-
-
-def _has_events() -> sa.ColumnElement[bool]:
-    """Build the condition that events of an envelope are left: its removal began and was broken off."""
-    return sa.exists().where(model.event.c.envelope_id == model.envelope.c.id)
 
 
 def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) -> None:
@@ -237,6 +201,7 @@ def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
     if not emptied:
         return
     ids = {"ids": [candidate.envelope_id for candidate in emptied]}
+    note_skipped(connection, ids["ids"])
     for statement in _REMOVALS:
         connection.execute(statement, ids)
     # One that was cancelled has no place in the log.

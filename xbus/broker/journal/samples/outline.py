@@ -35,6 +35,7 @@ class BusOutline:
 
     Args:
         emitters: their logins.
+        own_emitters: those of them by which the bus itself writes.
         types: their names.
         sends: the types that each emitter may send.
         ways: the way of each type, by its present graph.
@@ -47,31 +48,39 @@ class BusOutline:
     roles: Mapping[int, RoleOfService]
     sends: Mapping[int, Collection[int]]
     ways: Mapping[int, Ways]
+    own_emitters: Collection[int] = ()
 
 
 def read_bus(connection: sa.Connection) -> BusOutline:
     """Read the present configuration; it costs a read of some small tables."""
     emitter, service, role = model.emitter.c, model.service.c, model.role.c
     emitters = connection.execute(
-        sa.select(emitter.id, emitter.login, emitter.profile_id).where(emitter.removed_at.is_(None))
+        sa.select(emitter.id, emitter.login, emitter.profile_id, emitter.kind).where(emitter.removed_at.is_(None))
     ).all()
     of_profile = defaultdict(list)
     for profile_id, type_id in connection.execute(_ALLOWED):
         of_profile[profile_id].append(type_id)
     in_use = sa.select(model.event_type.c.id, model.event_type.c.name).where(model.event_type.c.removed_at.is_(None))
-    services = sa.select(service.id, service.name, service.kind).where(service.removed_at.is_(None))
-    roles = sa.select(role.id, role.login, role.service_id).where(role.removed_at.is_(None))
+    # No event is led to a reader: it has no place in the graph.
+    of_graph = (service.removed_at.is_(None), service.kind != "reader")
+    services = sa.select(service.id, service.name, service.kind).where(*of_graph)
+    roles = (
+        sa.select(role.id, role.login, role.service_id)
+        .join(model.service, service.id == role.service_id)
+        .where(role.removed_at.is_(None), service.kind != "reader")
+    )
     return BusOutline(
         version=read_version(connection),
-        emitters={emitter_id: login for emitter_id, login, _ in emitters},
+        emitters={row.id: row.login for row in emitters},
         types=dict(connection.execute(in_use).all()),
         services={
             service_id: ServiceOutline(name, kind == "worker")
             for service_id, name, kind in connection.execute(services)
         },
         roles={role_id: RoleOfService(login, service_id) for role_id, login, service_id in connection.execute(roles)},
-        sends={emitter_id: of_profile[profile_id] for emitter_id, _, profile_id in emitters},
+        sends={row.id: of_profile[row.profile_id] for row in emitters},
         ways=_read_ways(connection),
+        own_emitters=frozenset(row.id for row in emitters if row.kind != "program"),
     )
 
 

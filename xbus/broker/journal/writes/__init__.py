@@ -6,6 +6,16 @@ writes without knowing the database. Front, back and commands import it, and so 
 Face: the names below, ``bulk``, ``cursor`` and ``fingerprint``.
 """
 
+from xbus.broker.journal.writes.bots import (
+    ClaimedRun,
+    ClaimRun,
+    EndRun,
+    FireSlots,
+    LoseRuns,
+    RenewRuns,
+    RunFailure,
+    run_key,
+)
 from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
 from xbus.broker.journal.writes.contents import ListBlock, ListedGraph
 from xbus.broker.journal.writes.emission import (
@@ -23,6 +33,7 @@ from xbus.broker.journal.writes.emission import (
     StartEnvelope,
     StartEvent,
 )
+from xbus.broker.journal.writes.keeping import BUS_WIDE, Keeping, Keepings
 from xbus.broker.journal.writes.limits import LIMIT_NAMES, NO_LIMITS, SendingLimits
 from xbus.broker.journal.writes.pauses import (
     PAUSED,
@@ -48,6 +59,7 @@ from xbus.broker.journal.writes.sessions import (
     SERVED,
     EndSession,
     Introduce,
+    NoteTokens,
     Register,
     RenewSessions,
     StartSession,
@@ -74,10 +86,13 @@ def write_size(write: Write[object]) -> int:
             return 200 + sum([400 + event.tags.size for event in write.events])
         case ListBlock():
             return 200 + 300 * len(write.graphs)
+        case EndRun():
+            return 200 + len(write.log)
     return 200
 
 
 __all__ = [
+    "BUS_WIDE",
     "LIMIT_NAMES",
     "NO_LIMITS",
     "PAUSED",
@@ -87,22 +102,30 @@ __all__ = [
     "BeginAttempt",
     "CallOffAsks",
     "Cancel",
+    "ClaimRun",
+    "ClaimedRun",
     "Decided",
     "DeliveryMove",
     "DeliveryRow",
     "EndAttempt",
     "EndEvent",
     "EndPauses",
+    "EndRun",
     "EndSession",
     "Failure",
+    "FireSlots",
     "FollowOrder",
     "Indices",
     "Introduce",
     "IsolatedItem",
+    "Keeping",
+    "Keepings",
     "ListBlock",
     "ListedGraph",
+    "LoseRuns",
     "MoveReply",
     "NotePresence",
+    "NoteTokens",
     "PauseEntry",
     "PauseKind",
     "Pauses",
@@ -114,9 +137,11 @@ __all__ = [
     "PutEvent",
     "Register",
     "RenewAttempt",
+    "RenewRuns",
     "RenewSessions",
     "Repeat",
     "RepeatedEvent",
+    "RunFailure",
     "Seal",
     "SealReceipt",
     "SealedEnvelope",
@@ -130,6 +155,7 @@ __all__ = [
     "is_served",
     "longest",
     "pause_of_role",
+    "run_key",
     "served_uri",
     "write_size",
 ]

@@ -25,6 +25,8 @@ class PauseKind(StrEnum):
     """No event of the type is begun."""
     EMITTER = "emitter"
     """It begins no envelope."""
+    BOT = "bot"
+    """None of its runs begins, and its slots count as missed."""
 
     @property
     def told(self) -> str:
@@ -72,9 +74,14 @@ def longest(pauses: Iterable[PauseEntry | None]) -> PauseEntry | None:
     return max(found, key=lambda pause: pause.until or FOR_EVER, default=None)
 
 
-def pause_of_role(pauses: Pauses, role_id: int, service_id: int) -> PauseEntry | None:
-    """Give the pause of a role or of its service, the one that ends last; None where neither is paused."""
-    return longest([pauses.get((PauseKind.ROLE, role_id)), pauses.get((PauseKind.SERVICE, service_id))])
+def pause_of_role(pauses: Pauses, role_id: int, service_id: int, emits: int | None = None) -> PauseEntry | None:
+    """Give the pause of a role or of its service, the one that ends last; None where neither is paused.
+
+    Args:
+        emits: the event type as which the bus emits what comes to the role: while that is paused, so is the role.
+    """
+    of_type = None if emits is None else pauses.get((PauseKind.TYPE, emits))
+    return longest([pauses.get((PauseKind.ROLE, role_id)), pauses.get((PauseKind.SERVICE, service_id)), of_type])
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,19 @@ class RenewSessions(Write[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class NoteTokens(Write[None]):
+    """Note that API tokens were used.
+
+    Args:
+        token_hashes: of the tokens, some of which may be revoked meanwhile.
+        at: the moment.
+    """
+
+    token_hashes: Sequence[bytes]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class EndSession(Write[None]):
     token_hash: bytes
 

@@ -8,4 +8,4 @@ from fastapi import APIRouter
 
 from xbus.monitor.pages.configuration import editing, entries
 
-ROUTERS: tuple[APIRouter, ...] = (editing.router, entries.router)
+ROUTERS: tuple[APIRouter, ...] = (editing.for_all, editing.router, entries.router)

@@ -9,19 +9,20 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from xbus.admin import bus_file
-from xbus.broker.journal.configuration import BusSpec, Section, Stored, read_stored
+from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, Section, Stored, read_stored
 from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused, XbusError
 from xbus.monitor.actions.configuration import ApplyBusFile
-from xbus.monitor.drawings.type_graph import TypeDrawing, TypeNode, draw_type
+from xbus.monitor.drawings.type_graph import TypeDrawing
 from xbus.monitor.pages.configuration.differences import differences, shown_changes
-from xbus.monitor.pages.configuration.entries import PLACES, WORDS, read_entry
+from xbus.monitor.pages.configuration.entries import PLACES, WORDS, drawing_of, read_entry
 from xbus.monitor.pages.configuration.forms import Draft, Given
 from xbus.monitor.rendering import MonitorPage
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
 
-router = APIRouter(prefix="/configuration")
+for_all = APIRouter(prefix="/configuration")
+router = APIRouter(prefix="/configuration", route_class=reserved_for(Right.MANAGER))
 
 MOST_FIELDS = 20_000
 """The most fields of a form: a graph of a hundred nodes that all lead to each other has ten thousand."""
@@ -82,20 +83,18 @@ def text_of(stored: Stored, section: Section | None, name: str) -> str:
 
 
 @router.get("/edit")
-def edit(bus: TheBus, page: ThePage, visitor: TheVisitor, section: Section, name: str = "") -> HTMLResponse:
+def edit(bus: TheBus, page: ThePage, section: Section, name: str = "") -> HTMLResponse:
     """Show the form of an entry, or of a new one without a name."""
-    visitor.check(Right.MANAGER)
     with bus.reading() as connection:
         stored = read_stored(connection)
         shown = read_entry(connection, section, name) if name else None
-    draft = Draft(section, "", {}) if shown is None else Draft.of(section, name, shown.entry)
+    draft = Draft.new(section) if shown is None else Draft.of(section, name, shown.entry)
     return _form(page, stored, draft, text_of(stored, section, name))
 
 
 @router.post("/check")
-def check(bus: TheBus, page: ThePage, visitor: TheVisitor, given: TheForm) -> HTMLResponse:
+def check(bus: TheBus, page: ThePage, given: TheForm) -> HTMLResponse:
     """Check a form while somebody fills it in: its problems by field, and its graph."""
-    visitor.check(Right.MANAGER)
     draft = _draft(given)
     with bus.reading() as connection:
         planned = ApplyBusFile(file=draft.text).plan(connection)
@@ -112,9 +111,8 @@ def check(bus: TheBus, page: ThePage, visitor: TheVisitor, given: TheForm) -> HT
 
 
 @router.post("/edit")
-def send(bus: TheBus, page: ThePage, visitor: TheVisitor, given: TheForm) -> HTMLResponse:
+def send(bus: TheBus, page: ThePage, given: TheForm) -> HTMLResponse:
     """Take a form: add or take away a row, or go on to the plan."""
-    visitor.check(Right.MANAGER)
     draft, base = _draft(given), _one(given, "base").replace("\r\n", "\n")
     with bus.reading() as connection:
         stored = read_stored(connection)
@@ -134,15 +132,14 @@ def send(bus: TheBus, page: ThePage, visitor: TheVisitor, given: TheForm) -> HTM
 
 
 @router.get("/remove")
-def remove(bus: TheBus, page: ThePage, visitor: TheVisitor, section: Section, name: str) -> HTMLResponse:
+def remove(bus: TheBus, page: ThePage, section: Section, name: str) -> HTMLResponse:
     """Show the plan that removes an entry."""
-    visitor.check(Right.MANAGER)
     with bus.reading() as connection:
         base = read_entry(connection, section, name).text
     return _plan(bus, page, PlannedFile(file="", base=base, section=section, stored=name, prune=True))
 
 
-@router.get("/file")
+@for_all.get("/file")
 def whole(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Show the whole bus file, for a manager in an editor."""
     with bus.reading() as connection:
@@ -151,24 +148,21 @@ def whole(bus: TheBus, page: ThePage) -> HTMLResponse:
 
 
 @router.post("/file")
-def whole_again(page: ThePage, visitor: TheVisitor, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
+def whole_again(page: ThePage, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
     """Show the editor with a text that is not applied yet."""
-    visitor.check(Right.MANAGER)
     return page("configuration/file.html", asked=asked, problems=())
 
 
 @router.post("/file/check")
-def check_whole(bus: TheBus, page: ThePage, visitor: TheVisitor, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
+def check_whole(bus: TheBus, page: ThePage, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
     """Check the whole file while somebody writes it."""
-    visitor.check(Right.MANAGER)
     planned = bus.read(asked.action.plan)
     return page("configuration/file_check.html", planned=planned)
 
 
 @router.post("/plan")
-def plan(bus: TheBus, page: ThePage, visitor: TheVisitor, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
+def plan(bus: TheBus, page: ThePage, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
     """Show what a bus file would change; nothing is changed."""
-    visitor.check(Right.MANAGER)
     planned = bus.read(asked.action.plan)
     if planned.problems and asked.section is None:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -179,7 +173,6 @@ def plan(bus: TheBus, page: ThePage, visitor: TheVisitor, asked: Annotated[Plann
 @router.post("/apply")
 def apply(bus: TheBus, page: ThePage, visitor: TheVisitor, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
     """Apply a plan; where it is not possible any more, show the plan as it would be now."""
-    visitor.check(Right.MANAGER)
     try:
         with bus.reading() as connection:
             if text_of(read_stored(connection), asked.section, asked.stored) != asked.base:
@@ -259,5 +252,4 @@ def _one(given: Given, name: str) -> str:
 
 
 def _drawing(draft: Draft, in_use: BusSpec) -> TypeDrawing:
-    kinds = {each.name: str(each.kind) for each in in_use.services.values()}
-    return draw_type(TypeNode(name, service, kinds.get(service, ""), to) for name, service, to in draft.nodes())
+    return drawing_of(EventTypeSpec(draft.name, False, {node.name: node for node in draft.nodes()}), in_use)

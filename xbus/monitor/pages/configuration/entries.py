@@ -15,6 +15,7 @@ from xbus.broker.journal.configuration import (
     logins_without_password,
     read_stored,
 )
+from xbus.broker.journal.configuration.chaining import stored_nodes
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_pauses
@@ -29,17 +30,21 @@ router = APIRouter()
 WORDS = {
     Section.EVENT_TYPE: "Event type",
     Section.SERVICE: "Service",
+    Section.READER: "Reader",
     Section.ROLE: "Role",
     Section.EMITTER_PROFILE: "Emitter profile",
     Section.EMITTER: "Emitter",
+    Section.BOT: "Bot",
 }
 
 PLACES = {
     Section.EVENT_TYPE: "/types/",
     Section.SERVICE: "/services/",
+    Section.READER: "/readers/",
     Section.ROLE: "/recipients/",
     Section.EMITTER_PROFILE: "/profiles/",
     Section.EMITTER: "/emitters/",
+    Section.BOT: "/bots/",
 }
 """The address of an entry's page, before its name."""
 
@@ -109,6 +114,16 @@ def service(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     return page("configuration/service.html", shown=shown, types=types, roles=roles)
 
 
+@router.get("/readers/{name:path}")
+def reader(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
+    """Show a reader: what it reads, and who reads for it."""
+    with bus.reading() as connection:
+        shown = read_entry(connection, Section.READER, name)
+    in_use = shown.stored.in_use
+    roles = [each for each in in_use.roles.values() if each.service == name]
+    return page("configuration/reader.html", shown=shown, types=sorted(in_use.readers[name].event_types), roles=roles)
+
+
 @router.get("/profiles/{name:path}")
 def profile(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     """Show a profile: what its emitters may send, and who they are."""
@@ -158,13 +173,17 @@ def read_entry(connection: Connection, section: Section, name: str) -> ShownEntr
 _PAUSED = {
     Section.EVENT_TYPE: PauseKind.TYPE,
     Section.SERVICE: PauseKind.SERVICE,
+    Section.READER: PauseKind.SERVICE,
     Section.EMITTER: PauseKind.EMITTER,
 }
 
 
 def drawing_of(entry: EventTypeSpec, in_use: BusSpec) -> TypeDrawing:
     """Draw the graph of an event type."""
-    kinds = {each.name: each.kind for each in in_use.services.values()}
+    kinds = {each.name: str(each.kind) for each in in_use.services.values()}
     return draw_type(
-        TypeNode(node.name, node.service, kinds.get(node.service, ""), node.to) for node in entry.nodes.values()
+        TypeNode(node.name, f"emits {node.emits[0]}", "consumer")
+        if node.emits
+        else TypeNode(node.name, node.service, kinds.get(node.service, ""), node.to)
+        for node in stored_nodes(entry).values()
     )

@@ -4,6 +4,7 @@ The nodes of an event type stand in rows, each with a number. A row names the ro
 that a node keeps its place when its name changes.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +14,9 @@ from typing import Any, TypeAlias
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import LineProblem
-from xbus.admin.bus_file.fields import FORMER, NODE, SECTIONS, FieldShape, TableKey
-from xbus.broker.journal.configuration import BusSpec, Section
+from xbus.admin.bus_file.fields import FORMER, NODE, SECTIONS
+from xbus.admin.bus_file.table_keys import FieldShape, TableKey
+from xbus.broker.journal.configuration import BusSpec, NodeSpec, Section
 from xbus.broker.journal.configuration.entries import Entry
 
 Given: TypeAlias = Mapping[str, Sequence[str]]
@@ -99,12 +101,17 @@ class Draft:
     given: Given
 
     @classmethod
+    def new(cls, section: Section) -> "Draft":
+        """Make the form of a new entry, in which switches are as without it."""
+        return cls(section, "", _switched_on(section))
+
+    @classmethod
     def of(cls, section: Section, name: str, entry: Entry) -> "Draft":
         """Fill a form with an entry of the bus."""
         written = tomllib.loads(bus_file.write(BusSpec.holding(section, name, entry)))
         table: dict[str, Any] = written[section][0]
         nodes: list[dict[str, Any]] = table.pop("node", [])
-        given = {key: _texts(value) for key, value in table.items()}
+        given = _switched_on(section) | {key: _texts(value) for key, value in table.items()}
         given[ROWS] = [str(number) for number in range(len(nodes))]
         for number, node in enumerate(nodes):
             given |= {f"node.{number}.{key}": _texts(value) for key, value in node.items() if key != "to"}
@@ -147,12 +154,13 @@ class Draft:
             others = [(other, name) for other, name in names.items() if other != row]
             yield NodeRow(row, fields, self._before(row), others)
 
-    def nodes(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Iterate over name, service and next nodes of each row; one without a name is named by its number."""
+    def nodes(self) -> Iterator[NodeSpec]:
+        """Iterate over the node of each row; one without a name is named by its number."""
         names = {row: self._one(f"node.{row}.name") or f"({int(row) + 1})" for row in self._rows}
         for row in self._rows:
-            to = [names[other] for other in self._rows if row in self._before(other)]
-            yield names[row], self._one(f"node.{row}.service"), to
+            to = tuple(names[other] for other in self._rows if row in self._before(other))
+            emits = tuple(each for each in self.given.get(f"node.{row}.emits", ()) if each)
+            yield NodeSpec(names[row], self._one(f"node.{row}.service"), to, emits)
 
     def problems(self, found: Sequence[LineProblem]) -> dict[str, list[str]]:
         """Sort the problems of the text by the field that each is about; the empty name has the others."""
@@ -212,10 +220,12 @@ class Draft:
                 yield key, texts
             elif about.shape is FieldShape.LINES and (lines := _lines_of(texts)):
                 yield key, lines
-            elif about.shape is FieldShape.SWITCH and texts:
-                yield key, texts[0] == "true"
+            elif about.shape is FieldShape.SWITCH and (texts or about.default):
+                yield key, texts == ["true"]
             elif about.shape is FieldShape.NUMBER and texts:
                 yield key, _number(texts[0].strip())
+            elif about.shape is FieldShape.TABLE and texts:
+                yield key, _table(texts[0])
             elif about.shape in (FieldShape.TEXT, FieldShape.CHOICE) and texts:
                 yield key, texts[0]
 
@@ -242,11 +252,25 @@ class Draft:
 def _texts(value: object) -> list[str]:
     if isinstance(value, list):
         return [str(each) for each in value]
+    if isinstance(value, dict):
+        return [json.dumps(value, ensure_ascii=False)]
     return [("true" if value else "") if isinstance(value, bool) else str(value)]
+
+
+def _switched_on(section: Section) -> dict[str, list[str]]:
+    return {key: ["true"] for key, about in SECTIONS[section].items() if about.default is True}
 
 
 def _lines_of(texts: Sequence[str]) -> list[str]:
     return [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+
+
+def _table(text: str) -> object:
+    """Read a table that was written as JSON; what is none is left to the rules of the bus file."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _number(text: str) -> object:

@@ -23,6 +23,8 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled
+from xbus.broker.journal.retention.rules import Rule, Rules
+from xbus.broker.journal.retention.search import Scan
 from xbus.broker.journal.writes import ProgressUpdate
 from xbus.broker.sessions import Sessions
 from xbus.clock import SystemClock
@@ -585,7 +587,9 @@ async def remove_settled(journal: Journal, *, keep_rows: bool = False) -> int:
     while after is not None:
 
         def step(connection: Any, position: int = after) -> PruningStep:
-            return prune_settled(connection, journal.name, position, LATER, LATER, keep_rows=keep_rows)
+            return prune_settled(
+                connection, journal.name, position, Scan(Rules(Rule(LATER))), LATER, keep_rows=keep_rows
+            )
 
         done = await journal.run(step)
         removed += done.envelopes

@@ -115,7 +115,7 @@ async def accompany(log: LogReader, recipient: RecipientProxy, bundle: Sequence[
 
 def _made_of(small: SmallEnvelope, result: BundleResult) -> SmallEnvelope | BundleStatus:
     match result:
-        case Transformed():
+        case Transformed() if not any(batch.event_type for batches in result.batches for batch in batches):
             return small.with_items(result.batches)
         case BundleStatus.NOT_BEGUN:
             return BundleStatus.NOT_BEGUN

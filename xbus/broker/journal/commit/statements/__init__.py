@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements import (
+    bots,
     bulk,
     closing,
     emission,
@@ -25,6 +26,7 @@ Handler = Callable[[sa.Connection, Any], Sequence[object] | None]
 _HANDLERS: dict[type, Handler] = {
     writes.StartSession: sessions.start_sessions,
     writes.RenewSessions: sessions.renew_sessions,
+    writes.NoteTokens: sessions.note_tokens,
     writes.EndSession: sessions.end_sessions,
     writes.StorePassword: sessions.store_passwords,
     # A recipient that is replaced by a newer one is struck off first. A registration is answered only when it is
@@ -47,6 +49,11 @@ _HANDLERS: dict[type, Handler] = {
     writes.BeginAttempt: bulk.begin,
     writes.RenewAttempt: bulk.renew,
     writes.EndAttempt: bulk.end,
+    writes.LoseRuns: bots.lose,
+    writes.FireSlots: bots.fire,
+    writes.RenewRuns: bots.renew,
+    writes.EndRun: bots.end,
+    writes.ClaimRun: bots.claim,
     writes.ListBlock: list_blocks,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Repeat: repeating.repeat,

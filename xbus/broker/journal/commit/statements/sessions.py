@@ -32,6 +32,11 @@ _RENEW_SESSION = (
     .where(model.session.c.token_hash == bindparam("session_hash"))
     .values(expires_at=bindparam("new_expiry"))
 )
+_NOTE_TOKEN = (
+    sa.update(model.api_token)
+    .where(model.api_token.c.token_hash == bindparam("of_token"))
+    .values(used_at=bindparam("new_use"))
+)
 _END_SESSION = sa.delete(model.session).where(model.session.c.token_hash == bindparam("session_hash"))
 _DELETE_REGISTRATION = sa.delete(model.registration).where(model.registration.c.role_id == bindparam("of_role"))
 _DELETE_OTHER_REGISTRATIONS = _DELETE_REGISTRATION.where(
@@ -70,6 +75,12 @@ def renew_sessions(connection: sa.Connection, group: Sequence[writes.RenewSessio
     for write in group:
         for token_hash, expires_at in write.expiries:
             connection.execute(_RENEW_SESSION, {"session_hash": token_hash, "new_expiry": expires_at})
+
+
+def note_tokens(connection: sa.Connection, group: Sequence[writes.NoteTokens]) -> None:
+    for write in group:
+        for token_hash in write.token_hashes:
+            connection.execute(_NOTE_TOKEN, {"of_token": token_hash, "new_use": write.at})
 
 
 def end_sessions(connection: sa.Connection, group: Sequence[writes.EndSession]) -> None:

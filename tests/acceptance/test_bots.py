@@ -1,0 +1,330 @@
+"""Bots with the real broker and real runners: what they put, what ends them, and what operators do."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.conftest import StartDaemon, StartProcess
+from tests.support.bus import PASSWORD, password_hash
+from tests.support.daemon import Daemon
+from tests.support.operating import run_command
+from tests.support.processes import Process, script
+from tests.support.waiting import wait_until
+from xbus import model
+from xbus.admin import bus_file
+from xbus.broker.journal.configuration import apply, logins_without_password, make_plan, read_stored, set_password
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.clock import SystemClock
+from xbus.emitter import Emitter
+
+BUS = """\
+[[event_type]]
+name = "reports"
+
+[[event_type]]
+name = "refunds"
+
+[[event_type]]
+name = "orders"
+
+[[event_type]]
+name = "returns"
+
+[[emitter_profile]]
+name = "shops"
+event_types = ["orders", "returns"]
+
+[[emitter]]
+login = "shop_1"
+profile = "shops"
+
+[[service]]
+name = "runners"
+kind = "runner"
+
+[[role]]
+login = "runner_1"
+service = "runners"
+"""
+
+MODULE = """\
+import os, signal, sys, time
+from pathlib import Path
+
+
+def nightly(batch, out):
+    print("for", batch.bot, batch.settings["shop"], batch.attempt)
+    out.put("reports", ({"row": number} for number in range(3)))
+    out.put("refunds", [{"of": str(batch.slot)}])
+
+
+def broken(batch, out):
+    out.put("reports", [b"never"])
+    print("something is wrong", file=sys.stderr)
+    raise ValueError("no rows")
+
+
+def crashes(batch, out):
+    out.put("reports", [b"never"])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hangs(batch, out):
+    time.sleep(600)
+
+
+def often(batch, out):
+    out.put("reports", [f"{batch.slot.isoformat()} by {os.getpid()} {time.time()}"])
+    time.sleep(batch.settings.get("seconds", 0))
+
+
+def sums(batch, out):
+    time.sleep(batch.settings.get("seconds", 0))
+    for item in batch.items:
+        out.put("reports", [{"of": item.event_type, "value": item.value}])
+
+
+def refuses(batch, out):
+    out.put("reports", [b"never"])
+    if not Path("may_go_on").exists():
+        raise ValueError("not yet")
+    out.put("refunds", [len(batch.items)])
+
+
+def prints(batch, out):
+    print("x" * 1_000_000)
+    print("the end")
+"""
+
+Bot = Callable[..., str]
+
+
+def bot(name: str, **fields: Any) -> str:
+    values = {"name": name, "emits": ["reports", "refunds"], **fields}
+    shown = {key: json.dumps(value) for key, value in values.items() if key != "settings"}
+    settings = ", ".join(f"{key} = {json.dumps(value)}" for key, value in fields.get("settings", {}).items())
+    return (
+        "[[bot]]\n" + "".join(f"{key} = {value}\n" for key, value in shown.items()) + f"settings = {{ {settings} }}\n"
+    )
+
+
+def xbus(daemon: Daemon, *command: str) -> str:
+    done = run_command(*command, "-c", daemon.config)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+class World:
+    """A broker with bots, and their runners.
+
+    Args:
+        daemon: started.
+        folder: has the module of the bots.
+        start: starts a program.
+    """
+
+    def __init__(self, daemon: Daemon, folder: Path, start: StartProcess) -> None:
+        self.daemon = daemon
+        self.folder = folder
+        self._start = start
+        (folder / "reports_of_test.py").write_text(MODULE)
+
+    def runner(self) -> Process:
+        return self._start(
+            *(script("xbus"), "bot", "run", "--login", "runner_1", "--back", self.daemon.back),
+            *("--front", self.daemon.front),
+            env={"XBUS_PASSWORD": PASSWORD},
+            cwd=self.folder,
+        )
+
+    def takes_a_run(self, runners: Sequence[Process]) -> Process:
+        """Wait until one of them begins another run."""
+        before = {runner: runner.text.count("run begins") for runner in runners}
+        taking: list[Process] = []
+
+        def begins() -> bool:
+            taking[:] = [runner for runner in runners if runner.text.count("run begins") > before[runner]]
+            return bool(taking)
+
+        wait_until(begins, "a runner takes a run", 60)
+        return taking[0]
+
+    def runs(self) -> Sequence[Any]:
+        with reading(self.daemon.url) as connection:
+            return connection.execute(sa.select(model.bot_run).order_by(model.bot_run.c.id)).all()
+
+    def ended(self, number: int = 1) -> bool:
+        found = self.runs()
+        return len(found) >= number and all(run.state in ("done", "failed") for run in found)
+
+    def put(self) -> list[tuple[str, str | None, int]]:
+        """Each event that bots have put: its type, the key of its envelope, and how many items it has."""
+        with reading(self.daemon.url) as connection:
+            rows = connection.execute(
+                sa.select(model.event_type.c.name, model.envelope.c.idempotency_key, model.event.c["items"])
+                .join(model.event, model.event.c.event_type_id == model.event_type.c.id)
+                .join(model.envelope, model.envelope.c.id == model.event.c.envelope_id)
+                .where(model.envelope.c.state == "received")
+                .order_by(model.envelope.c.position, model.event.c.number)
+            )
+            return [(name, key, items) for name, key, items in rows]
+
+    def values(self, type_name: str) -> list[Any]:
+        """The items of a type, in the order of the log."""
+        told = xbus(self.daemon, "read", type_name, "--from", "oldest", "--limit", "1000", "--json")
+        return [json.loads(line)["value"] for line in told.splitlines()]
+
+    def send(self, *values: tuple[str, int]) -> None:
+        """Send numbers, each with its key."""
+        with Emitter(self.daemon.front, "shop_1", PASSWORD) as emitter:
+            for key, value in values:
+                emitter.put("returns" if key == "r" else "orders", [[key, value]], partition_key=key)
+
+
+def add_bots(url: str, bots: str) -> None:
+    at = SystemClock().now()
+    with writing(url) as connection:
+        read = bus_file.read((BUS + bots).encode())
+        plan = make_plan(read_stored(connection), read.bus)
+        assert not [*read.problems, *plan.problems]
+        apply(connection, plan, at)
+        for kind, login in [*logins_without_password(connection)]:
+            set_password(connection, kind, login, password_hash(), at)
+
+
+@pytest.fixture
+def world(
+    sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess, tmp_path: Path
+) -> Callable[[str], World]:
+    def make(bots: str) -> World:
+        add_bots(sqlite_url, bots)
+        return World(start_daemon(sqlite_url), tmp_path, start_process)
+
+    return make
+
+
+def test_a_bot_puts_all_of_its_output_or_nothing(world: Callable[[str], World]) -> None:
+    found = world(
+        bot("report", call="reports_of_test:nightly", settings={"shop": "north"})
+        + bot("broken", call="reports_of_test:broken", attempts=1)
+        + bot("crashes", call="reports_of_test:crashes", attempts=1)
+        + bot("hangs", call="reports_of_test:hangs", attempts=1, max_seconds=0.5)
+        + bot("lost", call="nowhere:nightly", attempts=1)
+        + bot("prints", call="reports_of_test:prints")
+        + bot("lines", command=["sh", "-c", """echo '["reports", 1]'; echo '["reports", 2]'; echo $XBUS_BOT >&2"""])
+        + bot("nonsense", command=["echo", "no json"], attempts=1)
+    )
+    runner = found.runner()
+    names = ["report", "broken", "crashes", "hangs", "lost", "prints", "lines", "nonsense"]
+    for name in names:
+        xbus(found.daemon, "bot", "fire", name, "--reason", "to see")
+    wait_until(lambda: found.ended(len(names)), "all have ended", 60)
+    by_name = dict(zip(names, found.runs(), strict=True))
+    assert {name: (run.state, run.code) for name, run in by_name.items()} == {
+        "report": ("done", None),
+        "broken": ("failed", "run_failed"),
+        "crashes": ("failed", "run_crashed"),
+        "hangs": ("failed", "run_too_long"),
+        "lost": ("failed", "call_not_found"),
+        "prints": ("done", None),
+        "lines": ("done", None),
+        "nonsense": ("failed", "bad_output"),
+    }
+    put = found.put()
+    assert sorted(put) == sorted([("reports", "run 1", 3), ("refunds", "run 1", 1), ("reports", "run 7", 2)])
+    assert by_name["report"].log == "for report north 1\n"
+    assert "something is wrong" in by_name["broken"].log
+    assert by_name["broken"].error == "ValueError: no rows"
+    assert by_name["prints"].log.endswith("the end\n")
+    assert len(by_name["prints"].log) <= 65_536
+    assert by_name["lines"].log == "lines\n"
+    assert runner.runs
+    assert runner.stop() == 0
+    shown = json.loads(xbus(found.daemon, "bot", "runs", "report", "--json"))
+    assert (shown["state"], shown["runner"], shown["slot_at"]) == ("done", "runner_1", None)
+    assert xbus(found.daemon, "bot", "log", "lines") == "lines\n"
+    told = [json.loads(line) for line in xbus(found.daemon, "bot", "list", "--json").splitlines()]
+    assert {each["bot"]: each["last_run"]["state"] for each in told} == {
+        name: run.state for name, run in by_name.items()
+    }
+
+
+def test_each_slot_once_while_runners_are_killed(world: Callable[[str], World]) -> None:
+    fields: dict[str, Any] = {"call": "reports_of_test:often", "missed": "all", "attempts": 100, "instances": 3}
+    settings = {"seconds": 0.3}
+    found = world(bot("often", cron="* * * * * *", settings=settings, **fields))
+    runners = [found.runner() for _ in range(3)]
+    for _ in range(2):
+        killed = found.takes_a_run(runners)
+        killed.kill()
+        runners = [runner for runner in runners if runner is not killed] + [found.runner()]
+    # Without a cron no more slots come, and those that are left are done.
+    add_bots(found.daemon.url, bot("often", settings=settings, **fields))
+    wait_until(found.ended, "all have ended", 90)
+    runs = found.runs()
+    slots = [run.slot for run in runs]
+    assert len(slots) == len(set(slots)) == int((max(slots) - min(slots)).total_seconds()) + 1
+    assert {run.state for run in runs} == {"done"}
+    keys = [key for _, key, _ in found.put()]
+    assert sorted(str(key) for key in keys) == sorted(f"slot {slot:%Y-%m-%dT%H:%M:%SZ}" for slot in slots)
+    for runner in runners:
+        assert runner.stop() == 0
+
+
+def test_each_batch_once_while_runners_are_killed(world: Callable[[str], World]) -> None:
+    found = world(
+        bot(
+            "sums",
+            call="reports_of_test:sums",
+            reads=["orders", "returns"],
+            batch_items=7,
+            instances=3,
+            attempts=100,
+            settings={"seconds": 0.3},
+        )
+    )
+    runners = [found.runner() for _ in range(2)]
+    sent = [("abcr"[number % 4], number) for number in range(120)]
+    found.send(*sent)
+    for _ in range(2):
+        killed = found.takes_a_run(runners)
+        killed.kill()
+        runners = [runner for runner in runners if runner is not killed] + [found.runner()]
+    wait_until(lambda: sum(items for *_, items in found.put()) >= 120 + 120, "all are in the output", 90)
+    wait_until(found.ended, "all runs have ended", 30)
+    values = [each["value"] for each in found.values("reports")]
+    assert sorted(value for _, value in values) == [*range(120)]
+    for key in "abcr":
+        assert [value for each, value in values if each == key] == [value for each, value in sent if each == key]
+    runs = found.runs()
+    batches = [run.batch for run in runs]
+    assert len(set(batches)) == len(batches)
+    assert {run.state for run in runs} == {"done"}
+    assert {key for name, key, _ in found.put() if name == "reports"} == set(batches)
+    for runner in runners:
+        assert runner.stop() == 0
+
+
+def test_a_batch_that_fails_is_tried_anew_and_a_command_reads_lines(world: Callable[[str], World]) -> None:
+    script_text = "import sys, json; print(sum(json.loads(line)[1] for line in sys.stdin))"
+    found = world(
+        bot("refuses", call="reports_of_test:refuses", reads=["orders"], attempts=1, emits=["reports", "refunds"])
+        + bot("adds", command=["python3", "-c", script_text], reads=["orders"], batch_wait=1.0, emits=["reports"])
+    )
+    found.runner()
+    found.send(("a", 1), ("a", 2), ("b", 3))
+    wait_until(lambda: found.ended(2), "both have ended", 30)
+    (failed,) = [run for run in found.runs() if run.state == "failed"]
+    assert (failed.code, failed.batch is not None) == ("run_failed", True)
+    assert found.values("reports") == [6]
+    (found.folder / "may_go_on").touch()
+    xbus(found.daemon, "bot", "fire", "refuses", "--run", str(failed.id), "--reason", "mended")
+    wait_until(lambda: all(run.state == "done" for run in found.runs()), "it goes on", 30)
+    refused = run_command("bot", "fire", "adds", "--reason", "no", "-c", found.daemon.config)
+    assert refused.returncode != 0
+    assert "bot_reads" in refused.stderr
+    assert '"bot/adds"' in xbus(found.daemon, "reader", "list", "--json")

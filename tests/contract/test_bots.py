@@ -1,0 +1,434 @@
+"""Runs of bots: fired once for each slot, given to one runner at a time, tried again, slowed down; in virtual time."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import cast
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.journal import Scribe
+from xbus import model
+from xbus.admin import bus_file
+from xbus.broker.back.bots.batches import BotBatches
+from xbus.broker.back.bots.claims import LEASE_SECONDS, Claims, Given
+from xbus.broker.back.bots.firing import Firing
+from xbus.broker.back.log import LogReader, LogSlices
+from xbus.broker.back.readers import ReaderDesk
+from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
+from xbus.broker.journal.configuration import apply, make_plan, read_stored
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.runs import has_ticket
+from xbus.broker.journal.log.catalog import Catalog, read_catalog
+from xbus.broker.journal.readers import read_ranges, read_readers
+from xbus.broker.journal.writes import EndRun, FireSlots, LoseRuns, RenewRuns, RunFailure
+from xbus.headers import EventTags
+from xbus.ids import Ids, token_hash
+from xbus.rpc.bell import Bell
+from xbus.rpc.codec import unpack_items
+from xbus.slots import Schedule
+from xbus.states import BotRunState
+
+NOW = datetime(2026, 3, 28, 12, tzinfo=UTC)
+"""The day before the clock is set forward."""
+
+BUS = """\
+[[service]]
+name = "runners"
+kind = "runner"
+
+[[role]]
+login = "runner_1"
+service = "runners"
+
+[[event_type]]
+name = "orders"
+
+[[emitter_profile]]
+name = "shops"
+event_types = ["orders"]
+
+[[emitter]]
+login = "north"
+profile = "shops"
+"""
+
+PROGRAMS = [UUID(int=number) for number in (1, 2, 3)]
+
+
+class MovingClock:
+    """Shows what the test says."""
+
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+
+class Broker:
+    """A broker's bots, without its tasks: the test says when it looks."""
+
+    def __init__(self, journal: Journal, catalog: Catalog, clock: MovingClock) -> None:
+        self.clock = clock
+        self.journal = journal
+        self.catalog = catalog
+        self.claims = Claims(journal, lambda: catalog, clock, Ids(clock))
+        self.firing = Firing(journal, lambda: catalog.bots, clock, self.claims.stir)
+
+    @property
+    def runner(self) -> int:
+        return next(iter(self.catalog.runners))
+
+    async def look(self) -> None:
+        """Fire what is due, as after a restart: nothing is remembered."""
+        self.firing = Firing(self.journal, lambda: self.catalog.bots, self.clock, self.claims.stir)
+        await self.firing.follow()
+        await self.firing.fire_due()
+
+    async def claim(self, program: UUID = PROGRAMS[0]) -> Given | None:
+        asked = asyncio.ensure_future(self.claims.wait(self.runner, program, 0.0))
+        await asyncio.sleep(0)
+        await self.claims.give()
+        return await asked
+
+    async def end(
+        self, given: Given, program: UUID = PROGRAMS[0], *, code: str = "", role_id: int | None = None
+    ) -> bool:
+        failure = RunFailure(code, "it did not work") if code else None
+        return await self.journal.write(
+            EndRun(given.run.id, role_id or self.runner, program, given.run.attempt, failure, "said", self.clock.now())
+        )
+
+
+def add_bots(connection: sa.Connection, bots: str) -> None:
+    read = bus_file.read((BUS + bots).encode())
+    plan = make_plan(read_stored(connection), read.bus)
+    assert not [*read.problems, *plan.problems]
+    apply(connection, plan, NOW)
+
+
+async def broker_with(journal: Journal, clock: MovingClock, bots: str) -> Broker:
+    await journal.run(add_bots, bots)
+    return Broker(journal, await journal.read(read_catalog), clock)
+
+
+def bot(name: str = "report", **fields: object) -> str:
+    values = {"name": f'"{name}"', "call": '"reports:nightly"', "cron": '"0 * * * *"', **fields}
+    return "[[bot]]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def runs(connection: sa.Connection) -> Sequence[sa.Row[tuple[object, ...]]]:
+    return connection.execute(sa.select(model.bot_run).order_by(model.bot_run.c.id)).all()
+
+
+@pytest.fixture
+def clock() -> MovingClock:
+    return MovingClock()
+
+
+async def test_a_run_is_fired_given_and_ended(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(emits="[]"))
+    await broker.look()
+    assert await broker.claim() is None
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+    assert (given.run.attempt, given.run.slot, given.bot.name) == (1, NOW + timedelta(hours=1), "report")
+    assert await journal.read(has_ticket, given.bot.emitter_id, token_hash(given.ticket))
+    assert not await journal.read(has_ticket, given.bot.emitter_id, token_hash("another"))
+    assert await broker.claim(PROGRAMS[1]) is None
+    assert not await broker.end(given, PROGRAMS[1])
+    assert await broker.end(given)
+    assert not await broker.end(given)
+    assert not await journal.read(has_ticket, given.bot.emitter_id, token_hash(given.ticket))
+    (run,) = await journal.read(runs)
+    assert (run.state, run.log, run.lease_until) == (BotRunState.DONE, "said", None)
+
+
+async def test_two_brokers_fire_a_slot_once(journal: Journal, clock: MovingClock) -> None:
+    first = await broker_with(journal, clock, bot(missed='"all"'))
+    second = Broker(journal, first.catalog, clock)
+    clock.at += timedelta(hours=3)
+    await asyncio.gather(first.look(), second.look())
+    assert len(await journal.read(runs)) == 3
+    slot = NOW + timedelta(hours=4)
+    written = [journal.write(FireSlots(1, [slot], slot, slot)) for _ in range(3)]
+    assert sorted(await asyncio.gather(*written)) == [False, False, True]
+
+
+async def test_so_many_runs_are_under_way_as_the_bot_has_instances(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(missed='"all"', instances=2))
+    clock.at += timedelta(hours=3)
+    await broker.look()
+    given = [await broker.claim(program) for program in PROGRAMS]
+    assert [None if each is None else each.run.slot for each in given] == [
+        NOW + timedelta(hours=1),
+        NOW + timedelta(hours=2),
+        None,
+    ]
+
+
+async def test_a_failed_run_is_tried_again_later_until_it_has_failed(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(attempts=2))
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    for attempt in (1, 2):
+        given = await broker.claim()
+        assert given is not None
+        assert given.run.attempt == attempt
+        await broker.end(given, code="run_failed")
+        assert await broker.claim() is None
+        clock.at += timedelta(minutes=6)
+    (run,) = await journal.read(runs)
+    assert (run.state, run.attempts, run.code, run.error) == ("failed", 2, "run_failed", "it did not work")
+
+
+async def test_a_runner_that_is_lost_loses_its_run(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot())
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+    clock.at += timedelta(seconds=LEASE_SECONDS - 1)
+    lease = clock.at + timedelta(seconds=LEASE_SECONDS)
+    assert await journal.write(RenewRuns(broker.runner, PROGRAMS[0], lease)) == [given.run.id]
+    assert await journal.write(RenewRuns(broker.runner, PROGRAMS[1], lease)) == []
+    assert await journal.write(LoseRuns(clock.at)) == 0
+    assert await journal.write(LoseRuns(lease)) == 1
+    assert not await broker.end(given)
+    clock.at = lease + timedelta(minutes=1)
+    again = await broker.claim(PROGRAMS[1])
+    assert again is not None
+    assert (again.run.id, again.run.attempt) == (given.run.id, 2)
+
+
+async def test_a_bot_that_fails_is_slowed_down_probed_and_recovers(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(attempts=SLOWED_AFTER))
+    clock.at += timedelta(hours=1)
+    await broker.look()
+
+    async def attempt(code: str) -> None:
+        given = await broker.claim()
+        while given is None:
+            clock.at += timedelta(seconds=10)
+            given = await broker.claim()
+        await broker.end(given, code=code)
+
+    for _ in range(SLOWED_AFTER - 1):
+        await attempt("run_failed")
+    began = clock.at
+    await attempt("run_failed")
+    # The last attempt has failed with it, so the next slot is the probe.
+    assert [run.state for run in await journal.read(runs)] == ["failed"]
+    clock.at = began + timedelta(hours=1)
+    await broker.look()
+    await attempt("run_failed")
+    began = clock.at
+    await attempt("run_failed")
+    assert clock.at - began >= timedelta(minutes=2)
+    (_, probed) = await journal.read(runs)
+    assert probed.attempts == 0
+    await attempt("")
+    (state,) = await journal.read(lambda connection: connection.execute(sa.select(model.bot_state)).all())
+    assert (state.failures, state.slowed_until) == (0, None)
+    moves = await journal.read(lambda connection: connection.execute(sa.select(model.history.c.move)).scalars().all())
+    assert [move for move in moves if move in ("slowed", "recovered")] == ["slowed", "recovered"]
+
+
+async def test_old_runs_are_forgotten_and_their_slots_stay_decided(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(missed='"all"'))
+
+    def fill(connection: sa.Connection) -> None:
+        rows = [
+            {"bot_id": 1, "state": "done", "due_at": NOW, "attempts": 1, "slot": NOW - timedelta(hours=number)}
+            for number in range(KEPT_RUNS + 5, 0, -1)
+        ]
+        connection.execute(sa.insert(model.bot_run), rows)
+
+    await journal.run(fill)
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+    await broker.end(given)
+    found = await journal.read(runs)
+    assert (len(found), found[-1].id) == (KEPT_RUNS, given.run.id)
+    await broker.look()
+    assert len(await journal.read(runs)) == KEPT_RUNS
+
+
+@pytest.mark.parametrize("begin", [NOW, datetime(2026, 10, 24, 12, tzinfo=UTC)], ids=["spring", "autumn"])
+async def test_each_slot_once_whatever_dies(journal: Journal, clock: MovingClock, begin: datetime) -> None:
+    """Two brokers and three runners, each of which may die at any moment, over a change of the clock."""
+    crons = {"nightly": "30 2 * * *", "often": "*/20 * * * *", "evenly": "15 */2 * * *"}
+    zone = '"Europe/Paris"'
+    bots = "".join(
+        bot(name, cron=f'"{cron}"', timezone=zone, missed='"all"', attempts=1000, instances=2)
+        for name, cron in crons.items()
+    )
+    clock.at = NOW
+    first = await broker_with(journal, clock, bots)
+    await journal.run(lambda connection: connection.execute(sa.update(model.bot_state).values(slots_until=begin)))
+    clock.at = begin
+    brokers = [first, Broker(journal, first.catalog, clock)]
+    random, end = Random(7), begin + timedelta(days=2)
+    outputs: list[tuple[str, datetime | None]] = []
+    put: set[tuple[str, datetime | None]] = set()
+    held: list[tuple[Given, UUID]] = []
+
+    def write(given: Given) -> None:
+        """A keyed envelope: the same key again is the first one."""
+        key = (given.bot.name, given.run.slot)
+        if key not in put:
+            put.add(key)
+            outputs.append(key)
+
+    async def step() -> None:
+        broker = random.choice(brokers)
+        match random.randrange(5):
+            case 0:
+                await asyncio.gather(*(each.look() for each in random.sample(brokers, random.randint(1, 2))))
+            case 1 | 2:
+                program = random.choice(PROGRAMS)
+                if (given := await broker.claim(program)) is not None:
+                    held.append((given, program))
+            case 3 if held:
+                given, program = held.pop(random.randrange(len(held)))
+                # It dies before the output, between output and end, or not at all; or its lease was over long ago.
+                if random.random() < 0.8:
+                    write(given)
+                    if random.random() < 0.7:
+                        await broker.end(given, program, code=random.choice(["", "", "run_failed"]))
+            case 4:
+                await journal.write(LoseRuns(clock.at))
+
+    while clock.at < end:
+        clock.at += timedelta(minutes=random.choice([0, 1, 5, 20, 90]))
+        for _ in range(4):
+            await step()
+    clock.at = end
+    for _ in range(60):
+        await asyncio.gather(*(each.look() for each in brokers))
+        clock.at += timedelta(hours=2)
+        await journal.write(LoseRuns(clock.at))
+        while (given := await first.claim()) is not None:
+            write(given)
+            await first.end(given)
+    wanted = [
+        (name, slot)
+        for name, cron in crons.items()
+        for slot in Schedule(cron, "Europe/Paris").between(begin, clock.at - timedelta(hours=2))
+    ]
+    found = await journal.read(runs)
+    assert {run.state for run in found} == {"done"}
+    names = {each.id: each.name for each in first.catalog.bots.values()}
+    assert sorted((names[run.bot_id], run.slot) for run in found if run.slot <= end) == sorted(
+        each for each in wanted if each[1] <= end
+    )
+    assert sorted(outputs) == sorted(set(outputs)) == sorted((names[run.bot_id], run.slot) for run in found)
+
+
+async def test_another_role_ends_no_run(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot())
+    clock.at += timedelta(days=1)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+    assert not await broker.end(given, role_id=broker.runner + 1)
+    assert await broker.end(given)
+
+
+class ReadingBroker(Broker):
+    """A broker with a bot that reads; a new one is as one after a restart."""
+
+    def __init__(self, journal: Journal, catalog: Catalog, clock: MovingClock, tasks: asyncio.TaskGroup) -> None:
+        super().__init__(journal, catalog, clock)
+        self.tasks = tasks
+        self.slices = LogSlices(journal, LogReader(journal, cast(Bell, None)))
+        self.desks: dict[str, ReaderDesk] = {}
+        self.batches = BotBatches(journal, lambda: self.catalog.bots, self.desks.get, clock, lambda: None)
+        self.claims = Claims(journal, lambda: catalog, clock, Ids(clock), lambda: self.batches.runs)
+
+    async def start(self) -> "ReadingBroker":
+        for entry in await self.journal.read(read_readers):
+            self.desks[entry.key] = ReaderDesk(entry, self.journal, self.slices, self.clock)
+            await self.desks[entry.key].follow()
+        self.batches.follow(self.tasks)
+        return self
+
+    def die(self) -> None:
+        self.catalog = replace(self.catalog, bots={})
+        self.batches.follow(self.tasks)
+
+    def items(self, given: Given) -> list[tuple[str, bytes]]:
+        events = self.batches.events(given.run.id)
+        assert events is not None
+        return [
+            (str(event["partition_key"]), item)
+            for event in events
+            for item in unpack_items(event["data"], event["items"])
+        ]
+
+
+async def test_each_batch_once_whatever_dies(journal: Journal, clock: MovingClock) -> None:
+    """Runners die before and after they have put a batch, and the broker is restarted meanwhile."""
+    reads = bot(cron='""', reads='["orders"]', batch_items=3, instances=3, attempts=1000)
+    catalog = (await broker_with(journal, clock, reads)).catalog
+    scribe, random = Scribe(journal, catalog), Random(11)
+    keys = ["a", "b", "c", "d", "e", "f"]
+    wanted: dict[str, list[bytes]] = {key: [] for key in keys}
+    put: dict[str, list[tuple[str, bytes]]] = {}
+
+    def write(given: Given, items: list[tuple[str, bytes]]) -> None:
+        """A keyed envelope: the same key again is the first one, which holds the same."""
+        assert given.run.batch is not None
+        assert put.setdefault(given.run.batch, items) == items
+
+    async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+        broker = await ReadingBroker(journal, catalog, clock, tasks).start()
+        held: list[tuple[Given, list[tuple[str, bytes]], UUID]] = []
+        left = 36
+
+        def is_over() -> bool:
+            return left == 0 and sum(map(len, put.values())) == 36
+
+        while not is_over():
+            await asyncio.sleep(0.005)
+            match random.randrange(6):
+                case 0 if left:
+                    key = random.choice(keys)
+                    wanted[key].append(bytes([left]))
+                    await scribe.put([bytes([left])], type_name="orders", tags=[EventTags(partition_key=key)])
+                    left -= 1
+                case 1 | 2:
+                    program = random.choice(PROGRAMS)
+                    if (given := await broker.claim(program)) is not None:
+                        held.append((given, broker.items(given), program))
+                case 3 | 4 if held:
+                    given, items, program = held.pop(random.randrange(len(held)))
+                    if random.random() < 0.8:
+                        write(given, items)
+                        if random.random() < 0.8:
+                            await broker.end(given, program, code=random.choice(["", "", "run_failed"]))
+                            broker.batches.look(given.run.id)
+                case 5 if random.random() < 0.2:
+                    clock.at += timedelta(minutes=90)
+                    await journal.write(LoseRuns(clock.at))
+                    if random.random() < 0.3:
+                        broker.die()
+                        broker = await ReadingBroker(journal, catalog, clock, tasks).start()
+        broker.die()
+    found = await journal.read(runs)
+    assert len({run.batch for run in found}) == len(found)
+    assert len(await journal.read(read_ranges)) == 3
+    for key in keys:
+        assert [item for run in found for of, item in put.get(run.batch, ()) if of == key] == wanted[key]

@@ -1,0 +1,79 @@
+"""How a reader's desk uses the journal: one commit for the end of a batch and the bounds of the next one."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any, cast
+
+import sqlalchemy as sa
+
+from tests.support.journal import Scribe
+from xbus.broker.back.log import LogReader, LogSlices
+from xbus.broker.back.readers import ReaderDesk, ReadingProgram, Settlement
+from xbus.broker.back.readers.calls import BatchCall
+from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import read_catalog
+from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.readers import read_readers
+from xbus.clock import SystemClock
+from xbus.rpc.bell import Bell
+
+ENVELOPES = 6
+
+
+class CountingJournal:
+    """A journal that counts the transactions that write."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.commits = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._journal, name)
+
+    async def run(self, errand: Callable[..., object], *arguments: object) -> object:
+        self.commits += 1
+        return await self._journal.run(errand, *arguments)
+
+
+def configure(connection: sa.Connection) -> None:
+    stored = read_stored(connection)
+    wanted = BusSpec(
+        event_types={"notes": stored.in_use.event_types["notes"]},
+        readers={"billing": ReaderSpec("billing", frozenset({"notes"}), ranges=2, start="oldest")},
+        roles={"billing_1": RoleSpec("billing_1", "billing")},
+    )
+    plan = make_plan(stored, wanted)
+    assert not plan.problems, plan.problems
+    apply(connection, plan, SystemClock().now())
+
+
+async def test_the_end_of_a_batch_and_the_bounds_of_the_next_are_one_commit(journal: Journal, scribe: Scribe) -> None:
+    await journal.run(configure)
+    for _ in range(ENVELOPES):
+        await scribe.put([b"x"], type_name="notes")
+    counting = CountingJournal(journal)
+    log = LogReader(journal, cast(Bell, None))
+    await log.refresh()
+    (entry,) = await journal.read(read_readers)
+    desk = ReaderDesk(entry, cast(Journal, counting), LogSlices(journal, log), SystemClock())
+    await desk.follow()
+    (role_id,) = (await journal.read(read_catalog)).reader_roles
+    program = ReadingProgram(uuid.uuid4(), role_id, "billing_1")
+
+    async def next_batch(done: Any = None) -> Any:
+        settled = None if done is None else Settlement(done["range"], done["counter"], Place(*done["to"]))
+        return (await desk.read(program, BatchCall(0.0, 1, None, settled), lambda: False))["batch"]
+
+    batch = await next_batch()
+    positions = [batch["events"][0]["position"]]
+    while True:
+        before = counting.commits
+        following = await next_batch(batch)
+        assert counting.commits - before == 1
+        if following is None:
+            break
+        batch = following
+        positions.append(batch["events"][0]["position"])
+    assert sorted(positions) == list(range(1, ENVELOPES + 1))
+    assert await next_batch(batch) is None, "a repeat settles nothing more"

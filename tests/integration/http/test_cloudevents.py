@@ -1,0 +1,110 @@
+"""CloudEvents as the library of the package index sends them, in all modes."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, to_binary_event, to_structured_event
+from cloudevents.core.v1.event import CloudEvent
+from starlette.testclient import TestClient
+
+from tests.integration.http.conftest import Shop
+
+EVENTS = "/v1/cloudevents"
+BATCHED = {"content-type": "application/cloudevents-batch+json"}
+
+
+def cloud_event(data: Any = None, **attributes: Any) -> CloudEvent:
+    given = {"type": "orders", "source": "/shop/north", "specversion": "1.0", "time": datetime(2030, 1, 31, tzinfo=UTC)}
+    return CloudEvent({**given, **attributes}, data)
+
+
+def send(program: TestClient, message: HTTPMessage) -> dict[str, Any]:
+    answer = program.post(EVENTS, content=message.body, headers=message.headers)
+    assert answer.status_code == 201, answer.text
+    receipt: dict[str, Any] = answer.json()
+    return receipt
+
+
+@pytest.mark.parametrize("write", [to_binary_event, to_structured_event])
+def test_both_modes_say_the_same(shop: Shop, program: TestClient, write: Any) -> None:
+    event = cloud_event(
+        {"number": 1},
+        id=f"é {write.__name__}",
+        subject="order 7",
+        datacontenttype="application/json",
+        dataschema="https://shop.example/order",
+        partitionkey="client 7",
+        shopversion="3",
+    )
+    receipt = send(program, write(event))
+    stored = shop.stored(receipt["envelope_id"])
+    assert stored.items == [{"number": 1}]
+    assert (stored.key, stored.partition_key) == (f"/shop/north é {write.__name__}", "client 7")
+    assert stored.headers.pop("source_time") == datetime(2030, 1, 31, tzinfo=UTC)
+    assert stored.headers == {
+        "ce_id": f"é {write.__name__}",
+        "ce_source": "/shop/north",
+        "ce_subject": "order 7",
+        "ce_shopversion": "3",
+        "content_type": "application/json",
+        "schema": "https://shop.example/order",
+    }
+    assert send(program, write(event)) == receipt
+
+
+@pytest.mark.parametrize("write", [to_binary_event, to_structured_event])
+@pytest.mark.parametrize(
+    ("data", "content_type", "item"),
+    [
+        (b"\0\xff", "application/octet-stream", b"\0\xff"),
+        ("hello", "text/plain", "hello"),
+        (None, None, None),
+    ],
+)
+def test_data_becomes_the_item(
+    shop: Shop, program: TestClient, write: Any, data: Any, content_type: str | None, item: Any
+) -> None:
+    event = cloud_event(data, **({"datacontenttype": content_type} if content_type else {}))
+    assert shop.stored(send(program, write(event))["envelope_id"]).items == [item]
+
+
+def test_a_batch_is_many_envelopes(shop: Shop, program: TestClient) -> None:
+    events = [{"specversion": "1.0", "id": str(n), "source": "batch", "type": "orders", "data": n} for n in range(20)]
+    first = program.post(EVENTS, content=json.dumps(events), headers=BATCHED)
+    assert first.status_code == 201
+    assert [shop.stored(receipt["envelope_id"]).items for receipt in first.json()] == [[n] for n in range(20)]
+    # Of a batch that comes again with more events only those are new.
+    events.append({"specversion": "1.0", "id": "20", "source": "batch", "type": "orders"})
+    again = program.post(EVENTS, content=json.dumps(events), headers=BATCHED)
+    assert again.json()[:20] == first.json()
+
+
+def test_a_bad_event_keeps_a_batch_out(program: TestClient) -> None:
+    before = program.post("/v1/types/orders/envelopes", json=1).json()["position"]
+    good = {"specversion": "1.0", "id": "a", "source": "bad batch", "type": "orders"}
+    answer = program.post(EVENTS, content=json.dumps([good, {**good, "id": ""}]), headers=BATCHED)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_event")
+    assert program.post("/v1/types/orders/envelopes", json=1).json()["position"] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code"),
+    [
+        ({"specversion": "0.3"}, 400, "bad_event"),
+        ({"id": 7}, 400, "bad_event"),
+        ({"source": "a b"}, 400, "bad_event"),
+        ({"Upper": "x"}, 400, "bad_event"),
+        ({"nested": {}}, 400, "bad_event"),
+        ({"data": 1, "data_base64": "AA=="}, 400, "bad_event"),
+        ({"data_base64": "!"}, 400, "bad_event"),
+        ({"time": "yesterday"}, 422, "bad_header"),
+        ({"type": "nothing"}, 404, "unknown_type"),
+        ({"type": "forbidden_orders"}, 403, "type_not_allowed"),
+    ],
+)
+def test_bad_events_are_refused(program: TestClient, changes: dict[str, Any], status: int, code: str) -> None:
+    event = {"specversion": "1.0", "id": "1", "source": "refused", "type": "orders", **changes}
+    answer = program.post(EVENTS, content=json.dumps(event), headers={"content-type": "application/cloudevents+json"})
+    assert (answer.status_code, answer.json()["code"]) == (status, code)

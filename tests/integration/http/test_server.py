@@ -1,0 +1,165 @@
+"""The server of the gateway: slow, greedy and encrypted clients."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from tests.integration.http.conftest import Shop
+from tests.support.processes import run
+from tests.support.waiting import eventually
+from xbus.clock import SystemClock
+from xbus.http.application import build
+from xbus.http.program import server_config
+from xbus.web.listening import open_port
+
+DEADLINE_SECONDS = 30.0
+HEAD = (
+    b"POST /v1/types/orders/envelopes HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    b"Authorization: Bearer %s\r\n"
+)
+
+OPENSSL = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+
+Serve = Callable[..., AbstractAsyncContextManager[int]]
+
+
+@pytest.fixture
+def serve(shop: Shop) -> Serve:
+    """Serves a gateway with settings of its own; its port."""
+
+    @asynccontextmanager
+    async def serve(**given: Any) -> AsyncIterator[int]:
+        settings = shop.settings(**given)
+        app = build(settings, shop.daemon.front, SystemClock())
+        listening = open_port("http", "127.0.0.1:0")
+        server = uvicorn.Server(server_config(app, settings))
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        task = asyncio.create_task(server._serve([listening]))
+        await eventually(lambda: server.started, "it serves")
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await task
+
+    return serve
+
+
+async def exchange(port: int, *parts: bytes, tls: ssl.SSLContext | None = None) -> bytes:
+    """Send parts, and read until the gateway closes the connection."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+        try:
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+def request(shop: Shop, body: bytes, *headers: bytes) -> bytes:
+    told = b"".join(header + b"\r\n" for header in (*headers, b"Connection: close"))
+    return HEAD % shop.tokens["emitter_1"].encode() + told + b"\r\n" + body
+
+
+async def test_who_sends_no_head_is_cut_off(shop: Shop, serve: Serve) -> None:
+    async with serve(slow_seconds=0.2) as port:
+        assert await exchange(port) == b""
+        assert await exchange(port, b"POST /v1") == b""
+
+
+async def test_who_sends_no_body_is_refused(shop: Shop, serve: Serve) -> None:
+    async with serve(slow_seconds=0.2) as port:
+        answer = await exchange(port, request(shop, b"[1", b"Content-Length: 5"))
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"too_slow" in answer
+
+
+async def test_a_refused_body_that_never_ends_is_cut_off(serve: Serve) -> None:
+    async with serve(slow_seconds=0.2) as port, asyncio.timeout(DEADLINE_SECONDS):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /v1/types/orders/envelopes HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert b" 401 " in await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(b"1\r\na\r\n")
+                await writer.drain()
+                # Signs of life must not keep it open.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await reader.read()
+        writer.close()
+
+
+async def test_a_connection_too_many_is_closed(shop: Shop, serve: Serve) -> None:
+    async with serve(max_connections=1) as port:
+        _, held = await asyncio.open_connection("127.0.0.1", port)
+        assert await exchange(port, request(shop, b"1", b"Content-Length: 1")) == b""
+        held.close()
+
+        async def is_served() -> bool:
+            return b" 201 " in await exchange(port, request(shop, b"1", b"Content-Length: 1"))
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not await is_served():
+                await asyncio.sleep(0)
+
+
+async def test_a_large_head_and_a_large_body_are_refused(shop: Shop, serve: Serve) -> None:
+    async with serve() as port:
+        assert b" 400 " in await exchange(port, request(shop, b"", b"X-Long: " + b"x" * 100_000))
+        answer = await exchange(port, request(shop, b"", b"Content-Length: 1000000000"))
+        assert b" 413 " in answer
+        answer = await exchange(port, request(shop, b"1", b"Content-Length: 1", b"X-Xbus-Note: \xff"))
+        assert b"bad_request" in answer
+
+
+async def test_a_client_that_leaves_in_mid_body_leaves_nothing(shop: Shop, serve: Serve) -> None:
+    async with serve() as port:
+        part = b"%x\r\n%s\r\n" % (1_000_000, b'"%s"\n' % (b"x" * 97) * 10_000)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = request(shop, part, b"Transfer-Encoding: chunked").replace(b"application/json", b"application/x-ndjson")
+        writer.write(head)
+        await writer.drain()
+        await eventually(lambda: shop.states()["open"], "the envelope is open")
+        writer.close()
+        await eventually(lambda: not shop.states()["open"], "it is cancelled")
+    del reader
+
+
+async def test_https_is_served(shop: Shop, serve: Serve, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    made = run(*OPENSSL, "-subj", "/CN=localhost", "-out", certificate, "-keyout", key)
+    assert made.returncode == 0, made.stderr
+    async with serve(certificate=certificate, certificate_key=key) as port:
+        context = ssl.create_default_context(cafile=str(certificate))
+        context.check_hostname = False
+        answer = await exchange(port, request(shop, b"1", b"Content-Length: 1"), tls=context)
+    assert b" 201 " in answer
+
+
+async def test_what_has_begun_is_finished_at_the_end(shop: Shop, serve: Serve) -> None:
+    async with serve() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(shop, b"[1", b"Content-Length: 3"))
+        await writer.drain()
+
+        async def finish() -> bytes:
+            await asyncio.sleep(0.2)
+            writer.write(b"]")
+            await writer.drain()
+            return await reader.read()
+
+        finishing = asyncio.create_task(finish())
+    assert b" 201 " in await finishing
+    writer.close()

@@ -1,0 +1,1 @@
+"""The commands about passwords, sessions and API tokens."""

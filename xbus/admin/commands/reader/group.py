@@ -1,0 +1,223 @@
+"""``xbus reader list``, ``show``, ``move``, ``undo``, ``split`` and ``merge``."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from xbus.admin.commands.reader.objects import of_move, of_range, of_reader
+from xbus.admin.names import READER
+from xbus.admin.output import Output, age, counted, name_column
+from xbus.admin.program import (
+    Careful,
+    CommandGroup,
+    config_option,
+    confirm,
+    database_url,
+    limit_option,
+    output_option,
+    reason_option,
+)
+from xbus.admin.repair.moves import decision_of
+from xbus.admin.watching import watch_option
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.log.slices import parse_start, read_start
+from xbus.broker.journal.readers import people
+from xbus.broker.journal.readers.people import RangeMove, ReaderDecision, find_reader
+from xbus.broker.journal.readers.status import (
+    MOST_COUNTED_EVENTS,
+    PlaceMove,
+    RangeStatus,
+    ReaderStatus,
+    list_moves,
+    list_readers,
+)
+from xbus.clock import SystemClock
+
+HEADS = (name_column("READER"), "RANGES", "PROGRAMS", "PLACE", "LAG", "OLDEST", "SKIPPED", "KEEPS", "PAUSED")
+RANGE_HEADS = ("RANGE", "FROM HASH", "PLACE", "BATCH TO", "BEHIND", "ROLE", "PROGRAM", "SETTLED")
+MOVE_HEADS = ("AT", "WHO", "DID", "FROM HASH", "FROM", "TO", "ACT", "REASON")
+
+name_argument = click.argument("name", type=READER)
+yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+
+
+@click.group(cls=CommandGroup)
+def reader() -> None:
+    """Show how far readers are, and move them."""
+
+
+@reader.command("list")
+@config_option
+@watch_option
+@output_option("reader")
+def list_(config_path: Path | None, output: Output) -> None:
+    """Show each reader: where it is, and how far it lags behind.
+
+    PLACE is that of the range that is furthest behind. LAG counts the events of its types from there on, OLDEST is the
+    age of the first of them. SKIPPED counts envelopes that retention removed before the reader had read them.
+    """
+    with reading(database_url(config_path)) as connection:
+        found = list_readers(connection)
+    if output.as_json:
+        output.objects(map(of_reader, found))
+        return
+    now = SystemClock().now()
+    rows = [_row(each, now) for each in found]
+    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No readers.")
+
+
+@reader.command()
+@config_option
+@name_argument
+@limit_option
+@output_option()
+def show(config_path: Path | None, name: str, limit: int, output: Output) -> None:
+    """Show the ranges of a reader, who reads them, and the last moves of its places.
+
+    BEHIND counts the envelopes of the log behind the place of a range, whether the reader wants them or not.
+    """
+    with reading(database_url(config_path)) as connection:
+        entry = find_reader(connection, name)
+        (status,) = list_readers(connection, name)
+        moves = list_moves(connection, entry.id, limit)
+    if output.as_json:
+        told = {"range_list": [*map(of_range, status.ranges)], "history": [*map(of_move, moves)]}
+        output.objects([{**of_reader(status), **told}])
+        return
+    now = SystemClock().now()
+    click.echo("\n".join(output.table(HEADS, [_row(status, now)])))
+    ranges = [_range_row(each, now, output) for each in status.ranges]
+    click.echo("\n".join(output.block("Ranges", RANGE_HEADS, ranges)))
+    if moves:
+        rows = [_move_row(each, now, output) for each in moves]
+        click.echo("\n".join(output.block("History", MOVE_HEADS, rows)))
+
+
+@reader.command(cls=Careful)
+@config_option
+@name_argument
+@click.argument("place")
+@click.option("--range", "range_id", type=int, metavar="RANGE", help="Move only this range.")
+@reason_option
+@click.option("--dry-run", is_flag=True, help="Show what would be moved, and move nothing.")
+@yes_option
+def move(
+    config_path: Path | None, name: str, place: str, range_id: int | None, reason: str, dry_run: bool, yes: bool
+) -> None:
+    """Have the reader NAME go on at PLACE: a position, a moment, head or oldest.
+
+    Programs that read now lose their batches: what they settle late is refused, and they go on at the new place.
+    """
+    url = database_url(config_path)
+    start = parse_start(place)
+    with reading(url) as connection:
+        entry = find_reader(connection, name)
+        target = read_start(connection, start)
+        (status,) = list_readers(connection, entry.name)
+    chosen = [each for each in status.ranges if range_id in (None, each.range.id)]
+    click.echo(f"{counted(len(chosen), 'range')} of {name} would go on at {target}:")
+    for each in chosen:
+        click.echo(f"  range {each.range.id} is at {each.range.place}")
+    if dry_run:
+        return
+    if not yes:
+        confirm(f"Move {name}?")
+    with writing(url) as connection:
+        _tell_moves(people.move(connection, name, start, _decision(reason), range_id))
+
+
+@reader.command(cls=Careful)
+@config_option
+@name_argument
+@click.option("--act", metavar="ACT", help="Undo this act of the history; the newest by default.")
+@reason_option
+@yes_option
+def undo(config_path: Path | None, name: str, act: str | None, reason: str, yes: bool) -> None:
+    """Put the reader NAME back to where it stood before its last checkpoint or move that is not undone yet.
+
+    The history of xbus reader show names the acts.
+    """
+    url = database_url(config_path)
+    with reading(url) as connection:
+        find_reader(connection, name)
+        chosen = None if act is None else people.resolve_act(connection, name, act)
+    if not yes:
+        confirm(f"Have {name} read again what it has settled?")
+    with writing(url) as connection:
+        _tell_moves(people.undo(connection, name, _decision(reason), chosen))
+
+
+@reader.command()
+@config_option
+@name_argument
+@click.argument("range_id", type=int, metavar="RANGE")
+@reason_option
+def split(config_path: Path | None, name: str, range_id: int, reason: str) -> None:
+    """Cut RANGE of the reader NAME into two halves, so that two programs can read them.
+
+    Both begin where the range stands. A batch that is out comes again, in two parts.
+    """
+    with writing(database_url(config_path)) as connection:
+        made = people.split(connection, name, range_id, _decision(reason))
+    click.echo(f"Range {range_id} is split into {made[0].id} and {made[1].id}.")
+
+
+@reader.command()
+@config_option
+@name_argument
+@click.argument("range_ids", type=int, nargs=-1, required=True, metavar="RANGE...")
+@reason_option
+def merge(config_path: Path | None, name: str, range_ids: Sequence[int], reason: str) -> None:
+    """Make one range of neighbours of the reader NAME, so that one program reads them.
+
+    Each part goes on where it stands. Batches that are out come again, as one.
+    """
+    with writing(database_url(config_path)) as connection:
+        (made,) = people.merge(connection, name, range_ids, _decision(reason))
+    click.echo(f"Ranges {', '.join(map(str, range_ids))} are merged into {made.id}.")
+
+
+def _decision(reason: str) -> ReaderDecision:
+    decision = decision_of(SystemClock(), reason)
+    return ReaderDecision(decision.who, decision.at, decision.reason)
+
+
+def _tell_moves(moves: Sequence[RangeMove]) -> None:
+    for each in moves:
+        click.echo(f"Range {each.before.id} goes on at {each.after.place}; it was at {each.before.place}.")
+
+
+def _row(status: ReaderStatus, now: datetime) -> tuple[object, ...]:
+    lag = f"{MOST_COUNTED_EVENTS:,} or more" if status.lag >= MOST_COUNTED_EVENTS else status.lag
+    return (
+        status.entry.name,
+        len(status.ranges),
+        status.programs,
+        str(status.place),
+        lag,
+        age(status.waits_since, now),
+        status.skipped or None,
+        "yes" if status.entry.keeps else "no",
+        "yes" if status.is_paused else None,
+    )
+
+
+def _range_row(status: RangeStatus, now: datetime, output: Output) -> tuple[object, ...]:
+    found = status.range
+    return (
+        found.id,
+        f"{found.first:016x}",
+        str(found.place),
+        str(found.batch_end) if found.handed_out else None,
+        status.behind,
+        status.role,
+        None if found.owner is None else str(found.owner),
+        output.when(status.settled_at, now),
+    )
+
+
+def _move_row(move: PlaceMove, now: datetime, output: Output) -> tuple[object, ...]:
+    act, reason = str(move.act), move.reason or None
+    return (output.when(move.at, now), move.who, move.kind, move.first, str(move.before), str(move.after), act, reason)

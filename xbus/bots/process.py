@@ -1,0 +1,129 @@
+"""The processes of runs, as the runner sees them."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+
+from xbus.bots.job import Outcome, RunJob
+from xbus.bots.printed import Printed
+
+MOST_PRINTED_BYTES = 65_536
+"""The bytes of what an attempt prints that are kept, from its end."""
+
+CHILD = "xbus.bots.child"
+
+
+class Child:
+    """A process that carries out one job after the other.
+
+    Args:
+        process: its own group, so that it goes with all that it has started.
+        outcomes: its answers.
+        printed: what it prints.
+    """
+
+    def __init__(self, process: Process, outcomes: asyncio.StreamReader, printed: Printed) -> None:
+        self._process = process
+        self._outcomes = outcomes
+        self._printed = printed
+
+    @classmethod
+    async def start(cls) -> "Child":
+        """Start a process."""
+        outcomes, outcomes_end = os.pipe()
+        printed, printed_end = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", CHILD, str(outcomes_end)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=printed_end,
+                stderr=printed_end,
+                pass_fds=(outcomes_end,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(outcomes_end)
+            os.close(printed_end)
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(outcomes, "rb"))
+        return cls(process, reader, Printed(printed, MOST_PRINTED_BYTES))
+
+    @property
+    def is_alive(self) -> bool:
+        """True while it takes jobs."""
+        return self._process.returncode is None
+
+    async def carry_out(self, job: RunJob) -> Outcome:
+        """Have it do a job."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(job.line())
+            await self._process.stdin.drain()
+            line = await self._outcomes.readline()
+        except ConnectionError:
+            line = b""
+        if line:
+            return Outcome.read(line)
+        code = await self._process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        return Outcome("run_crashed", f"the process of the run {how}")
+
+    def take_printed(self) -> str:
+        """Give what the last job has printed."""
+        return self._printed.take()
+
+    async def kill(self) -> None:
+        """End it with all that it has started."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has ended by itself
+            pass
+        await self._process.wait()
+
+    def close(self) -> None:
+        """Close the pipes of one that has ended."""
+        self._printed.close()
+
+
+class WarmChildren:
+    """Keeps processes for the next run of their bots: the author's module is imported by then.
+
+    Args:
+        most: so many wait at the most; the one that waits longest goes first.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._idle: dict[Child, str] = {}
+
+    async def get(self, work: str) -> Child:
+        """Take a process that did this work before, or a new one."""
+        for child, did in reversed([*self._idle.items()]):
+            if did == work:
+                del self._idle[child]
+                if child.is_alive:
+                    return child
+                child.close()
+        return await Child.start()
+
+    async def give_back(self, child: Child, work: str) -> None:
+        """Keep a process whose run has ended, if it still lives."""
+        if not child.is_alive:
+            child.close()
+            return
+        self._idle[child] = work
+        while len(self._idle) > self._most:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            await oldest.kill()
+            oldest.close()
+
+    async def close(self) -> None:
+        """End all that wait."""
+        for child in [*self._idle]:
+            del self._idle[child]
+            await child.kill()
+            child.close()

@@ -1,0 +1,242 @@
+"""One envelope that a node is making: in memory while it is small, else in the journal as it comes."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from uuid import UUID
+
+from xbus.broker.back.chaining.derivation import Derivation
+from xbus.broker.back.log import RunBatch
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import EventType
+from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.log.segments import Content, content_hash
+from xbus.broker.journal.writes import (
+    Append,
+    Cancel,
+    EndEvent,
+    PutEnvelope,
+    PutEvent,
+    Seal,
+    StartEnvelope,
+    StartEvent,
+    Write,
+)
+from xbus.clock import Clock
+from xbus.errors import EnvelopeIdTaken, JournalError, JournalUnavailable
+from xbus.headers import EventTags
+from xbus.states import EnvelopeState
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SMALL_BYTES = 64 * 1024
+"""With more items than this in bytes an envelope goes to the journal in parts. More spares writes and takes memory."""
+
+BROKEN_OFF = "its delivery to the node that emits it was broken off"
+
+
+@dataclass(slots=True)
+class EmittedEvent:
+    """An event that comes to the node.
+
+    Args:
+        type: as which it is emitted, with the graph that it takes.
+        tags: its headers and its partition key.
+    """
+
+    type: EventType
+    tags: EventTags
+    number: int = 0
+    """Its place in the envelope in the journal, from 1; 0 before it has one."""
+    written: int = 0
+    """The items that were handed to the journal."""
+    held: list[RunBatch] = field(default_factory=list)
+    """The items that were not."""
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    """Of all that were."""
+
+    @property
+    def items(self) -> int:
+        """The number of its items so far."""
+        return self.written + sum(batch.items for batch in self.held)
+
+    def taken(self) -> tuple[int, int, bytes]:
+        """Take the items that are held: the index of the first, their number, and their bytes."""
+        first, items, data = self.written, sum(batch.items for batch in self.held), self.data
+        self.written += items
+        self.digest.update(data)
+        self.held.clear()
+        return first, items, data
+
+    @property
+    def content(self) -> Content:
+        """The part of it that the content hash covers, as if it was one segment."""
+        return Content(self.type.hashed_name, self.written, (self.digest.digest(),), self.tags)
+
+    @property
+    def data(self) -> bytes:
+        """The items that are held, one after the other."""
+        return self.held[0].data if len(self.held) == 1 else b"".join([batch.data for batch in self.held])
+
+
+class Emission:
+    """An envelope that a node makes of one that it gets; calls for it are carried out in the order of their coming.
+
+    An event that brings no item makes no event, and an envelope without events is not made.
+
+    Args:
+        journal: writes it.
+        clock: dates it.
+        derivation: says what it is made of.
+        retry_seconds: between two tries while the database is away.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, derivation: Derivation, retry_seconds: float) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._derivation = derivation
+        self._retry_seconds = retry_seconds
+        self._events: dict[UUID, EmittedEvent] = {}
+        self._held_bytes = 0
+        self._is_open = False
+        self._is_sealed = False
+        self._turn = asyncio.Lock()
+
+    def start_event(self, source_id: UUID, event_type: EventType, tags: EventTags) -> None:
+        """Begin an event."""
+        self._events.setdefault(source_id, EmittedEvent(event_type, tags))
+
+    def hold(self, source_id: UUID, batch: RunBatch) -> None:
+        """Take items of an event; they are in memory only."""
+        if batch.items:
+            self._events[source_id].held.append(batch)
+            self._held_bytes += batch.size
+
+    async def flush(self) -> None:
+        """Hand what is held to the journal if it is more than stays in memory, and wait until it is durable.
+
+        Raises:
+            JournalError: it could not be written.
+        """
+        async with self._turn:
+            if self._held_bytes <= SMALL_BYTES and not self._is_open:
+                return
+            written = await self._write_held()
+        await asyncio.gather(*written)
+
+    async def _write_held(self) -> "list[asyncio.Future[None]]":
+        if not self._is_open and not self._is_sealed:
+            await self._open()
+        self._held_bytes = 0
+        if self._is_sealed:
+            for event in self._events.values():
+                event.taken()
+            return []
+        return [self._write(write) for event in self._events.values() if event.held for write in self._parts(event)]
+
+    async def _open(self) -> None:
+        await self._pass_former()
+        if not self._is_sealed:
+            made = self._derivation
+            self._is_open = True
+            about = (made.ordering_key, made.key, made.headers)
+            self._write(StartEnvelope(made.envelope_id, made.emitter_id, self._clock.now(), *about))
+
+    async def _pass_former(self) -> None:
+        """Find what an earlier delivery of the same envelope has left: sealed, it stands; open, it is cancelled."""
+        while (stored := await self._journal.read(read_envelope, self._derivation.envelope_id)) is not None:
+            if stored.state is EnvelopeState.RECEIVED:
+                self._is_sealed = True
+                return
+            if stored.state is EnvelopeState.OPEN:
+                await self._cancel()
+            self._derivation = replace(self._derivation, generation=self._derivation.generation + 1)
+
+    def _parts(self, event: EmittedEvent) -> Iterator[Write[None]]:
+        envelope_id = self._derivation.envelope_id
+        if not event.number:
+            event.number = 1 + max(each.number for each in self._events.values())
+            event_id, number = self._derivation.event_id(event.number), event.number
+            graph = (event.type.id, event.type.graph_id)
+            yield StartEvent(event_id, envelope_id, number, *graph, 0, event.tags)
+        yield Append(envelope_id, self._derivation.event_id(event.number), *event.taken())
+
+    async def seal(self) -> None:
+        """Have the envelope received; a repeat changes nothing.
+
+        Raises:
+            JournalError: it could not be written.
+        """
+        async with self._turn:
+            if self._is_sealed or not self._events:
+                return
+            if self._is_open:
+                await self._seal_open()
+            elif any(event.held for event in self._events.values()):
+                await self._put()
+            self._is_sealed = True
+
+    async def _seal_open(self) -> None:
+        writes: list[asyncio.Future[Any]] = [*await self._write_held()]
+        envelope_id = self._derivation.envelope_id
+        events = [event for event in self._events.values() if event.number]
+        for event in events:
+            writes.append(self._write(EndEvent(envelope_id, self._derivation.event_id(event.number), event.written)))
+        items = sum(event.written for event in events)
+        hashed = content_hash([event.content for event in events], self._derivation.headers)
+        about = (self._clock.now(), hashed, self._derivation.headers)
+        await asyncio.gather(*writes, self._write(Seal(envelope_id, len(events), items, *about)))
+
+    async def _put(self) -> None:
+        while not self._is_sealed:
+            try:
+                await self._write(self._whole())
+                return
+            except EnvelopeIdTaken:
+                await self._pass_former()
+            except JournalUnavailable as error:
+                log.warning("not emitted yet: %s", error, extra={"action": "not_emitted"})
+                await asyncio.sleep(self._retry_seconds)
+
+    def _whole(self) -> PutEnvelope:
+        made = self._derivation
+        events = [
+            PutEvent(
+                made.event_id(number),
+                event.type.id,
+                event.type.name,
+                event.type.graph_id,
+                event.items,
+                event.data,
+                event.type.first_name,
+                event.tags,
+            )
+            for number, event in enumerate((each for each in self._events.values() if each.held), start=1)
+        ]
+        about = (made.ordering_key, made.key, made.headers)
+        return PutEnvelope(made.envelope_id, made.emitter_id, events, self._clock.now(), *about)
+
+    async def stop(self) -> None:
+        """Forget what is not sealed."""
+        async with self._turn:
+            if self._is_open and not self._is_sealed:
+                self._is_open = False
+                await self._cancel()
+
+    async def _cancel(self) -> None:
+        try:
+            await self._write(Cancel(self._derivation.envelope_id, self._clock.now(), BROKEN_OFF))
+        except JournalError as error:
+            # It was sealed or cancelled just now; or it stays open, and the next delivery finds it so.
+            log.info("not cancelled: %s", error, extra={"action": "not_cancelled"})
+
+    def _write(self, write: Write[T]) -> "asyncio.Future[T]":
+        writing = self._journal.write(write)
+        # Behind one that failed others may fail, too, and nobody asks for their errors.
+        writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return writing

@@ -1,0 +1,228 @@
+"""The consumer of a node that emits: the bus itself, which takes the same calls as the programs of other nodes."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.back.chaining.derivation import derive, tags_of
+from xbus.broker.back.chaining.emission import Emission
+from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
+from xbus.clock import Clock
+from xbus.errors import CallError, Failed, JournalError, Refused
+from xbus.rpc.codec import Value
+from xbus.rpc.messages import HeadersMap
+
+log = logging.getLogger(__name__)
+
+Words: TypeAlias = DeliveryNote | HeadersMap
+
+
+class EmittingConsumer:
+    """A ``Callee`` in the back's own process: it emits what comes to a node.
+
+    Each method is named as the verb that it answers. Nothing is kept of an envelope beyond its end.
+
+    Args:
+        role: of the node.
+        journal: where it writes.
+        clock: dates what it writes.
+        tasks: where calls are carried out.
+        catalog: the configuration as it is now.
+        retry_seconds: between two tries while the database is away.
+    """
+
+    connection: bytes | None = None
+
+    def __init__(
+        self,
+        role: RoleEntry,
+        journal: Journal,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        catalog: Callable[[], Catalog],
+        retry_seconds: float,
+    ) -> None:
+        self._role = role
+        self._journal = journal
+        self._clock = clock
+        self._tasks = tasks
+        self._catalog = catalog
+        self._retry_seconds = retry_seconds
+        self._emissions: dict[str, Emission] = {}
+        self._answered = asyncio.Event()
+        self._now = asyncio.get_running_loop().time
+        self.owed = 0
+        """The number of calls that are not answered yet."""
+
+    @property
+    def heard_at(self) -> float:
+        """Give the moment of now: it lives as long as the back does."""
+        return self._now()
+
+    def call(
+        self,
+        method: str,
+        *args: Any,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> "asyncio.Future[Value]":
+        """Carry a verb out; the back waits for its own database as long as it takes."""
+        answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
+        self.owed += 1
+        self._tasks.create_task(self._carry_out(answer, method, *args), name=f"{method} of {self._role.login}")
+        return answer
+
+    async def _carry_out(self, answer: "asyncio.Future[Value]", method: str, *args: Any) -> None:
+        try:
+            outcome = await self._verbs[method](self, *args)
+        except (CallError, JournalError) as error:
+            if not answer.done():
+                answer.set_exception(error if isinstance(error, CallError) else _failed(error))
+        except Exception as error:
+            log.exception("a node could not emit", extra={"action": "not_emitted", "role": self._role.login})
+            if not answer.done():
+                answer.set_exception(Failed(f"a fault in the broker ({error!r:.200})", code="internal_error"))
+        else:
+            if not answer.done():
+                answer.set_result(outcome)
+        finally:
+            self.owed -= 1
+            self._answered.set()
+
+    async def settled(self) -> None:
+        """Wait until nothing is owed."""
+        while self.owed:
+            self._answered.clear()
+            await self._answered.wait()
+
+    def close(self) -> None:
+        """Do nothing: what is carried out comes to its end."""
+
+    # -- verbs -----------------------------------------------------------------------------------------------------
+
+    async def ping(self, text: str) -> Value:
+        """Send a text back."""
+        return text
+
+    async def start_event(self, envelope_id: str, event_id: str, type_name: str, *words: Words) -> Value:
+        """Begin an event."""
+        self._begin_event(envelope_id, event_id, words)
+        return [True]
+
+    async def send_items(self, envelope_id: str, event_id: str, *batch: Any) -> Value:
+        """Take items."""
+        emission = self._emission(envelope_id)
+        emission.hold(UUID(event_id), RunBatch(*batch))
+        await emission.flush()
+        return [True]
+
+    async def end_event(self, envelope_id: str, event_id: str) -> Value:
+        """End an event: nothing is to be done before the end of its envelope."""
+        return [True]
+
+    async def take_event(
+        self, envelope_id: str, event_id: str, type_name: str, batches: Sequence[Any], commit: bool, *words: Words
+    ) -> Value:
+        """Take a whole event, and end its envelope if that is all."""
+        emission = self._begin_event(envelope_id, event_id, words)
+        for batch in batches:
+            emission.hold(UUID(event_id), RunBatch(*batch))
+        await emission.flush()
+        return await self.end_envelope(envelope_id) if commit else [True]
+
+    async def end_envelope(self, envelope_id: str) -> Value:
+        """Seal what came of an envelope."""
+        emission = self._emissions.get(envelope_id)
+        if emission is not None:
+            await emission.seal()
+            self._emissions.pop(envelope_id, None)
+        return [True]
+
+    async def stop_envelope(self, envelope_id: str) -> Value:
+        """Forget what came of an envelope and is not sealed."""
+        emission = self._emissions.pop(envelope_id, None)
+        if emission is not None:
+            await emission.stop()
+        return [True]
+
+    async def take_envelopes(self, entries: Sequence[BundleEntry]) -> Value:
+        """Emit small envelopes; all of them share a commit."""
+        event_type = self._event_type()
+        return list(await asyncio.gather(*(self._take_envelope(event_type, entry) for entry in entries)))
+
+    async def _take_envelope(self, event_type: EventType, entry: BundleEntry) -> Value:
+        envelope_id, events, *note = entry
+        first: HeadersMap = events[0][3] if events and len(events[0]) > 3 else {}
+        emission = self._new_emission(envelope_id, note[0] if note else None, first)
+        for event_id, _, batches, *headers in events:
+            source_id = UUID(event_id)
+            emission.start_event(source_id, event_type, tags_of(headers[0] if headers else {}))
+            for batch in batches:
+                emission.hold(source_id, RunBatch(*batch))
+        try:
+            await emission.seal()
+        except JournalError as error:
+            return [None, [error.code, error.cause], None]
+        return [True]
+
+    _verbs: Mapping[str, Callable[..., Any]] = {
+        "ping": ping,
+        "start_event": start_event,
+        "xbus.send_items": send_items,
+        "xbus.end_event": end_event,
+        "xbus.take_event": take_event,
+        "xbus.take_envelopes": take_envelopes,
+        "end_envelope": end_envelope,
+        "stop_envelope": stop_envelope,
+    }
+
+    # -- what they share -------------------------------------------------------------------------------------------
+
+    def _begin_event(self, envelope_id: str, event_id: str, words: Sequence[Words]) -> Emission:
+        note = next((each for each in words if isinstance(each, DeliveryNote)), None)
+        nothing: HeadersMap = {}
+        said = next((each for each in words if isinstance(each, dict)), nothing)
+        emission = self._emissions.get(envelope_id)
+        if emission is None:
+            emission = self._emissions[envelope_id] = self._new_emission(envelope_id, note, said)
+        emission.start_event(UUID(event_id), self._event_type(), tags_of(said))
+        return emission
+
+    def _new_emission(self, envelope_id: str, note: DeliveryNote | None, said: HeadersMap) -> Emission:
+        derivation = derive(UUID(envelope_id), self._emitter_id(), note, said)
+        return Emission(self._journal, self._clock, derivation, self._retry_seconds)
+
+    def _emission(self, envelope_id: str) -> Emission:
+        emission = self._emissions.get(envelope_id)
+        if emission is None:
+            raise Failed("nothing is known here of the envelope", code="envelope_unknown")
+        return emission
+
+    def _event_type(self) -> EventType:
+        """Find the type as which the node emits, as it is now.
+
+        Raises:
+            Refused: it was removed.
+        """
+        for event_type in self._catalog().event_types.values():
+            if event_type.id == self._role.emits:
+                return event_type
+        raise Refused(
+            "the event type as which the node emits was removed",
+            "name it again with xbus apply, then resume what is parked",
+            code="unknown_type",
+        )
+
+    def _emitter_id(self) -> int:
+        for emitter in self._catalog().emitters.values():
+            if emitter.kind == "node" and emitter.login == self._role.login:
+                return emitter.id
+        raise Failed("the bus has no emitter for the node yet", code="configuration_behind")
+
+
+def _failed(error: JournalError) -> Failed:
+    return Failed(error.cause, error.next_step, code=error.code)

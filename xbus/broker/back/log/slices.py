@@ -1,0 +1,111 @@
+"""Slices of the log for those who read at their own pace, and wake-ups for those who wait for more."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.slices import (
+    EventLists,
+    Place,
+    Slice,
+    SliceBounds,
+    Stretch,
+    read_slice,
+    read_types,
+)
+from xbus.broker.journal.writes import SealedEnvelope
+
+
+class LogSlices:
+    """Reads slices of the log, and wakes whoever waits for events of some types.
+
+    Who waits costs nothing until such an event is sealed. Lists of events are kept, so that several ranges that stand
+    near each other share them.
+
+    Args:
+        journal: what is read.
+        log: knows where the log ends.
+    """
+
+    def __init__(self, journal: Journal, log: LogReader) -> None:
+        self._log = log
+        self._lists = EventLists()
+        self._waiting: defaultdict[int, set[asyncio.Future[None]]] = defaultdict(set)
+        self._sealed_types: set[int] = set()
+        """The types of what this process has sealed since it woke somebody last."""
+        self._noted_until = 0
+        """All that was sealed since is in there up to this position, if the log was followed without a gap."""
+        self._seen = 0
+        journal.on_sealed(self._sealed)
+
+    @property
+    def head(self) -> int:
+        """The position of the last envelope that is known of."""
+        return self._log.head
+
+    @property
+    def lists_bytes(self) -> int:
+        """The bytes of memory that the kept lists take, about."""
+        return self._lists.size
+
+    async def read(self, types: frozenset[int], stretches: Sequence[Stretch], bounds: SliceBounds) -> Slice:
+        """Read a slice, see :func:`read_slice`, as soon as the database can be read.
+
+        Returns:
+            What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``, after
+            :meth:`beyond`.
+        """
+        return await self._log.read(read_slice, types, stretches, bounds, self._lists.page)
+
+    async def beyond(self, types: Iterable[int], place: Place) -> None:
+        """Wait until the log goes beyond a place; at its head until an event of one of the types is sealed."""
+        if place.position <= self._log.head:
+            return
+        woken = asyncio.get_running_loop().create_future()
+        types = tuple(types)
+        for each in types:
+            self._waiting[each].add(woken)
+        try:
+            await woken
+        finally:
+            for each in types:
+                self._waiting[each].discard(woken)
+
+    async def follow(self) -> None:
+        """For ever: wake those who wait for what was sealed."""
+        self._seen = self._noted_until = self._log.head
+        while True:
+            await self._log.beyond(self._seen)
+            head = self._log.head
+            self._wake(await self._types_until(head))
+            self._seen = head
+
+    def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
+        """Note the types of what this process has sealed: they need not be looked up, unless it came in parts."""
+        for each in sealed:
+            if each.content is None or each.receipt.position != self._noted_until + 1:
+                return
+            self._noted_until += 1
+            self._sealed_types.update([event.event_type_id for event in each.content.events])
+
+    async def _types_until(self, head: int) -> set[int]:
+        """The types of what was sealed since the last time, with others where more was sealed meanwhile."""
+        found = set(self._sealed_types)
+        if self._noted_until > head:
+            # The head of the log lags behind: who reads up to there waits for the same types again.
+            return found
+        self._sealed_types.clear()
+        if self._noted_until == head:
+            return found
+        self._noted_until = head
+        if any(self._waiting.values()):
+            found |= await self._log.read(read_types, self._seen, head)
+        return found
+
+    def _wake(self, types: Iterable[int]) -> None:
+        for each in types:
+            for woken in self._waiting.pop(each, ()):
+                if not woken.done():
+                    woken.set_result(None)

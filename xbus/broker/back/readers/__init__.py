@@ -1,0 +1,32 @@
+"""Serves readers: shares their ranges among programs, hands batches out, and settles them.
+
+It never delivers, and knows nothing of cursors, runs or registrations. The journal keeps places and leases; which
+program is alive is known here alone.
+"""
+
+from xbus.broker.back.readers.absence import AbsentReaders
+from xbus.broker.back.readers.calls import (
+    BatchCall,
+    ReadingProgram,
+    Settlement,
+    read_batch_call,
+    read_program,
+    read_settlement,
+)
+from xbus.broker.back.readers.desk import ReaderDesk
+from xbus.broker.back.readers.desks import ReaderDesks
+from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
+
+__all__ = [
+    "AbsentReaders",
+    "BatchCall",
+    "RangeLease",
+    "RangeSharing",
+    "ReaderDesk",
+    "ReaderDesks",
+    "ReadingProgram",
+    "Settlement",
+    "read_batch_call",
+    "read_program",
+    "read_settlement",
+]

@@ -1,0 +1,49 @@
+"""The back's verbs for runners of bots."""
+
+from xbus.broker.answers import coded_answer
+from xbus.broker.back.bots import Bots
+from xbus.broker.journal.writes import RunFailure
+from xbus.broker.sessions import Sessions
+from xbus.errors import Refused
+from xbus.rpc.codec import Value
+from xbus.rpc.dispatch import verb
+from xbus.rpc.messages import ClaimedBotRun, RunEnded, RunsHeld
+
+
+class BotVerbs:
+    """One method per verb, named as the verb. None of them needs a registration.
+
+    Args:
+        bots: carry the calls out.
+        sessions: the roles'.
+    """
+
+    def __init__(self, bots: Bots, sessions: Sessions) -> None:
+        self._bots = bots
+        self._sessions = sessions
+
+    @verb("xbus.claim_run")
+    @coded_answer
+    async def claim_run(self, token: str, program: str, options: Value) -> ClaimedBotRun:
+        wait = options.get("wait", 0) if isinstance(options, dict) else None
+        if not isinstance(wait, (int, float)):
+            raise Refused("the options of a claim make no sense", "give a map with wait, in seconds", code=WRONG)
+        return await self._bots.claim(self._sessions.owner(token), program, wait)
+
+    @verb("xbus.renew_runs")
+    @coded_answer
+    async def renew_runs(self, token: str, program: str) -> RunsHeld:
+        return {"runs": [*await self._bots.renew(self._sessions.owner(token), program)]}
+
+    @verb("xbus.end_run")
+    @coded_answer
+    async def end_run(self, token: str, program: str, run: int, attempt: int, result: Value) -> RunEnded:
+        if not isinstance(result, dict):
+            raise Refused("the result of a run makes no sense", "give a map, see docs/wire.md", code=WRONG)
+        code, error, said = (str(result.get(key) or "") for key in ("code", "error", "log"))
+        failure = RunFailure(code, error) if code else None
+        owner = self._sessions.owner(token)
+        return {"accepted": await self._bots.end(owner, program, run, attempt, failure, said)}
+
+
+WRONG = "wrong_arguments"

@@ -1,0 +1,173 @@
+"""The rows of bots, each with the emitter as which it writes and the profile that says what."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.configuration.entries import BotSpec, ReaderSpec
+from xbus.broker.journal.log.bots.runs import TICKETS
+from xbus.slots import Missed
+
+
+def is_of_bot(service: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Select the readers that the bus has of its own for bots, by the names of their services."""
+    return sa.exists().where(service == sa.literal(BotSpec("").emitter) + model.bot.c.name)
+
+
+def _read_readers(connection: sa.Connection) -> dict[str, ReaderSpec]:
+    """Read the readers of bots that are in use, by the emitters of the bots, which have the same names."""
+    settings, read = model.reader.c, model.reader_event_type.c
+    name = model.service.c.name
+    rows = connection.execute(
+        sa.select(name, model.event_type.c.name, settings.batch_items, settings.batch_bytes, settings.batch_wait)
+        .select_from(model.service)
+        .join(model.reader, settings.service_id == model.service.c.id)
+        .join(model.reader_event_type, read.service_id == model.service.c.id)
+        .join(model.event_type, model.event_type.c.id == read.event_type_id)
+        .where(model.service.c.removed_at.is_(None), is_of_bot(name))
+    )
+    found: dict[str, ReaderSpec] = {}
+    for service, event_type, items, size, wait in rows:
+        known = found[service].event_types if service in found else frozenset()
+        found[service] = ReaderSpec(service, known | {event_type}, batch_items=items, batch_bytes=size, batch_wait=wait)
+    return found
+
+
+def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
+    """Read the bots that are in use, or those that were, by name."""
+    bot, emitter, allowed = model.bot.c, model.emitter.c, model.profile_event_type.c
+    emits: dict[int, set[str]] = {}
+    for bot_id, name in connection.execute(
+        sa.select(bot.id, model.event_type.c.name)
+        .join(model.emitter, emitter.id == bot.emitter_id)
+        .join(model.profile_event_type, allowed.profile_id == emitter.profile_id)
+        .join(model.event_type, model.event_type.c.id == allowed.event_type_id)
+    ):
+        emits.setdefault(bot_id, set()).add(name)
+    readers = _read_readers(connection)
+    rows = connection.execute(
+        sa.select(model.bot, model.service.c.name.label("runners"))
+        .outerjoin(model.service, model.service.c.id == bot.service_id)
+        .where(bot.removed_at.is_not(None) if removed else bot.removed_at.is_(None))
+        .order_by(bot.name)
+    )
+    return (
+        BotSpec(
+            row.name,
+            call=row.call,
+            command=tuple(row.command),
+            cron=row.cron,
+            timezone=row.timezone,
+            missed=Missed(row.missed),
+            emits=frozenset(emits.get(row.id, ())),
+            instances=row.instances,
+            max_seconds=row.max_seconds,
+            attempts=row.attempts,
+            settings=row.settings,
+            runners=row.runners,
+            description=row.description,
+            reads=reader.event_types,
+            batch_items=reader.batch_items,
+            batch_bytes=reader.batch_bytes,
+            batch_wait=reader.batch_wait,
+        )
+        for row in rows.all()
+        for plain in [BotSpec(row.name)]
+        for reader in [readers.get(plain.emitter, plain.reader)]
+    )
+
+
+def write_bot(connection: sa.Connection, entry: BotSpec, at: datetime) -> None:
+    """Bring the row of a bot to what its entry says and into use, or insert it.
+
+    A new bot, one that comes back, and one with another cron begin with the slots after ``at``.
+    """
+    bot = model.bot.c
+    runners = sa.select(model.service.c.id).where(model.service.c.name == entry.runners).scalar_subquery()
+    values = {
+        "service_id": None if entry.runners is None else runners,
+        "emitter_id": _write_emitter(connection, entry),
+        "call": entry.call,
+        "command": [*entry.command],
+        "cron": entry.cron,
+        "timezone": entry.timezone,
+        "missed": entry.missed.value,
+        "instances": entry.instances,
+        "max_seconds": entry.max_seconds,
+        "attempts": entry.attempts,
+        "settings": dict(entry.settings),
+        "description": entry.description,
+        "removed_at": None,
+    }
+    before = connection.execute(sa.select(model.bot).where(bot.name == entry.name)).one_or_none()
+    if before is None:
+        bot_id = connection.execute(
+            sa.insert(model.bot).values(name=entry.name, **values).returning(bot.id)
+        ).scalar_one()
+        connection.execute(sa.insert(model.bot_state).values(bot_id=bot_id, slots_until=at))
+        return
+    connection.execute(sa.update(model.bot).where(bot.id == before.id).values(values))
+    if before.removed_at is not None or (before.cron, before.timezone) != (entry.cron, entry.timezone):
+        connection.execute(
+            sa.update(model.bot_state).where(model.bot_state.c.bot_id == before.id).values(slots_until=at)
+        )
+
+
+def _write_emitter(connection: sa.Connection, entry: BotSpec) -> int:
+    profile, allowed = model.emitter_profile, model.profile_event_type
+    profile_id = _bring_into_use(connection, profile, "name", entry.emitter)
+    connection.execute(sa.delete(allowed).where(allowed.c.profile_id == profile_id))
+    types = sa.select(sa.literal(profile_id), model.event_type.c.id).where(model.event_type.c.name.in_(entry.emits))
+    connection.execute(sa.insert(allowed).from_select(["profile_id", "event_type_id"], types))
+    return _bring_into_use(
+        connection,
+        model.emitter,
+        "login",
+        entry.emitter,
+        profile_id=profile_id,
+        kind="bot",
+        password_hash=TICKETS,
+    )
+
+
+def _bring_into_use(connection: sa.Connection, table: sa.Table, named: str, name: str, **values: object) -> int:
+    found: int | None = connection.execute(sa.select(table.c.id).where(table.c[named] == name)).scalar_one_or_none()
+    if found is None:
+        new_id: int = connection.execute(
+            sa.insert(table).values({named: name, **values}).returning(table.c.id)
+        ).scalar_one()
+        return new_id
+    connection.execute(sa.update(table).where(table.c.id == found).values(removed_at=None, **values))
+    return found
+
+
+def end_reader(connection: sa.Connection, entry: BotSpec, at: datetime) -> None:
+    """Take the reader of a bot that reads no more out of use; if it reads again it goes on where it stood."""
+    service = model.service.c
+    of_bot = (service.name == entry.emitter, service.kind == "reader", service.removed_at.is_(None))
+    connection.execute(sa.update(model.service).where(*of_bot).values(removed_at=at))
+
+
+def rename_emitter(connection: sa.Connection, former: str, name: str) -> None:
+    """Give the emitter of a renamed bot, the profile of that, and the reader their new name."""
+    old, new = BotSpec(former).emitter, BotSpec(name).emitter
+    for table, named in _NAMED:
+        connection.execute(sa.update(table).where(named == old).values({named: new}))
+
+
+def remove_emitter(connection: sa.Connection, name: str, at: datetime) -> None:
+    """Take the emitter and the reader of a removed bot out of use, and end its sessions."""
+    login = BotSpec(name).emitter
+    of_bot = sa.select(model.emitter.c.id).where(model.emitter.c.login == login)
+    connection.execute(sa.delete(model.session).where(model.session.c.emitter_id.in_(of_bot)))
+    for table, named in _NAMED:
+        connection.execute(sa.update(table).where(named == login).values(removed_at=at))
+
+
+_NAMED = (
+    (model.emitter, model.emitter.c.login),
+    (model.emitter_profile, model.emitter_profile.c.name),
+    (model.service, model.service.c.name),
+)

@@ -1,0 +1,46 @@
+"""Slices of the log: items of some event types from a place on, as far as they hash into some stretches of the ring.
+
+A slice begins and ends at any item, also in the middle of an event. Items stay the bytes that they are in the log, with
+the corrections for all roles laid over them. Nothing here writes, waits or knows a reader.
+"""
+
+from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage, read_list_page, read_types
+from xbus.broker.journal.log.slices.lists import EventLists
+from xbus.broker.journal.log.slices.reading import read_slice
+from xbus.broker.journal.log.slices.starting import Start, parse_start, read_start
+from xbus.broker.journal.log.slices.values import (
+    LAST_HASH,
+    BadPlace,
+    EventHead,
+    Place,
+    Slice,
+    SliceBounds,
+    SliceEvent,
+    Stretch,
+    key_hash,
+    ring_hash,
+    whole_ring,
+)
+
+__all__ = [
+    "LAST_HASH",
+    "BadPlace",
+    "EventHead",
+    "EventLists",
+    "ListPage",
+    "ListedEvent",
+    "Place",
+    "Slice",
+    "SliceBounds",
+    "SliceEvent",
+    "Start",
+    "Stretch",
+    "key_hash",
+    "parse_start",
+    "read_list_page",
+    "read_slice",
+    "read_start",
+    "read_types",
+    "ring_hash",
+    "whole_ring",
+]

@@ -1,0 +1,318 @@
+"""Reads the items of events that were listed, in order, up to bounds.
+
+The sizes of segments are read before their data, so that memory is bounded however large the events are.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.database.raw_reader import Query, copy_out
+from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.log.slices.cutting import cut_items, replace_items
+from xbus.broker.journal.log.slices.listing import IDS, ListedEvent, as_text
+from xbus.broker.journal.log.slices.values import Place, SliceBounds, SliceEvent
+from xbus.errors import JournalError
+
+CHUNK_EVENTS = 512
+"""Events whose segments are read by one statement at the most. More make fewer statements, and longer ones."""
+
+SMALL_BYTES = 64 * 1024
+"""Bytes up to which an event is taken as a whole or not at all, so that nobody needs to look at its segments before."""
+
+CHUNK_ITEMS = 65_536
+"""Items whose segments are read by one statement at the most: each may be a segment of its own."""
+
+
+class ItemSpan(NamedTuple):
+    """Items of an event that a slice wants: from the index ``first`` up to ``end``, which does not belong to them."""
+
+    event: ListedEvent
+    first: int
+    end: int
+
+    @property
+    def items(self) -> int:
+        return self.end - self.first
+
+    @property
+    def is_whole(self) -> bool:
+        return self.first == 0 and self.end == self.event.items
+
+    @property
+    def is_small(self) -> bool:
+        """True for a whole event that is known to be small."""
+        size = self.event.data_bytes
+        return size is not None and size <= SMALL_BYTES and self.is_whole
+
+    @property
+    def known_sizes(self) -> "Sequence[SegmentSize]":
+        """A small event as if it were one segment: what counts are the bytes of all of them."""
+        items, size = self.event.items, self.event.data_bytes
+        return (SegmentSize(0, items, size),) if items and size is not None else ()
+
+    def place(self, item: int) -> Place:
+        """Give the place before one of the items."""
+        return self.event.facts.place._replace(item=item)
+
+
+class SegmentSize(NamedTuple):
+    """A row of ``model.segment`` without its data."""
+
+    first_index: int
+    items: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.first_index + self.items
+
+
+Sizes: TypeAlias = Mapping[str, Sequence[SegmentSize]]
+"""The segments of events in order, by the id under which they are stored."""
+
+
+class SliceItems:
+    """Reads items until bounds are reached.
+
+    Args:
+        connection: in a transaction.
+        bounds: None to read all that is asked for.
+    """
+
+    def __init__(self, connection: sa.Connection, bounds: SliceBounds | None) -> None:
+        self._connection = connection
+        self._left = bounds
+        self._is_empty = True
+        self._are_corrected: bool | None = None
+        self.events: list[SliceEvent] = []
+        """The items that were read."""
+        self.stopped_at: Place | None = None
+        """The place of the first item that did not fit; None while all did."""
+
+    def read(self, spans: Iterable[ItemSpan]) -> None:
+        """Read items as far as they fit.
+
+        Args:
+            spans: in the order of the log.
+
+        Raises:
+            JournalError: the log misses items that it should have.
+        """
+        for chunk in _chunks(_pieces(spans), self._left):
+            sizes = self._read_sizes([span for span in chunk if not span.is_small])
+            self._take([part for span in chunk for part in self._fitting(span, sizes)])
+            if self.stopped_at is not None:
+                return
+
+    def _fitting(self, span: ItemSpan, sizes: Sizes) -> Iterator[ItemSpan]:
+        """Give as much of a span as fits, and count it; nothing once something did not fit.
+
+        Bytes end it between two segments. Only if nothing else was taken it ends within the first segment, whose items
+        count its average then.
+        """
+        if self.stopped_at is not None:
+            return
+        left = self._left
+        if left is not None and left.are_reached:
+            self.stopped_at = span.place(span.first)
+            return
+        most = span.end if left is None else min(span.end, span.first + left.items)
+        segments = span.known_sizes if span.is_small else sizes[span.event.segments_id]
+        if not _cover(segments, span.first, most):
+            self._pass_pruned(span)
+            return
+        end, size = (most, 0) if left is None else self._measure(span, segments, most, left.bytes)
+        if end < span.end:
+            self.stopped_at = span.place(end)
+        if end > span.first or not span.items:
+            self._left = left and left.less(max(end - span.first, 1), size)
+            self._is_empty = False
+            yield span._replace(end=end)
+
+    def _measure(self, span: ItemSpan, segments: Sequence[SegmentSize], most: int, max_bytes: int) -> tuple[int, int]:
+        """Find the end of the items that fit into so many bytes, and the bytes that they count."""
+        end, size = span.first, span.event.facts.size
+        for segment in segments:
+            wanted = min(segment.end, most) - end
+            share = segment.size * wanted // segment.items
+            if size + share > max_bytes:
+                if self._is_empty and end == span.first:
+                    end += min(wanted, max(1, (max_bytes - size) * segment.items // segment.size))
+                break
+            end, size = end + wanted, size + share
+        return end, size
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    def _read_sizes(self, spans: Sequence[ItemSpan]) -> Sizes:
+        sizes: defaultdict[str, list[SegmentSize]] = defaultdict(list)
+        if spans:
+            end = max(span.end for span in spans)
+            if self._left is not None:
+                end = min(end, spans[0].first + self._left.items)
+            start = self._segment_start(spans[0]) if spans[0].first else 0
+            wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
+            for event_id, *row in self._connection.execute(_SIZES, wanted).all():
+                sizes[event_id].append(SegmentSize(*row))
+        return sizes
+
+    def _segment_start(self, span: ItemSpan) -> int:
+        """The index at which the segment begins that holds the first item of a span; 0 where it was removed."""
+        wanted = {"of_event": span.event.segments_id, "item": span.first}
+        return self._connection.execute(_SEGMENT_START, wanted).scalar_one() or 0
+
+    def _pass_pruned(self, span: ItemSpan) -> None:
+        """Let the items of an envelope be missing whose removal has begun since it was listed.
+
+        Raises:
+            JournalError: it is not so.
+        """
+        found = self._connection.execute(_PRUNED, {"of_id": span.event.facts.envelope_id}).one_or_none()
+        if found is not None and found[0] is None:
+            raise JournalError(f"event {span.event.facts.event_id} misses items from index {span.first} on")
+
+    def _take(self, spans: Sequence[ItemSpan]) -> None:
+        """Read the data of items that fit."""
+        whole = self._read_data([span for span in spans if span.is_whole])
+        corrections = self._read_corrections(spans)
+        for span in spans:
+            segments = whole if span.is_whole else self._read_data([span])
+            found = _cut(segments.get(span.event.segments_id, ()), span)
+            if found is None:
+                self._pass_pruned(span)
+                continue
+            corrected = {
+                index - span.first: after
+                for index, after in corrections.get(span.event.segments_id, {}).items()
+                if span.first <= index < span.end
+            }
+            data = replace_items(found, span.items, corrected) if corrected else found
+            self._add(SliceEvent(span.event.facts, span.first, span.items, data))
+
+    def _add(self, event: SliceEvent) -> None:
+        if self.events and self.events[-1].facts is event.facts:
+            last = self.events.pop()
+            event = SliceEvent(event.facts, last.first_index, last.items + event.items, last.data + event.data)
+        self.events.append(event)
+
+    def _read_data(self, spans: Sequence[ItemSpan]) -> Mapping[str, Sequence[Segment]]:
+        """Read the segments of whole events, or of one span."""
+        segments: defaultdict[str, list[Segment]] = defaultdict(list)
+        if spans:
+            start = self._segment_start(spans[0]) if spans[0].first else 0
+            end = max(span.end for span in spans)
+            wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
+            for event_id, first_index, items, data in self._fetch_data(wanted):
+                segments[event_id].append(Segment(first_index, items, bytes(data)))
+        return segments
+
+    def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+        """Fetch segments; on PostgreSQL by binary COPY, as its driver decodes bytes from text otherwise."""
+        if self._connection.dialect.name == "sqlite":
+            return self._connection.execute(_DATA, wanted).all()
+        try:
+            return copy_out(self._connection.connection.driver_connection, _DATA_COPIED, **wanted)
+        except BaseException:
+            # SQLAlchemy has not seen what happened to the connection: it must not lend it again.
+            self._connection.invalidate()
+            raise
+
+    def _read_corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
+        if self._are_corrected is None:
+            self._are_corrected = self._connection.execute(_ANY_CORRECTION).first() is not None
+        found: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
+        if self._are_corrected and spans:
+            wanted = {"events": [span.event.segments_id for span in spans]}
+            for event_id, index, after in self._connection.execute(_CORRECTIONS, wanted):
+                found[event_id][index] = bytes(after)
+        return found
+
+
+def _pieces(spans: Iterable[ItemSpan]) -> Iterator[ItemSpan]:
+    """Cut long spans."""
+    for span in spans:
+        if span.items <= CHUNK_ITEMS:
+            yield span
+        else:
+            for first in range(span.first, span.end, CHUNK_ITEMS):
+                yield ItemSpan(span.event, first, min(span.end, first + CHUNK_ITEMS))
+
+
+def _chunks(spans: Iterable[ItemSpan], bounds: SliceBounds | None) -> Iterator[Sequence[ItemSpan]]:
+    """Cut spans into runs for one statement each; one that begins in mid-event has a statement of its own."""
+    most_items = CHUNK_ITEMS if bounds is None else min(CHUNK_ITEMS, bounds.items)
+    chunk: list[ItemSpan] = []
+    items = 0
+    for span in spans:
+        is_full = len(chunk) == CHUNK_EVENTS or items + span.items > most_items
+        if chunk and (is_full or span.first or chunk[-1].first):
+            yield chunk
+            chunk, items = [], 0
+        chunk.append(span)
+        items += span.items
+    if chunk:
+        yield chunk
+
+
+def _cover(segments: Sequence[SegmentSize], first: int, end: int) -> bool:
+    """Check whether segments hold all items from one index up to another."""
+    for segment in segments:
+        if segment.first_index > first:
+            break
+        first = max(first, segment.end)
+    return first >= end
+
+
+def _cut(segments: Sequence[Segment], span: ItemSpan) -> bytes | None:
+    """Join the data of a span; None where segments are missing."""
+    data = segments[0].data if len(segments) == 1 else b"".join([segment.data for segment in segments])
+    if not segments:
+        return data if not span.items else None
+    first, end = segments[0].first_index, segments[-1].first_index + segments[-1].items
+    if sum([segment.items for segment in segments]) != end - first or first > span.first or end < span.end:
+        return None
+    # Mostly it begins and ends between segments.
+    return data if (first, end) == (span.first, span.end) else cut_items(data, span.first - first, span.end - first)
+
+
+_SEGMENT = model.segment.c
+_EVENTS: sa.BindParameter[str] = sa.bindparam("events", expanding=True, type_=IDS)
+_ITEM = sa.bindparam("item", type_=sa.BigInteger)
+_WANTED = sa.and_(
+    as_text(_SEGMENT.event_id).in_(_EVENTS),
+    _SEGMENT.first_index >= sa.bindparam("start", type_=sa.BigInteger),
+    _SEGMENT.first_index < sa.bindparam("end", type_=sa.BigInteger),
+)
+_SIZES = (
+    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], sa.func.length(_SEGMENT.data))
+    .where(_WANTED)
+    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
+)
+_DATA = (
+    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], _SEGMENT.data)
+    .where(_WANTED)
+    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
+)
+_DATA_COPIED: Query[tuple[str, int, int, bytes]] = Query(
+    "SELECT CAST(event_id AS text), first_index, items, data FROM segment"
+    " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
+    " ORDER BY event_id, first_index",
+    "sqib",
+)
+_SEGMENT_START = sa.select(sa.func.max(_SEGMENT.first_index)).where(
+    as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM
+)
+_PRUNED = sa.select(model.envelope.c.pruned_at).where(as_text(model.envelope.c.id) == sa.bindparam("of_id", type_=IDS))
+_CORRECTION = model.correction.c
+_FOR_ALL = _CORRECTION.role_id.is_(None)
+_ANY_CORRECTION = sa.select(_CORRECTION.id).where(_FOR_ALL).limit(1)
+_CORRECTIONS = (
+    sa.select(as_text(_CORRECTION.event_id), _CORRECTION.item_index, _CORRECTION.after)
+    .where(_FOR_ALL, as_text(_CORRECTION.event_id).in_(_EVENTS))
+    # Of several corrections of one item the last one counts.
+    .order_by(_CORRECTION.id)
+)

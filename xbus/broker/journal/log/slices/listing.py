@@ -1,0 +1,172 @@
+"""Lists the events of some types from a place of the log on, without their items.
+
+Far behind the head the log's table of contents says which block holds such events next, so that a rare type costs
+little. Each list covers all from its first place to its end.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.contents import BLOCK_POSITIONS, block_of, find_block, read_contents_end
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.slices.values import EventHead, Place, ring_hash
+
+PAGE_EVENTS = 4096
+"""Events of a page at the most. More spares statements where envelopes hold many events, and takes memory."""
+
+
+class ListedEvent(NamedTuple):
+    """An event of which a slice may want items.
+
+    Args:
+        facts: the event.
+        items: how many it holds.
+        segments_id: the event under whose id its items are stored.
+        hash: its place on the ring.
+        data_bytes: the bytes of its items, where it is alone in its envelope; None where only its segments tell.
+    """
+
+    facts: EventHead
+    items: int
+    segments_id: str
+    hash: int
+    data_bytes: int | None
+
+
+def _place(event: ListedEvent) -> Place:
+    return event.facts.place
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """All events of some types in a part of the log, but those for some roles only.
+
+    Args:
+        first: where the part begins.
+        to: where it ends; the same as ``first`` at the head of the log.
+        events: in order.
+    """
+
+    first: Place
+    to: Place
+    events: Sequence[ListedEvent]
+
+    def events_from(self, place: Place) -> Sequence[ListedEvent]:
+        """Give the events from that of a place on."""
+        return self.events[bisect_left(self.events, Place(place.position, place.event), key=_place) :]
+
+
+def read_list_page(
+    connection: sa.Connection, types: Collection[int], place: Place, page_events: int = PAGE_EVENTS
+) -> ListPage:
+    """Read the list of the next events of some types.
+
+    Args:
+        types: the ids of the event types.
+        place: where the page begins.
+        page_events: how many events come at the most.
+    """
+    head = read_head(connection)
+    if place.position > head:
+        return ListPage(place, place, ())
+    begin, end = place, read_contents_end(connection)
+    if place.position <= end:
+        block = find_block(connection, _read_graphs(connection, types), block_of(max(place.position, 1)))
+        if block is None or block >= block_of(end + 1):
+            return ListPage(place, Place(end + 1), ())
+        begin = max(place, Place(block * BLOCK_POSITIONS + 1))
+    until = min(head, (block_of(max(begin.position, 1)) + 1) * BLOCK_POSITIONS)
+    bounds = {"position": begin.position, "number": begin.event, "until": until, "rows": page_events + 1}
+    rows = connection.execute(_EVENTS, {**bounds, "types": sorted(types)}).all()
+    events = [_listed(*row) for row in rows]
+    if len(events) > page_events:
+        return ListPage(place, events.pop().facts.place, events)
+    return ListPage(place, Place(until + 1), events)
+
+
+def _read_graphs(connection: sa.Connection, types: Collection[int]) -> Sequence[int]:
+    return connection.execute(_GRAPHS, {"types": sorted(types)}).scalars().all()
+
+
+def _listed(items: int, origin_id: str | None, events: int, data_bytes: int, *facts: object) -> ListedEvent:
+    found = EventHead(*facts)  # type: ignore[arg-type]
+    hashed = ring_hash(found.partition_key, found.ordering_key, found.event_id)
+    return ListedEvent(found, items, origin_id or found.event_id, hashed, data_bytes if events == 1 else None)
+
+
+def as_text(column: sa.ColumnElement[UUID]) -> sa.ColumnElement[str]:
+    """Read ids as texts, in which they also travel: making a UUID of each takes longer than all else of its row."""
+    return sa.type_coerce(column, IDS)
+
+
+class _TextUuid(sa.Uuid[str]):
+    """A UUID as text; where the database keeps 32 digits, as SQLite, no UUID is made on the way."""
+
+    def __init__(self) -> None:
+        super().__init__(as_uuid=False)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[str | None], str | None]:
+        def dashed(found: str | None) -> str | None:
+            return found and f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
+
+        return dashed
+
+
+IDS = _TextUuid()
+
+_ENVELOPE, _EVENT = model.envelope.c, model.event.c
+_TYPES: sa.BindParameter[int] = sa.bindparam("types", expanding=True)
+_GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id.in_(_TYPES))
+_FOR_ALL = sa.or_(
+    # Only what repeats another is for some roles only.
+    _ENVELOPE.origin_id.is_(None),
+    ~sa.exists().where(model.envelope_role.c.envelope_id == _ENVELOPE.id),
+)
+_EVENTS = (
+    sa.select(
+        _EVENT["items"],
+        as_text(_EVENT.origin_id),
+        _ENVELOPE.events,
+        _ENVELOPE.bytes,
+        as_text(_ENVELOPE.id),
+        as_text(_EVENT.id),
+        model.event_type.c.name,
+        _ENVELOPE.position,
+        _EVENT.number - 1,
+        model.emitter.c.login,
+        _ENVELOPE.closed_at,
+        _ENVELOPE.idempotency_key,
+        _ENVELOPE.ordering_key,
+        _EVENT.partition_key,
+        _ENVELOPE.headers,
+        _EVENT.headers,
+    )
+    .select_from(model.envelope)
+    .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
+    .join(model.event_type, model.event_type.c.id == _EVENT.event_type_id)
+    .join(model.emitter, model.emitter.c.id == _ENVELOPE.emitter_id)
+    .where(_ENVELOPE.position >= sa.bindparam("position"), _ENVELOPE.position <= sa.bindparam("until"))
+    .where(sa.or_(_ENVELOPE.position > sa.bindparam("position"), _EVENT.number > sa.bindparam("number")))
+    .where(_EVENT.event_type_id.in_(_TYPES), _ENVELOPE.pruned_at.is_(None), _FOR_ALL)
+    .order_by(_ENVELOPE.position, _EVENT.number)
+    .limit(sa.bindparam("rows", type_=sa.Integer))
+)
+
+
+def read_types(connection: sa.Connection, after: int, until: int) -> set[int]:
+    """Read the ids of the event types that envelopes above one position and up to another hold."""
+    return set(connection.execute(_HELD_TYPES, {"after": after, "until": until}).scalars())
+
+
+_HELD_TYPES = (
+    sa.select(_EVENT.event_type_id)
+    .join(model.envelope, _EVENT.envelope_id == _ENVELOPE.id)
+    .where(_ENVELOPE.position > sa.bindparam("after"), _ENVELOPE.position <= sa.bindparam("until"))
+    .distinct()
+)

@@ -1,0 +1,81 @@
+"""Reads a slice of the log: lists events page by page, and reads the items that are wanted of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import sqlalchemy as sa
+
+from xbus.broker.journal.log.slices.items import ItemSpan, SliceItems
+from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage, read_list_page
+from xbus.broker.journal.log.slices.values import Place, Slice, SliceBounds, Stretch
+
+MOST_PAGES = 16
+"""Lists of events that are looked through for one slice at the most, so that no read takes long."""
+
+ListSource: TypeAlias = Callable[[sa.Connection, frozenset[int], Place], ListPage]
+
+
+def read_slice(
+    connection: sa.Connection,
+    types: frozenset[int],
+    stretches: Sequence[Stretch],
+    bounds: SliceBounds,
+    lists: ListSource = read_list_page,
+    most_pages: int = MOST_PAGES,
+) -> Slice:
+    """Read the next items of some event types, in the order of the log.
+
+    Args:
+        types: the ids of the event types.
+        stretches: which hashes, and from which place on each; they don't overlap. Either all have ``until`` or none.
+        bounds: the most that is read; of no account for stretches with ``until``, which are read whole.
+        lists: gives lists of events.
+        most_pages: how many lists are looked through at the most.
+
+    Returns:
+        What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``.
+
+    Raises:
+        JournalError: the log misses items that it should have.
+        ValueError: some stretches have ``until`` and others have not.
+    """
+    ends = [stretch.until for stretch in stretches if stretch.until is not None]
+    if ends and len(ends) < len(stretches):
+        raise ValueError("a slice is either read again, or read on: give all stretches until, or none")
+    place = min(stretch.position for stretch in stretches)
+    until = max(ends, default=None)
+    items = SliceItems(connection, None if ends else bounds)
+    pages = 0
+    while (until is None and pages < most_pages) or (until is not None and place < until):
+        page = lists(connection, types, place)
+        items.read(_wanted(page.events_from(place), stretches))
+        if items.stopped_at is not None:
+            return Slice(items.stopped_at, tuple(items.events))
+        if page.to == place:
+            break
+        place = page.to
+        pages += 1
+    return Slice(place if until is None else until, tuple(items.events))
+
+
+def _wanted(events: Sequence[ListedEvent], stretches: Sequence[Stretch]) -> Iterator[ItemSpan]:
+    """Find the items that stretches want."""
+    for event in events:
+        stretch = next((each for each in stretches if event.hash in each), None)
+        if stretch is not None and (span := _span(event, stretch)) is not None:
+            yield span
+
+
+def _span(event: ListedEvent, stretch: Stretch) -> ItemSpan | None:
+    """Find the items of an event between the place of a stretch and its end."""
+    here = event.facts.place
+    begin, until = stretch.position, stretch.until
+    first = begin.item if begin[:2] == here[:2] else 0
+    end = event.items
+    if until is not None and until[:2] == here[:2]:
+        end = min(end, until.item)
+        if not end:
+            return None
+    if begin[:2] > here[:2] or (until is not None and until[:2] < here[:2]):
+        return None
+    return ItemSpan(event, first, end) if first < end or first == end == 0 else None

@@ -1,0 +1,318 @@
+"""The bots and their runs as operators see them, and what operators do: fire a run, and release a bot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.log.bots.entries import read_bots
+from xbus.broker.journal.log.catalog import read_pauses
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.writes import PauseEntry, PauseKind
+from xbus.errors import Refused
+from xbus.slots import Schedule
+from xbus.states import BOT_RUN_MOVES, BotRunState, check_move
+
+_BOT, _RUN, _STATE = model.bot.c, model.bot_run.c, model.bot_state.c
+
+
+@dataclass(frozen=True, slots=True)
+class BotRunStatus:
+    """A run.
+
+    Args:
+        bot: the name of its bot.
+        slot: the moment of its cron; None for a batch, and where a person fired it.
+        batch: its range and its bounds; None for others.
+        due_at: from when on a runner may take it.
+        attempts: how often it was begun and counted.
+        runner: the login of the runner that has it, or had it last.
+        code: of the last failure.
+        error: the last failure in words.
+        log: the end of what its last attempt printed; None unless it was asked for.
+    """
+
+    id: int
+    bot: str
+    slot: datetime | None
+    batch: str | None
+    state: BotRunState
+    due_at: datetime
+    attempts: int
+    runner: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    code: str | None
+    error: str | None
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BotStatus:
+    """A bot.
+
+    Args:
+        work: what it calls or runs, in one line.
+        runners: the service whose programs run it; None for the only one.
+        next_slot: the slot that comes next, wherever it stands; None for a bot that never runs by itself.
+        due: how many of its runs wait for a runner.
+        running: how many are under way.
+        failures: how many attempts have failed one after another.
+        slowed_until: until when nothing of it begins, as too many have failed.
+        last: the run that ended last.
+        reads: the event types of which it gets batches.
+    """
+
+    name: str
+    work: str
+    description: str
+    runners: str | None
+    cron: str
+    timezone: str
+    missed: str
+    emits: Sequence[str]
+    instances: int
+    max_seconds: float
+    attempts: int
+    next_slot: datetime | None
+    due: int
+    running: int
+    failures: int
+    slowed_until: datetime | None
+    pause: PauseEntry | None
+    last: BotRunStatus | None
+    reads: Sequence[str] = ()
+
+
+def list_bots(connection: sa.Connection, now: datetime, name: str | None = None) -> list[BotStatus]:
+    """List the bots in use, by name.
+
+    Args:
+        now: the next slots come after this.
+        name: only this one; None for all.
+
+    Raises:
+        Refused: no bot is called so (``unknown_name``).
+    """
+    if name is not None:
+        find_bot(connection, name)
+    statement = (
+        sa.select(model.bot, model.bot_state, model.service.c.name.label("runners"))
+        .join(model.bot_state, _STATE.bot_id == _BOT.id)
+        .outerjoin(model.service, model.service.c.id == _BOT.service_id)
+        .where(_BOT.removed_at.is_(None), sa.true() if name is None else _BOT.name == name)
+        .order_by(_BOT.name)
+    )
+    pauses, emits = read_pauses(connection), _emitted(connection)
+    counts: dict[tuple[int, str], int] = {
+        (bot_id, state): number
+        for bot_id, state, number in connection.execute(
+            sa.select(_RUN.bot_id, _RUN.state, sa.func.count())
+            .where(_RUN.state.in_((BotRunState.DUE, BotRunState.RUNNING)))
+            .group_by(_RUN.bot_id, _RUN.state)
+        )
+    }
+    last = _last_runs(connection)
+    reads = {bot.id: bot.reads for bot in read_bots(connection, pauses)}
+    return [
+        BotStatus(
+            row.name,
+            row.call or " ".join(row.command),
+            row.description,
+            row.runners,
+            row.cron,
+            row.timezone,
+            row.missed,
+            emits.get(row.id, []),
+            row.instances,
+            row.max_seconds,
+            row.attempts,
+            Schedule(row.cron, row.timezone).after(now) if row.cron else None,
+            counts.get((row.id, BotRunState.DUE), 0),
+            counts.get((row.id, BotRunState.RUNNING), 0),
+            row.failures,
+            row.slowed_until,
+            pauses.get((PauseKind.BOT, row.id)),
+            last.get(row.id),
+            reads.get(row.id, ()),
+        )
+        for row in connection.execute(statement).all()
+    ]
+
+
+def _emitted(connection: sa.Connection) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    allowed = model.profile_event_type.c
+    statement = (
+        sa.select(_BOT.id, model.event_type.c.name)
+        .join(model.emitter, model.emitter.c.id == _BOT.emitter_id)
+        .join(model.profile_event_type, allowed.profile_id == model.emitter.c.profile_id)
+        .join(model.event_type, model.event_type.c.id == allowed.event_type_id)
+        .order_by(model.event_type.c.name)
+    )
+    for bot_id, name in connection.execute(statement):
+        found.setdefault(bot_id, []).append(name)
+    return found
+
+
+def _last_runs(connection: sa.Connection) -> dict[int, BotRunStatus]:
+    newest = sa.select(sa.func.max(_RUN.id)).where(_RUN.ended_at.is_not(None)).group_by(_RUN.bot_id)
+    rows = connection.execute(_runs(with_log=False).add_columns(_RUN.bot_id).where(_RUN.id.in_(newest)))
+    return {row.bot_id: _status(row) for row in rows}
+
+
+def list_runs(
+    connection: sa.Connection, name: str | None, limit: int, state: BotRunState | None = None
+) -> list[BotRunStatus]:
+    """List runs, the newest first.
+
+    Args:
+        name: of a bot; None for all.
+        limit: how many at the most.
+        state: only those in this state.
+
+    Raises:
+        Refused: no bot is called so (``unknown_name``).
+    """
+    wanted = [] if name is None else [_RUN.bot_id == find_bot(connection, name)]
+    if state is not None:
+        wanted.append(_RUN.state == state)
+    statement = _runs(with_log=False).where(*wanted).order_by(_RUN.id.desc()).limit(limit)
+    return [_status(row) for row in connection.execute(statement)]
+
+
+def show_run(connection: sa.Connection, name: str, run_id: int | None) -> BotRunStatus:
+    """Show a run of a bot with its log.
+
+    Args:
+        run_id: None for the one that ended last.
+
+    Raises:
+        Refused: the bot or the run does not exist (``unknown_name``, ``unknown_run``).
+    """
+    of_bot = _runs(with_log=True).where(_RUN.bot_id == find_bot(connection, name))
+    if run_id is None:
+        chosen = of_bot.where(_RUN.ended_at.is_not(None)).order_by(_RUN.ended_at.desc()).limit(1)
+    else:
+        chosen = of_bot.where(_RUN.id == run_id)
+    row = connection.execute(chosen).one_or_none()
+    if row is None:
+        raise _unknown_run(name, run_id)
+    return _status(row)
+
+
+def _runs(*, with_log: bool) -> sa.Select[*tuple[object, ...]]:
+    columns = [column for column in model.bot_run.columns if with_log or column.name != "log"]
+    return (
+        sa.select(*columns, _BOT.name.label("bot"), model.role.c.login.label("runner"))
+        .join(model.bot, _BOT.id == _RUN.bot_id)
+        .outerjoin(model.role, model.role.c.id == _RUN.role_id)
+    )
+
+
+def _status(row: NamedRow) -> BotRunStatus:
+    return BotRunStatus(
+        row.id,
+        row.bot,
+        row.slot,
+        row.batch,
+        BotRunState(row.state),
+        row.due_at,
+        row.attempts,
+        row.runner,
+        row.started_at,
+        row.ended_at,
+        row.code,
+        row.error,
+        getattr(row, "log", None),
+    )
+
+
+def fire_bot(connection: sa.Connection, name: str, run_id: int | None, decision: RepairDecision) -> int:
+    """Have a bot run now, whatever its cron says; gives the id of the run.
+
+    Args:
+        run_id: a run that has failed, which is tried anew; None for a new one.
+
+    Raises:
+        Refused: the bot or the run does not exist (``unknown_name``, ``unknown_run``), or the run has not failed
+            (``not_failed``), or a bot that reads would get no batch (``bot_reads``).
+    """
+    bot_id = find_bot(connection, name)
+    if run_id is None and _reads(connection, bot_id):
+        raise Refused(
+            f'the bot "{name}" reads: it runs when something comes',
+            "name a run of it that has failed, by --run",
+            code="bot_reads",
+        )
+    if run_id is None:
+        row = {"bot_id": bot_id, "state": BotRunState.DUE, "due_at": decision.at, "attempts": 0}
+        run_id = connection.execute(sa.insert(model.bot_run).values(row).returning(_RUN.id)).scalar_one()
+    else:
+        _try_anew(connection, bot_id, name, run_id, decision.at)
+    _note(connection, name, "fired", f"run {run_id}", decision)
+    return run_id
+
+
+def _reads(connection: sa.Connection, bot_id: int) -> bool:
+    return any(bot.id == bot_id and bot.reader is not None for bot in read_bots(connection, {}))
+
+
+def _try_anew(connection: sa.Connection, bot_id: int, name: str, run_id: int, now: datetime) -> None:
+    of_bot = (_RUN.bot_id == bot_id, _RUN.id == run_id)
+    state = connection.execute(sa.select(_RUN.state).where(*of_bot).with_for_update()).scalar_one_or_none()
+    if state is None:
+        raise _unknown_run(name, run_id)
+    if state != BotRunState.FAILED:
+        raise Refused(f"run {run_id} is {state}", "only one that has failed is fired again", code="not_failed")
+    check_move(BOT_RUN_MOVES, BotRunState(state), BotRunState.DUE)
+    connection.execute(sa.update(model.bot_run).where(*of_bot).values(state=BotRunState.DUE, due_at=now, attempts=0))
+
+
+def release_bot(connection: sa.Connection, name: str, decision: RepairDecision) -> int:
+    """Let a bot go on that is slowed down; gives how many attempts had failed.
+
+    Raises:
+        Refused: no bot is called so (``unknown_name``), or it is not slowed down (``not_slowed``).
+    """
+    bot_id = find_bot(connection, name)
+    state = connection.execute(sa.select(model.bot_state).where(_STATE.bot_id == bot_id)).one()
+    if state.slowed_until is None:
+        raise Refused(f'the bot "{name}" is not slowed down', "xbus bot list shows which are", code="not_slowed")
+    connection.execute(
+        sa.update(model.bot_state).where(_STATE.bot_id == bot_id).values(failures=0, failed_at=None, slowed_until=None)
+    )
+    failures: int = state.failures
+    # The broker looks at slots anew when the configuration is another.
+    connection.execute(sa.update(model.configuration).values(version=model.configuration.c.version + 1))
+    _note(connection, name, "released", f"after {failures} failures", decision)
+    return failures
+
+
+def find_bot(connection: sa.Connection, name: str) -> int:
+    """Find the id of the bot in use that is called so.
+
+    Raises:
+        Refused: there is none (``unknown_name``).
+    """
+    found: int | None = connection.execute(
+        sa.select(_BOT.id).where(_BOT.name == name, _BOT.removed_at.is_(None))
+    ).scalar_one_or_none()
+    if found is None:
+        raise Refused(f'there is no bot "{name}"', "xbus bot list shows the bots", code="unknown_name")
+    return found
+
+
+def _unknown_run(name: str, run_id: int | None) -> Refused:
+    which = "no run of it has ended" if run_id is None else f"it has no run {run_id}"
+    return Refused(f'of the bot "{name}" {which}', f"xbus bot runs {name} shows them", code="unknown_run")
+
+
+def _note(connection: sa.Connection, name: str, move: str, what: str, decision: RepairDecision) -> None:
+    note_acts(connection, [act_here(decision.at, move, f'bot "{name}"', after=what, reason=decision.reason)])
+    remember(connection, decision.at, "bot", name, move, f"{what}: {decision.told}")

@@ -1,0 +1,42 @@
+"""Keeps readers in the journal: their settings, their ranges with places and leases, and their history.
+
+Who gets which range is decided in the back, and by people; here each step is one transaction that takes effect only if
+the range is as its caller believes. Nothing here reads items.
+
+Face: the names below, and ``people``, ``status``.
+"""
+
+from xbus.broker.journal.readers.ranges import ReaderRange, read_range, read_ranges
+from xbus.broker.journal.readers.settings import ReaderEntry, make_ranges, read_readers, write_settings
+from xbus.broker.journal.readers.steps import (
+    ActNote,
+    LeaseOf,
+    ReaderAct,
+    SettleStep,
+    lease_lost,
+    put_out,
+    release,
+    settle,
+    settle_and_put_out,
+    take,
+)
+
+__all__ = [
+    "ActNote",
+    "LeaseOf",
+    "ReaderAct",
+    "ReaderEntry",
+    "ReaderRange",
+    "SettleStep",
+    "lease_lost",
+    "make_ranges",
+    "put_out",
+    "read_range",
+    "read_ranges",
+    "read_readers",
+    "release",
+    "settle",
+    "settle_and_put_out",
+    "take",
+    "write_settings",
+]

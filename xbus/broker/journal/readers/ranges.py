@@ -1,0 +1,155 @@
+"""Ranges of readers as values: where each stands, which batch is out, and who reads it; and how they are read."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.slices import Place, Stretch
+from xbus.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderRange:
+    """A range of hashes that one program at a time reads.
+
+    Args:
+        service_id: of its reader.
+        owner: the program that reads it; None for none.
+        counter: grows with each change of its owner or its place.
+        stretches: what stands at one place, by their hashes; those of a batch that is out say where it ends.
+        handed_out: whether a batch is out.
+        skipped: how many envelopes retention removed before it read them.
+    """
+
+    id: int
+    service_id: int
+    first: int
+    last: int
+    owner: UUID | None
+    counter: int
+    handed_out: bool
+    stretches: tuple[Stretch, ...]
+    skipped: int = 0
+
+    @property
+    def place(self) -> Place:
+        """The place of the next item to be settled."""
+        return min(stretch.position for stretch in self.stretches)
+
+    @property
+    def batch_end(self) -> Place:
+        """The place behind the batch that is out."""
+        return max((stretch.until or stretch.position for stretch in self.stretches), default=self.place)
+
+    def with_batch(self, to: Place) -> "ReaderRange":
+        """Have a batch be out that ends at a place; stretches that stand behind it have no part in it."""
+        bounded = tuple(replace(each, until=max(each.position, to)) for each in self.stretches)
+        return replace(self, stretches=bounded, handed_out=True)
+
+    def settled(self, place: Place) -> "ReaderRange":
+        """Settle the batch that is out up to a place; the rest of it stays out.
+
+        Raises:
+            Refused: the place is not within the batch (``place_not_in_batch``).
+        """
+        if not self.handed_out and place <= self.place:
+            # The answer to an earlier call was lost.
+            return self
+        if not (self.handed_out and self.place <= place <= self.batch_end):
+            out = f"{self.place} to {self.batch_end}" if self.handed_out else "none"
+            raise Refused(
+                f"{place} is not within the batch of range {self.id} that is out, which is {out}",
+                "settle a place of the batch that read_batch gave last",
+                code="place_not_in_batch",
+            )
+        moved = [replace(each, position=_within(each, place)) for each in self.stretches]
+        if place < self.batch_end:
+            return replace(self, stretches=tuple(moved))
+        return replace(self, stretches=joined(replace(each, until=None) for each in moved), handed_out=False)
+
+    def passed(self, place: Place) -> "ReaderRange":
+        """Pass what nobody wants up to a place."""
+        moved = (replace(each, position=max(each.position, place)) for each in self.stretches)
+        return replace(self, stretches=joined(moved))
+
+    def moved(self, first: int, last: int, place: Place) -> "ReaderRange":
+        """Put the hashes from first to last at a place. No batch is out then, and its bounds are forgotten."""
+        kept = [
+            replace(part, until=None)
+            for span in ((self.first, first - 1), (last + 1, self.last))
+            for part in cut(self.stretches, *span)
+        ]
+        begin, end = max(first, self.first), min(last, self.last)
+        new = [Stretch(begin, end, place)] if begin <= end else []
+        return replace(self, stretches=joined([*kept, *new]), handed_out=False, owner=None)
+
+
+def _within(stretch: Stretch, place: Place) -> Place:
+    return max(stretch.position, min(place, stretch.until or stretch.position))
+
+
+def cut(stretches: Iterable[Stretch], first: int, last: int) -> tuple[Stretch, ...]:
+    """Cut the hashes from first to last out of stretches."""
+    return tuple(
+        replace(each, first=max(each.first, first), last=min(each.last, last))
+        for each in stretches
+        if each.first <= last and each.last >= first
+    )
+
+
+def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Sort stretches by their hashes, and make one of neighbours that stand at the same place."""
+    found: list[Stretch] = []
+    for each in sorted(stretches, key=lambda stretch: stretch.first):
+        if found and (found[-1].position, found[-1].until) == (each.position, each.until):
+            found[-1] = replace(found[-1], last=each.last)
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def read_ranges(connection: sa.Connection, service_ids: Sequence[int] | None = None) -> list[ReaderRange]:
+    """Read the ranges in use of some readers, of all where none are named, by reader and hash."""
+    row = model.reader_range.c
+    chosen = sa.select(model.reader_range).where(row.completed_at.is_(None)).order_by(row.service_id, row.first)
+    if service_ids is not None:
+        chosen = chosen.where(row.service_id.in_(list(service_ids)))
+    return [*_with_stretches(connection, chosen)]
+
+
+def read_range(connection: sa.Connection, range_id: int) -> ReaderRange | None:
+    """Read a range; None where it is none, or not in use any more."""
+    row = model.reader_range.c
+    chosen = sa.select(model.reader_range).where(row.id == range_id, row.completed_at.is_(None))
+    return next(iter(_with_stretches(connection, chosen)), None)
+
+
+def _with_stretches(connection: sa.Connection, chosen: sa.Select[tuple[object, ...]]) -> Iterable[ReaderRange]:
+    rows = connection.execute(chosen).all()
+    stretch = model.reader_stretch
+    wanted = sa.select(stretch).where(stretch.c.range_id.in_([row.id for row in rows])).order_by(stretch.c.first)
+    found: dict[int, list[Stretch]] = {}
+    for each in connection.execute(wanted).all() if rows else ():
+        until = None if each.to_position is None else Place(each.to_position, each.to_event, each.to_item)
+        place = Place(each.position, each.event, each.item)
+        found.setdefault(each.range_id, []).append(Stretch(int(each.first, 16), int(each.last, 16), place, until))
+    for row in rows:
+        yield ReaderRange(
+            row.id,
+            row.service_id,
+            int(row.first, 16),
+            int(row.last, 16),
+            row.owner,
+            row.counter,
+            row.handed_out,
+            tuple(found[row.id]),
+            row.skipped,
+        )
+
+
+def written_hash(number: int) -> str:
+    """Write a hash as the tables keep it."""
+    return f"{number:016x}"

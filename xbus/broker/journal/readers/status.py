@@ -1,0 +1,159 @@
+"""Tells people how far readers are: ranges, lag, and the history of their places."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
+from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
+
+MOST_COUNTED_EVENTS = 10_000
+"""Lag is counted up to here: a longer one need not be exact, and would take long to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeStatus:
+    """A range as people see it.
+
+    Args:
+        role: the login of its owner; None for none.
+        settled_at: when a batch of it was settled last.
+        behind: how many envelopes of the log lie between its place and the head, wanted or not.
+    """
+
+    range: ReaderRange
+    role: str | None
+    expires_at: datetime | None
+    settled_at: datetime | None
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """A reader as people see it.
+
+    Args:
+        event_types: the names of the types that it reads.
+        ranges: in the order of their hashes.
+        place: that of its range that is furthest behind.
+        lag: events of its types from there on, up to ``MOST_COUNTED_EVENTS``: its other ranges have read some of them.
+        waits_since: when the first of these events was sealed; None where there is none.
+        is_paused: whether all of its programs get nothing new.
+    """
+
+    entry: ReaderEntry
+    event_types: Sequence[str]
+    ranges: Sequence[RangeStatus]
+    place: Place
+    lag: int
+    waits_since: datetime | None
+    is_paused: bool
+
+    @property
+    def programs(self) -> int:
+        """The number of programs that have ranges."""
+        return len({each.range.owner for each in self.ranges} - {None})
+
+    @property
+    def skipped(self) -> int:
+        """The number of envelopes that retention removed before it read them."""
+        return max((each.range.skipped for each in self.ranges), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceMove:
+    """A row of the history of a reader."""
+
+    act: UUID
+    at: datetime
+    who: str
+    kind: str
+    reason: str
+    undoes: UUID | None
+    first: str
+    last: str
+    before: Place
+    after: Place
+
+
+def list_readers(connection: sa.Connection, name: str | None = None) -> list[ReaderStatus]:
+    """List the readers in use, by name.
+
+    Args:
+        name: only this one; None for all.
+    """
+    chosen = [entry for entry in read_readers(connection) if name in (None, entry.name)]
+    ranges: dict[int, list[RangeStatus]] = {entry.id: [] for entry in chosen}
+    head = read_head(connection)
+    told = {row.id: row for row in connection.execute(_ROWS).all()}
+    for each in read_ranges(connection, [*ranges]):
+        row = told[each.id]
+        role = None if each.owner is None else row.login
+        behind = max(0, head + 1 - each.place.position)
+        ranges[each.service_id].append(RangeStatus(each, role, row.expires_at, row.settled_at, behind))
+    return [_status(connection, entry, ranges[entry.id]) for entry in chosen]
+
+
+def _status(connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[RangeStatus]) -> ReaderStatus:
+    types = model.event_type.c
+    names = sa.select(types.name).where(types.id.in_(list(entry.event_types))).order_by(types.name)
+    place = min(each.range.place for each in ranges)
+    lag, waits_since = _lag(connection, entry, place)
+    paused = sa.select(model.pause.c.kind).where(model.pause.c.kind == "service", model.pause.c.subject_id == entry.id)
+    is_paused = connection.execute(paused).first() is not None
+    return ReaderStatus(entry, connection.execute(names).scalars().all(), ranges, place, lag, waits_since, is_paused)
+
+
+def _lag(connection: sa.Connection, entry: ReaderEntry, place: Place) -> tuple[int, datetime | None]:
+    """Count the events of a reader's types from a place on, and find the moment at which the first was sealed."""
+    envelope, event, graph = model.envelope.c, model.event.c, model.graph.c
+    graphs = sa.select(graph.id).where(graph.event_type_id.in_(list(entry.event_types)))
+    waiting = (
+        sa.select(envelope.position, envelope.closed_at)
+        .join(model.event, event.envelope_id == envelope.id)
+        .where(envelope.position >= place.position, envelope.pruned_at.is_(None), event.graph_id.in_(graphs))
+        .order_by(envelope.position)
+        .limit(MOST_COUNTED_EVENTS)
+        .subquery()
+    )
+    count, since = connection.execute(sa.select(sa.func.count(), sa.func.min(waiting.c.closed_at))).one()
+    return count, since
+
+
+def list_moves(connection: sa.Connection, service_id: int, limit: int) -> list[PlaceMove]:
+    """List the history of a reader, the newest first."""
+    row = model.reader_move.c
+    wanted = sa.select(model.reader_move).where(row.service_id == service_id).order_by(row.id.desc()).limit(limit)
+    return [
+        PlaceMove(
+            each.act,
+            each.at,
+            each.who,
+            each.kind,
+            each.reason,
+            each.undoes,
+            each.first,
+            each.last,
+            Place(each.from_position, each.from_event, each.from_item),
+            Place(each.to_position, each.to_event, each.to_item),
+        )
+        for each in connection.execute(wanted).all()
+    ]
+
+
+_ROWS = (
+    sa.select(
+        model.reader_range.c.id,
+        model.reader_range.c.expires_at,
+        model.reader_range.c.settled_at,
+        model.role.c.login,
+    )
+    .outerjoin(model.role, model.role.c.id == model.reader_range.c.role_id)
+    .where(model.reader_range.c.completed_at.is_(None))
+)

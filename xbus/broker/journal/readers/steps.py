@@ -1,0 +1,237 @@
+"""Steps of the back with a range: taking it, putting a batch out, settling, giving it up.
+
+Each takes effect only where the range has the counter that the caller knows: it is fenced off otherwise.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.slices import Place, Stretch
+from xbus.broker.journal.readers.ranges import ReaderRange, cut, read_range, written_hash
+from xbus.errors import Refused
+
+KEPT_MOVES = 100_000
+"""So many of the newest moves of all readers stay in the history. More can be undone, and take space."""
+
+
+class ReaderAct(StrEnum):
+    """The kinds of acts that move a place of a reader."""
+
+    CHECKPOINT = "checkpoint"
+    MOVE = "move"
+    UNDO = "undo"
+    SPLIT = "split"
+    MERGE = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class ActNote:
+    """An act in the history of a reader: the same for all places that it moves.
+
+    Args:
+        id: of the act.
+        who: the login of the program, or the person.
+        undoes: the act that this one undoes.
+    """
+
+    id: UUID
+    at: datetime
+    who: str
+    kind: ReaderAct
+    reason: str = ""
+    undoes: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOf:
+    """A lease as its owner knows it."""
+
+    range_id: int
+    counter: int
+    program: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class SettleStep:
+    """A place up to which the owner of a lease has processed its batch."""
+
+    lease: LeaseOf
+    place: Place
+    note: ActNote
+
+
+def lease_lost(range_id: int) -> Refused:
+    """Make the error of who is not the owner any more."""
+    return Refused(
+        f"range {range_id} is read by another program now, or was moved, split or merged",
+        "forget its batch, which another program gets, and ask for the next one",
+        code="lease_lost",
+    )
+
+
+def take(connection: sa.Connection, lease: LeaseOf, role_id: int | None, expires_at: datetime) -> ReaderRange:
+    """Make a program the owner of a range, under a counter of its own.
+
+    Args:
+        lease: with the counter until now.
+
+    Raises:
+        Refused: somebody else has changed the range (``lease_lost``).
+    """
+    row = model.reader_range.c
+    taken = (
+        sa.update(model.reader_range)
+        .where(row.id == lease.range_id, row.counter == lease.counter, row.completed_at.is_(None))
+        .values(owner=lease.program, role_id=role_id, counter=row.counter + 1, expires_at=expires_at)
+    )
+    if connection.execute(taken).rowcount != 1:
+        raise lease_lost(lease.range_id)
+    return _present(connection, lease.range_id)
+
+
+def put_out(connection: sa.Connection, lease: LeaseOf, to: Place, expires_at: datetime) -> ReaderRange:
+    """Make the bounds of a batch durable, before it is handed out.
+
+    Raises:
+        Refused: the program has lost the range (``lease_lost``).
+    """
+    return write_range(connection, _owned(connection, lease).with_batch(to), expires_at=expires_at)
+
+
+def settle(
+    connection: sa.Connection, lease: LeaseOf, place: Place, note: ActNote, *, give_up: bool = False
+) -> ReaderRange:
+    """Settle a batch up to a place.
+
+    Args:
+        give_up: whether the program has the range no longer.
+
+    Raises:
+        Refused: the program has lost the range (``lease_lost``), or the place is not within its batch
+            (``place_not_in_batch``).
+    """
+    before = _owned(connection, lease)
+    after = before.settled(place)
+    note_moves(connection, note, before, after)
+    _forget_old(connection)
+    gives = give_up and not after.handed_out
+    if after is before and not gives:
+        return after
+    return write_range(connection, replace(after, owner=None) if gives else after, settled_at=note.at)
+
+
+def settle_and_put_out(
+    connection: sa.Connection, done: SettleStep, lease: LeaseOf, to: Place, expires_at: datetime
+) -> tuple[ReaderRange, ReaderRange]:
+    """Settle a batch, and make the bounds of the next one durable, of the same range or another.
+
+    Returns:
+        The range that was settled, and the one of which a batch is out now.
+
+    Raises:
+        Refused: as ``settle`` and ``put_out``; then nothing was done.
+    """
+    settled = settle(connection, done.lease, done.place, done.note)
+    return settled, put_out(connection, lease, to, expires_at)
+
+
+def release(connection: sa.Connection, leases: Iterable[LeaseOf]) -> None:
+    """Give ranges up in order. What was lost already is left alone."""
+    row = model.reader_range.c
+    for lease in leases:
+        owned = (row.id == lease.range_id, row.counter == lease.counter, row.owner == lease.program)
+        connection.execute(sa.update(model.reader_range).where(*owned).values(owner=None, expires_at=None))
+
+
+def write_range(connection: sa.Connection, changed: ReaderRange, **columns: object) -> ReaderRange:
+    """Write owner, counter and stretches of a range.
+
+    Args:
+        columns: further columns of ``model.reader_range``.
+    """
+    values = {"owner": changed.owner, "counter": changed.counter, "handed_out": changed.handed_out, **columns}
+    connection.execute(sa.update(model.reader_range).where(model.reader_range.c.id == changed.id).values(values))
+    table = model.reader_stretch
+    connection.execute(sa.delete(table).where(table.c.range_id == changed.id))
+    rows = [{"range_id": changed.id, **_columns(each)} for each in changed.stretches]
+    connection.execute(sa.insert(table), rows)
+    return changed
+
+
+def note_moves(connection: sa.Connection, note: ActNote, before: ReaderRange, after: ReaderRange) -> None:
+    """Keep in the history where a range stood, and where it stands now."""
+    rows = []
+    for stretch in after.stretches:
+        for former in cut(before.stretches, stretch.first, stretch.last):
+            if former.position != stretch.position:
+                rows.append(_move(note, before.service_id, former, stretch.position))
+    if rows:
+        connection.execute(sa.insert(model.reader_move), rows)
+
+
+def _forget_old(connection: sa.Connection) -> None:
+    """Bound the history of checkpoints; what people did stays."""
+    row = model.reader_move.c
+    newest = sa.select(sa.func.max(row.id)).scalar_subquery()
+    old = sa.delete(model.reader_move).where(row.id < newest - KEPT_MOVES, row.kind == ReaderAct.CHECKPOINT.value)
+    connection.execute(old)
+
+
+def _move(note: ActNote, service_id: int, former: Stretch, to: Place) -> dict[str, object]:
+    places = {
+        f"{side}_{part}": number
+        for side, place in (("from", former.position), ("to", to))
+        for part, number in zip(Place._fields, place, strict=True)
+    }
+    return {
+        "service_id": service_id,
+        "act": note.id,
+        "at": note.at,
+        "who": note.who,
+        "kind": note.kind.value,
+        "reason": note.reason,
+        "undoes": note.undoes,
+        "first": written_hash(former.first),
+        "last": written_hash(former.last),
+        **places,
+    }
+
+
+def _owned(connection: sa.Connection, lease: LeaseOf) -> ReaderRange:
+    """Read a range of a program, and keep others from changing it until the transaction ends."""
+    row = model.reader_range.c
+    locked = sa.select(row.id).where(
+        row.id == lease.range_id,
+        row.counter == lease.counter,
+        row.owner == lease.program,
+        row.completed_at.is_(None),
+    )
+    if connection.execute(locked.with_for_update()).first() is None:
+        raise lease_lost(lease.range_id)
+    return _present(connection, lease.range_id)
+
+
+def _present(connection: sa.Connection, range_id: int) -> ReaderRange:
+    found = read_range(connection, range_id)
+    assert found is not None, "the caller has just seen the range"
+    return found
+
+
+def _columns(stretch: Stretch) -> dict[str, object]:
+    until = stretch.until
+    return {
+        "first": written_hash(stretch.first),
+        "last": written_hash(stretch.last),
+        "position": stretch.position.position,
+        "event": stretch.position.event,
+        "item": stretch.position.item,
+        "to_position": None if until is None else until.position,
+        "to_event": None if until is None else until.event,
+        "to_item": None if until is None else until.item,
+    }

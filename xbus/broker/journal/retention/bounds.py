@@ -1,0 +1,86 @@
+"""Finds the positions up to which an age, or a number of bytes, lets events go."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.contents import find_newest
+from xbus.broker.journal.log.reading import read_head
+
+PAGE_ENVELOPES = 500
+"""Envelopes whose bytes one step counts."""
+
+
+def last_before(connection: sa.Connection, moment: datetime) -> int:
+    """Find the position behind which everything was sealed at a moment or later, by some twenty look-ups."""
+    low, high = 0, read_head(connection)
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = connection.execute(_NEXT, {"position": middle}).first()
+        if found is not None and found.closed_at < moment:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The bytes of a type's newest events, counted so far.
+
+    Args:
+        below: the next step goes on below this position.
+        data_bytes: of the events from there on.
+        upto: all up to here is beyond the limit; None while that is not known.
+    """
+
+    below: int
+    data_bytes: int = 0
+    upto: int | None = None
+
+
+def begin_count(connection: sa.Connection) -> Counted:
+    """Begin at the head of the log."""
+    return Counted(read_head(connection) + 1)
+
+
+def count_bytes(connection: sa.Connection, event_type_id: int, limit: int, counted: Counted) -> Counted:
+    """Count some of the next older events of a type.
+
+    Args:
+        limit: so many bytes stay; the event that goes beyond them does not.
+        counted: the result of the step before.
+    """
+    graphs = connection.execute(_GRAPHS, {"of_type": event_type_id}).scalars().all()
+    positions = find_newest(connection, graphs, counted.below, PAGE_ENVELOPES)
+    if not positions:
+        return Counted(0, counted.data_bytes, upto=0)
+    sizes = dict(connection.execute(_SIZES, {"of_type": event_type_id, "positions": positions}).all())
+    total = counted.data_bytes
+    for position in positions:
+        total += int(sizes.get(position, 0))
+        if total > limit:
+            return Counted(position, total, upto=position)
+    return Counted(positions[-1], total)
+
+
+_ENVELOPE, _EVENT, _SEGMENT = model.envelope.c, model.event.c, model.segment.c
+_NEXT = (
+    sa.select(_ENVELOPE.closed_at)
+    .where(_ENVELOPE.position >= sa.bindparam("position"))
+    .order_by(_ENVELOPE.position)
+    .limit(1)
+)
+_GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id == sa.bindparam("of_type"))
+_SIZES = (
+    sa.select(_ENVELOPE.position, sa.func.sum(sa.func.length(_SEGMENT.data)))
+    .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
+    .join(model.segment, _SEGMENT.event_id == _EVENT.id)
+    .where(
+        _ENVELOPE.position.in_(sa.bindparam("positions", expanding=True)),
+        _EVENT.event_type_id == sa.bindparam("of_type"),
+    )
+    .group_by(_ENVELOPE.position)
+)

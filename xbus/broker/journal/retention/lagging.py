@@ -1,0 +1,132 @@
+"""Finds the consumer roles that lag further than they may, and has them do without what is too old for them.
+
+Lag is what a role lacks and what comes to it by itself in its turn. What is parked is a matter of a person.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.contents import count_listed, read_contents_end
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.event_states import DROPPED
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.role_progress import read_owed_ahead
+from xbus.broker.journal.retention.bounds import last_before
+from xbus.broker.journal.writes.cursor import Cursor
+
+WhenBehind: TypeAlias = Literal["alarm", "detach", "skip"]
+
+MOST_SKIPPED = 10_000
+"""Envelopes that one look has a role do without. More catch up in fewer looks, and cost memory."""
+
+SUBJECT = "role"
+"""The name of moves of a role in the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lagging:
+    """A role that is further behind than it may be.
+
+    Args:
+        upto: what the role is owed up to this position is beyond its limit; at the most :data:`MOST_SKIPPED` envelopes.
+        told: the limit and how far it is exceeded, as the end of a sentence.
+        is_decided: whether it is about to do without some of it already.
+    """
+
+    role_id: int
+    login: str
+    when_behind: WhenBehind
+    upto: int
+    told: str
+    is_decided: bool
+
+
+def find_lagging(connection: sa.Connection, now: datetime) -> list[Lagging]:
+    """Find the roles that are beyond their limit; where no role has one, it costs one look at an empty table."""
+    limited = connection.execute(_LIMITED).all()
+    if not limited:
+        return []
+    cursors = read_cursors(connection)
+    decided = set(connection.execute(sa.select(model.decision.c.role_id)).scalars())
+    found = []
+    for row in limited:
+        cursor = cursors.get(row.id)
+        if cursor is None:
+            continue
+        beyond = (
+            _beyond_age(connection, cursor, row.service_id, now, row.seconds)
+            if row.seconds is not None
+            else _beyond_number(connection, cursor, row.service_id, row.envelopes)
+        )
+        if beyond is not None:
+            found.append(Lagging(row.id, row.login, row.when_behind, *beyond, is_decided=row.id in decided))
+    return found
+
+
+def _beyond_age(
+    connection: sa.Connection, cursor: Cursor, service_id: int, now: datetime, seconds: float
+) -> tuple[int, str] | None:
+    before = now - timedelta(seconds=seconds)
+    oldest = read_owed_ahead(connection, cursor, service_id, 1)
+    if not oldest or oldest[0][1] >= before:
+        return None
+    told = f"the oldest envelope that it lacks was received {oldest[0][1]:%Y-%m-%d %H:%M} UTC"
+    return last_before(connection, before), f"{told}, and max_lag allows {timedelta(seconds=seconds)}"
+
+
+def _beyond_number(connection: sa.Connection, cursor: Cursor, service_id: int, most: int) -> tuple[int, str] | None:
+    graphs = connection.execute(_LEADING, {"of_service": service_id}).scalars().all()
+    lacks = _count(connection, cursor, graphs)
+    beyond = min(lacks - most, MOST_SKIPPED)
+    if beyond <= 0:
+        return None
+    oldest = read_owed_ahead(connection, cursor, service_id, beyond)
+    if not oldest:
+        return None
+    return oldest[-1][0], f"it lacks some {lacks:,} envelopes, and max_lag allows {most:,}"
+
+
+def _count(connection: sa.Connection, cursor: Cursor, graphs: Collection[int]) -> int:
+    """Count what lies ahead of a role, by the table of contents and by what is not in it yet."""
+    head, listed = read_head(connection), max(read_contents_end(connection), cursor.position)
+    of_listed = count_listed(connection, graphs, cursor.position, listed)
+    of_rest = connection.execute(_REST, {"graphs": list(graphs), "above": listed, "upto": head}).scalar_one()
+    return max(0, of_listed + int(of_rest) - cursor.above.bit_count())
+
+
+def skip(connection: sa.Connection, lagging: Lagging, at: datetime) -> None:
+    """Decide that a role does without all up to a position; the back carries that out, as it knows what is under way.
+
+    The history says so of the role, and of each envelope that it does without.
+    """
+    position = read_cursors(connection)[lagging.role_id].position
+    reason = f'role "{lagging.login}" skips up to position {lagging.upto}: {lagging.told}'
+    values = {"move": DROPPED, "at": at, "reason": reason, "role_id": lagging.role_id}
+    positions = {"position": position, "until_position": lagging.upto}
+    connection.execute(sa.insert(model.decision).values(**values, **positions))
+    noted = {"at": at, "subject": SUBJECT, "subject_id": lagging.login, "move": "skipped", "reason": reason}
+    connection.execute(sa.insert(model.history).values(**noted))
+
+
+_ROLE, _LIMIT = model.role.c, model.lag_limit.c
+_LIMITED = (
+    sa.select(_ROLE.id, _ROLE.login, _ROLE.service_id, _LIMIT.envelopes, _LIMIT.seconds, _LIMIT.when_behind)
+    .join(model.lag_limit, sa.and_(_LIMIT.kind == "role", _LIMIT.subject_id == _ROLE.id))
+    .where(_ROLE.removed_at.is_(None), _ROLE.detached_at.is_(None))
+    .order_by(_ROLE.login)
+)
+_LEADING = sa.select(model.node.c.graph_id).where(model.node.c.service_id == sa.bindparam("of_service")).distinct()
+_REST = (
+    sa.select(sa.func.count(model.envelope.c.id.distinct()))
+    .join(model.event, model.event.c.envelope_id == model.envelope.c.id)
+    .where(
+        model.envelope.c.position > sa.bindparam("above"),
+        model.envelope.c.position <= sa.bindparam("upto"),
+        model.event.c.graph_id.in_(sa.bindparam("graphs", expanding=True)),
+    )
+)

@@ -1,0 +1,124 @@
+"""Searches the log for settled envelopes that have been kept for long enough, in bounded steps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.envelopes import is_archived
+from xbus.broker.journal.retention.needed import Candidate, behind_owed, owed_ranges, settled_among
+from xbus.broker.journal.retention.rules import Rules, kept_long_enough
+
+PAGE_ENVELOPES = 100
+"""Envelopes that one step looks at."""
+
+READ_ENVELOPES = 1_000
+"""Envelopes that one step looks at that only reads, and keeps no writer waiting."""
+
+SCANNED_POSITIONS = 5_000
+"""Positions that one step searches for them. A large part of the log may consist of rows that are kept for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A way through the log.
+
+    Args:
+        rules: which envelopes may go.
+        only: types of which an envelope must hold an event; None for any.
+        without: types that pass nothing: an envelope must hold an event of another one, or none at all.
+        upto: the last position that matters; None for all of the log.
+    """
+
+    rules: Rules
+    only: frozenset[int] | None = None
+    without: frozenset[int] = frozenset()
+    upto: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettledPage:
+    """The result of a step.
+
+    Args:
+        settled: what may go, in position order.
+        after: the next step goes on above this position; None where this one found the end.
+    """
+
+    settled: Sequence[Candidate]
+    after: int | None
+
+
+def search(
+    connection: sa.Connection,
+    after: int,
+    scan: Scan,
+    *,
+    keep_rows: bool,
+    scanned_positions: int = SCANNED_POSITIONS,
+    envelopes: int = PAGE_ENVELOPES,
+) -> SettledPage:
+    """Find some of the received envelopes that nobody needs and that no rule keeps, in position order.
+
+    Args:
+        after: a position; what is looked at lies above it.
+        scan: where and for what.
+        keep_rows: whether rows that are only receipts stay.
+        scanned_positions: how much of the log is looked at.
+        envelopes: how many of those that the way passes.
+    """
+    after = behind_owed(owed_ranges(connection), after)
+    first = connection.execute(_FIRST, {"after": after}).scalar_one()
+    if first is None or (scan.upto is not None and first > scan.upto):
+        return SettledPage((), None)
+    last = first + scanned_positions
+    last = last if scan.upto is None else min(last, scan.upto)
+    candidates = _candidates(connection, after, last, scan, keep_rows, envelopes)
+    ripe = kept_long_enough(connection, scan.rules, candidates) if candidates else []
+    return SettledPage(settled_among(connection, ripe) if ripe else (), candidates[-1].position if candidates else last)
+
+
+def _candidates(
+    connection: sa.Connection, after: int, last: int, scan: Scan, keep_rows: bool, most: int
+) -> list[Candidate]:
+    envelope = model.envelope.c
+    has_events = sa.exists().where(model.event.c.envelope_id == envelope.id)
+    # Of an envelope whose removal was broken off, events are left.
+    goes = sa.or_(envelope.pruned_at.is_(None), has_events)
+    if not keep_rows:
+        goes = sa.or_(goes, envelope.idempotency_key.is_(None))
+    is_begun = sa.and_(envelope.pruned_at.is_not(None), has_events)
+    rows = connection.execute(
+        sa.select(
+            envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key, is_begun
+        )
+        # What is archived is moved, not removed: its rows tell where its items are.
+        .where(envelope.position > after, envelope.position <= last, goes, ~is_archived(), *of_types(scan))
+        .order_by(envelope.position)
+        .limit(most)
+    )
+    return [
+        Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or key is not None, bool(begun))
+        for envelope_id, position, closed_at, data_bytes, key, begun in rows
+    ]
+
+
+def of_types(scan: Scan) -> list[sa.ColumnElement[bool]]:
+    """Build the conditions that an envelope holds such events as a way is about."""
+    envelope, event = model.envelope.c, model.event.c
+
+    def holds(of_type: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+        return sa.exists().where(event.envelope_id == envelope.id, of_type)
+
+    conditions = []
+    if scan.only is not None:
+        conditions.append(holds(event.event_type_id.in_(scan.only)))
+    if scan.without:
+        any_event: Any = sa.exists().where(event.envelope_id == envelope.id)
+        conditions.append(sa.or_(holds(event.event_type_id.not_in(scan.without)), ~any_event))
+    return conditions
+
+
+_FIRST = sa.select(sa.func.min(model.envelope.c.position)).where(model.envelope.c.position > sa.bindparam("after"))

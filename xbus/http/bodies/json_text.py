@@ -1,0 +1,27 @@
+"""Reads JSON (RFC 8259) strictly: what has no form in it, or at the bus, is refused. Pure."""
+
+import json
+from typing import NoReturn
+
+from xbus.errors import Refused
+
+
+def parse_json(text: bytes, place: str) -> object:
+    """Read a text of JSON.
+
+    Args:
+        text: in UTF-8.
+        place: where it is, for the error.
+
+    Raises:
+        Refused: it is none (``bad_body``).
+    """
+    try:
+        return json.loads(text.decode("utf-8-sig"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refused(f"{place} is no JSON ({reason:.120})", "correct it", code="bad_body") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")

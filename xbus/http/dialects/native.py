@@ -1,0 +1,138 @@
+"""Our own dialect: publish envelopes, ask for immediate replies, and see whether the gateway works."""
+
+import json
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from xbus.emitter.envelope import envelope_options
+from xbus.emitter.event import EventStart
+from xbus.emitter.receipt import Receipt
+from xbus.errors import Refused
+from xbus.headers import event_tags
+from xbus.http.bodies import FORMATS, items_of
+from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
+from xbus.http.publishing import ask, publish
+from xbus.http.request_tags import tags_of
+from xbus.rpc.codec import Value, pack
+
+MSGPACK = "application/msgpack"
+
+TAGS = {
+    "Idempotency-Key": "The key of the envelope: sent again under it, the envelope is taken once.",
+    "X-Xbus-Ordering-Key": "Ordered roles get the envelopes of one key in their order.",
+    "X-Xbus-Partition-Key": "Names what the event is about.",
+    "X-Xbus-Correlation-Id": "The header correlation_id. Any other X-Xbus-Name becomes a header, too.",
+    "traceparent": "The header traceparent, of W3C Trace Context.",
+}
+
+REFUSALS = (
+    "bad_body",
+    "token_missing",
+    "type_not_allowed",
+    "unknown_type",
+    "session_superseded",
+    "body_too_large",
+    "unknown_format",
+    "key_reused",
+    "slow_down",
+    "journal_unavailable",
+)
+
+
+def receipt_map(receipt: Receipt) -> dict[str, object]:
+    """Describe a receipt in JSON."""
+    return {
+        "envelope_id": receipt.envelope_id,
+        "position": receipt.position,
+        "events": receipt.events,
+        "items": receipt.items,
+        "hash": receipt.hash.hex(),
+    }
+
+
+async def _post_envelope(gateway: Gateway, request: Request) -> Response:
+    tags = tags_of(request.headers)
+    line = await gateway.line(request)
+    body = gateway.body(request)
+    start = EventStart(request.path_params["type"], tags=event_tags(None, tags.partition_key))
+    options = envelope_options(tags.ordering_key, tags.key, tags.headers)
+    try:
+        items = items_of(request.headers.get("content-type", ""), body)
+        receipt = await publish(line, start, items, options)
+    finally:
+        body.close()
+    return JsonAnswer(receipt_map(receipt), HTTPStatus.CREATED)
+
+
+async def _ask(gateway: Gateway, request: Request) -> Response:
+    tags = tags_of(request.headers)
+    line = await gateway.line(request)
+    body = gateway.body(request)
+    start = EventStart(request.path_params["type"], tags=event_tags(None, tags.partition_key))
+    options = envelope_options(tags.ordering_key, tags.key, tags.headers)
+    try:
+        items = items_of(request.headers.get("content-type", ""), body)
+        receipt, reply = await ask(line, start, items, options)
+    finally:
+        body.close()
+    headers = {"x-xbus-envelope-id": receipt.envelope_id, "x-xbus-position": str(receipt.position)}
+    if MSGPACK in request.headers.get("accept", ""):
+        return Response(pack(reply), headers=headers, media_type=MSGPACK)
+    return Response(f"{_json(reply)}\n", headers=headers, media_type="application/json")
+
+
+def _json(reply: Value) -> str:
+    try:
+        return json.dumps(reply, allow_nan=False)
+    except (TypeError, ValueError):
+        raise Refused(
+            "the reply has values that JSON has not, and the envelope is sealed",
+            f"ask with Accept: {MSGPACK}",
+            code="reply_not_json",
+        ) from None
+
+
+async def _live(gateway: Gateway, request: Request) -> Response:
+    return JsonAnswer({"alive": True})
+
+
+async def _ready(gateway: Gateway, request: Request) -> Response:
+    found = await gateway.front.health()
+    healthy = found.get("healthy") if isinstance(found, dict) else None
+    return JsonAnswer({"ready": True, "healthy": healthy})
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/v1/types/{type}/envelopes",
+        "Send an envelope of one event. Lists of JSON and msgpack, lines and rows are its items.",
+        _post_envelope,
+        {201: "The envelope is durable; the receipt."},
+        REFUSALS,
+        tuple(FORMATS),
+        TAGS,
+    ),
+    Operation(
+        "POST",
+        "/v1/types/{type}/ask",
+        "Send an envelope of one event, and wait for the immediate reply of a consumer.",
+        _ask,
+        {200: "The reply, in JSON or msgpack; the envelope is durable."},
+        (*REFUSALS, "no_reply", "reply_refused", "reply_timed_out"),
+        tuple(FORMATS),
+        TAGS,
+    ),
+    Operation("GET", "/healthz", "See whether the gateway lives.", _live, {200: "It does."}, needs_token=False),
+    Operation(
+        "GET",
+        "/readyz",
+        "See whether the gateway reaches the broker.",
+        _ready,
+        {200: "It does."},
+        ("timed_out",),
+        needs_token=False,
+    ),
+)

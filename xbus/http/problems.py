@@ -1,0 +1,108 @@
+"""Gives each error of the bus its status of HTTP, and writes it as ``application/problem+json``."""
+
+import logging
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from xbus.errors import Failed, Refused, XbusError
+from xbus.web.problem_details import PROBLEM_TYPE, problem_details
+
+STATUSES: Mapping[str, HTTPStatus] = {
+    "bad_body": HTTPStatus.BAD_REQUEST,
+    "bad_event": HTTPStatus.BAD_REQUEST,
+    "bad_request": HTTPStatus.BAD_REQUEST,
+    "token_missing": HTTPStatus.UNAUTHORIZED,
+    "session_unknown": HTTPStatus.UNAUTHORIZED,
+    "type_not_allowed": HTTPStatus.FORBIDDEN,
+    "no_page": HTTPStatus.NOT_FOUND,
+    "unknown_type": HTTPStatus.NOT_FOUND,
+    "wrong_method": HTTPStatus.METHOD_NOT_ALLOWED,
+    "too_slow": HTTPStatus.REQUEST_TIMEOUT,
+    "envelope_closed": HTTPStatus.CONFLICT,
+    "reply_ambiguous": HTTPStatus.CONFLICT,
+    "reply_unsupported": HTTPStatus.CONFLICT,
+    "reply_wanted": HTTPStatus.CONFLICT,
+    "no_reply": HTTPStatus.CONFLICT,
+    "session_superseded": HTTPStatus.CONFLICT,
+    "batch_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "envelope_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "item_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "unknown_format": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "headers_too_large": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "slow_down": HTTPStatus.TOO_MANY_REQUESTS,
+    "gateway_failed": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "reply_refused": HTTPStatus.BAD_GATEWAY,
+    "reply_failed": HTTPStatus.BAD_GATEWAY,
+    "bad_answer": HTTPStatus.BAD_GATEWAY,
+    "unknown_method": HTTPStatus.BAD_GATEWAY,
+    "reply_timed_out": HTTPStatus.GATEWAY_TIMEOUT,
+}
+"""The codes with a status of their own. Of all others, a refusal is 422, and a failure 503."""
+
+RETRY_SECONDS = 5
+"""Seconds after which a client should repeat what could not be done, where the bus does not say."""
+
+CHALLENGE = 'Bearer realm="xbus", Basic realm="xbus"'
+
+log = logging.getLogger(__name__)
+
+
+def status_of(error: XbusError) -> HTTPStatus:
+    """Choose the status of an error."""
+    if (status := STATUSES.get(error.code)) is not None:
+        return status
+    return HTTPStatus.SERVICE_UNAVAILABLE if isinstance(error, Failed) else HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+def problem(error: XbusError) -> Response:
+    """Write the answer that tells an error; with the seconds to wait, where the same request may go well later."""
+    error = _in_words_of_tokens(error)
+    status = status_of(error)
+    headers = {}
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = CHALLENGE
+    elif status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        seconds = error.details.get("seconds", RETRY_SECONDS) if isinstance(error, Failed) else RETRY_SECONDS
+        headers["retry-after"] = str(math.ceil(seconds))
+    return Response(problem_details(error, status), status, headers, PROBLEM_TYPE)
+
+
+def _in_words_of_tokens(error: XbusError) -> XbusError:
+    # The front speaks of sessions, in which emitters log in. Callers by HTTP have a token, and can't log in.
+    if error.code != "session_unknown":
+        return error
+    cause = "the API token is unknown or revoked"
+    return Refused(cause, "ask an operator for a new one: xbus token new", code=error.code)
+
+
+def of_the_bus(request: Request, error: Exception) -> Response:
+    """Answer an error of the bus."""
+    assert isinstance(error, XbusError), "registered for these alone"
+    return problem(error)
+
+
+def of_http(request: Request, error: Exception) -> Response:
+    """Answer a request for what is not there, or by a method that it does not know."""
+    assert isinstance(error, HTTPException), "registered for these alone"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        told = Refused(f"{request.method} is not possible here", "see /v1/openapi.json", code="wrong_method")
+    elif error.status_code == HTTPStatus.NOT_FOUND:
+        told = Refused("there is nothing at this path", "see /v1/openapi.json", code="no_page")
+    else:
+        told = Refused(str(error.detail), "correct the request", code="bad_request")
+    answer = problem(told)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def of_the_gateway(request: Request, error: Exception) -> Response:
+    """Answer a fault of the gateway itself, which the log explains."""
+    log.error("the gateway failed at %s", request.url.path, exc_info=error, extra={"action": "request_failed"})
+    told = XbusError("the gateway has a fault", "the log of start_xbushttp says which", code="gateway_failed")
+    return problem(told)

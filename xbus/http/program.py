@@ -1,0 +1,93 @@
+"""``start_xbushttp``: builds the gateway from its configuration, and serves it until it is stopped."""
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import click
+import uvicorn
+
+from xbus import ending, logs, service_manager
+from xbus.clock import SystemClock
+from xbus.config import FILE_VARIABLE, Config, HttpSettings, load
+from xbus.config.reaching import reachable
+from xbus.http.application import build
+from xbus.http.protocol import BoundedProtocol, ConnectionLimits
+from xbus.web.listening import open_port, served_address, stop_at_signal
+
+STOP_SECONDS = 10
+"""Seconds that requests may take when the gateway stops. Fewer cut senders off, more delay the end."""
+
+HEAD_BYTES = 65_536
+"""Bytes of the head of a request. Fewer refuse long headers, more let strangers take memory."""
+
+EXIT_CODES = (
+    "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
+    "names with its cure, and with 2 when the command line is wrong."
+)
+
+
+@click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    envvar=FILE_VARIABLE,
+    show_envvar=True,
+    metavar="FILE",
+    help="The broker's configuration file; [http] has the options of this program.",
+)
+@click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when it serves, as JSON.")
+def start(path: Path | None, ready_file: Path | None) -> None:
+    """Serve programs by HTTP until SIGTERM or SIGINT.
+
+    Make a token first: xbus token new NAME --emitter LOGIN
+    """
+    with ending.in_one_line("start_xbushttp"):
+        config = load(path)
+        logs.set_up(config.logging)
+        stop_at_signal()
+        serve(config, ready_file)
+
+
+def serve(config: Config, ready_file: Path | None) -> None:
+    """Serve until a signal comes.
+
+    Args:
+        config: the whole configuration.
+        ready_file: gets the process id and the address as JSON when the port is open.
+
+    Raises:
+        ConfigurationError: the address can't be taken, or nobody knows where the broker is.
+    """
+    settings = config.http
+    application = build(settings, settings.front or reachable(config.zmq.frontsocket, "front"), SystemClock())
+    with closing(open_port("http", settings.listen)) as listening:
+        address = served_address(settings.listen, listening, settings.certificate)
+        service_manager.tell_ready({"http": address}, ready_file)
+        uvicorn.Server(server_config(application, settings)).run(sockets=[listening])
+
+
+def server_config(application: object, settings: HttpSettings) -> uvicorn.Config:
+    """Make the settings of the server.
+
+    Args:
+        application: answers the requests.
+        settings: the section of the configuration.
+    """
+    limits = ConnectionLimits(settings.max_connections, settings.slow_seconds)
+    return uvicorn.Config(
+        application,  # type: ignore[arg-type]
+        http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # The guard decides whom to believe.
+        proxy_headers=False,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.certificate_key,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )

@@ -1,0 +1,103 @@
+"""Tables of readers, whose programs read the log at their own pace: their settings, their ranges, and their history.
+
+A reader is a row of ``service`` of the kind ``reader``; its programs log in by the roles of that service. A place in
+the log has three numbers: an envelope's position, the index of its event, and the index of the next item to be read.
+"""
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid, false
+from sqlalchemy import text as sql
+
+from xbus.model.base import Counter, Timestamp, metadata
+
+HASH = String(16)
+"""A 64-bit hash as 16 hexadecimal digits, so that both databases keep all of it and sort it as a number."""
+
+reader = Table(
+    "reader",
+    metadata,
+    Column("service_id", ForeignKey("service.id"), primary_key=True, autoincrement=False),
+    Column("ranges", Integer, nullable=False, comment="With how many ranges it began."),
+    Column("lease", Float, nullable=False, comment="Seconds after which a range of a silent program is given away."),
+    Column("batch_items", Integer, nullable=False, comment="The most items of a batch."),
+    Column("batch_bytes", Integer, nullable=False, comment="The bytes of items at which a batch ends."),
+    Column("batch_wait", Float, nullable=False, comment="Seconds that a batch waits for more items; 0 for none."),
+    Column("keeps", Boolean(create_constraint=False), nullable=False, comment="Whether retention waits for it."),
+    comment="The settings of a reader.",
+)
+
+reader_event_type = Table(
+    "reader_event_type",
+    metadata,
+    Column("service_id", ForeignKey("reader.service_id", ondelete="CASCADE"), primary_key=True),
+    Column("event_type_id", ForeignKey("event_type.id"), primary_key=True),
+    comment="The event types that a reader reads.",
+)
+
+reader_range = Table(
+    "reader_range",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("service_id", ForeignKey("reader.service_id"), nullable=False),
+    Column("first", HASH, nullable=False, comment="The first hash of the range, as 16 hexadecimal digits."),
+    Column("last", HASH, nullable=False, comment="The last hash of the range."),
+    Column("owner", Uuid, comment="The program that reads it; null for none."),
+    Column("role_id", ForeignKey("role.id"), comment="By which role its owner logged in."),
+    Column(
+        "counter",
+        BigInteger,
+        nullable=False,
+        server_default=sql("0"),
+        comment="Grows with each change of its owner or its place, so that what the former owner says is refused.",
+    ),
+    Column("expires_at", Timestamp, comment="When the lease ends, as last written: the back knows of later calls."),
+    Column(
+        "handed_out",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+        comment="Whether a batch is out, so that what is read next is a repeat of it.",
+    ),
+    Column("skipped", BigInteger, nullable=False, server_default=sql("0"), comment="Envelopes that retention removed."),
+    Column("settled_at", Timestamp, comment="When a batch of it was settled last."),
+    Column("completed_at", Timestamp, comment="When it was split or merged; null while it is read."),
+    Index("ix_reader_range_service_id", "service_id", "completed_at"),
+    comment="A stretch of the ring of hashes that one program at a time reads. The ranges in use tile the ring.",
+)
+
+reader_stretch = Table(
+    "reader_stretch",
+    metadata,
+    Column("range_id", ForeignKey("reader_range.id", ondelete="CASCADE"), primary_key=True),
+    Column("first", HASH, primary_key=True, comment="The first hash of the stretch."),
+    Column("last", HASH, nullable=False, comment="The last hash of the stretch."),
+    Column("position", BigInteger, nullable=False, comment="The place of the next item to be read: the envelope."),
+    Column("event", BigInteger, nullable=False, comment="The index of its event."),
+    Column("item", BigInteger, nullable=False, comment="The index of its item."),
+    Column("to_position", BigInteger, comment="Where the batch that is out ends; null where none is."),
+    Column("to_event", BigInteger, comment="The index of the event there."),
+    Column("to_item", BigInteger, comment="The index of the item there, which is not in the batch."),
+    comment="What stands at one place: mostly a whole range. One that was merged has several until they have met.",
+)
+
+reader_move = Table(
+    "reader_move",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("service_id", ForeignKey("reader.service_id"), nullable=False),
+    Column("act", Uuid, nullable=False, comment="The same for all that was moved at once."),
+    Column("at", Timestamp, nullable=False),
+    Column("who", String(255), nullable=False, comment="The login of the program, or the person."),
+    Column("kind", String(16), nullable=False, comment="checkpoint, move, undo, split or merge."),
+    Column("reason", Text, nullable=False, server_default=sql("''"), comment="As the person gave it."),
+    Column("undoes", Uuid, comment="The act that this one undoes."),
+    Column("first", HASH, nullable=False, comment="The first hash of the stretch that was moved."),
+    Column("last", HASH, nullable=False, comment="The last hash of it."),
+    *(
+        Column(f"{side}_{part}", BigInteger, nullable=False, comment=f"{words}: the {part}.")
+        for side, words in (("from", "The place before"), ("to", "The place after"))
+        for part in ("position", "event", "item")
+    ),
+    Index("ix_reader_move_service_id", "service_id", "id"),
+    Index("ix_reader_move_at", "at"),
+    comment="The history of checkpoints, and of what people did to a reader's places.",
+)
