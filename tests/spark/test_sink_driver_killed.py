@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from tests.conftest import StartDaemon, StartProcess
@@ -18,6 +19,8 @@ from xbus.broker.journal.database.connection import reading
 from xbus.emitter import Emitter
 from xbus.rpc.codec import unpack_items
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 240.0
 AHEAD = 3
 """So many envelopes of orders wait for the query at any time, however fast it is: it is killed at its work."""
@@ -29,8 +32,6 @@ import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.support.spark import settings
-
-pytestmark = pytest.mark.slow
 
 config, front, password, folder = sys.argv[1:]
 session = SparkSession.Builder().master("local[2]").config(map=dict(settings(Path(folder)))).getOrCreate()

@@ -21,6 +21,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -173,7 +174,9 @@ def _main() -> None:
     for package in PACKAGES:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not found.name.endswith("__main__"):
-                importlib.import_module(found.name)
+                # An environment without an extra lacks packages that its modules import.
+                with suppress(ModuleNotFoundError):
+                    importlib.import_module(found.name)
     for module in MODULES:
         importlib.import_module(module)
     gc.collect()

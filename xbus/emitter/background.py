@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from xbus.emitter.forks import leave_to_parent, tell_of_forks
@@ -60,10 +61,22 @@ class Background:
                 self._is_inherited = False
 
     def _start(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        ready: Future[asyncio.AbstractEventLoop] = Future()
         # A daemon: a program that ends without closing must not hang on it.
-        self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+        self._thread = threading.Thread(target=_run_loop, args=(ready,), name=self._name, daemon=True)
         self._thread.start()
+        self._loop = ready.result()
+
+
+def _run_loop(ready: "Future[asyncio.AbstractEventLoop]") -> None:
+    """Make a loop and run it. Ctrl-C interrupts the main thread only, so that no loop is left half made here."""
+    try:
+        loop = asyncio.new_event_loop()
+    except BaseException as error:
+        ready.set_exception(error)
+        return
+    ready.set_result(loop)
+    loop.run_forever()
 
 
 async def _end_all() -> None:

@@ -71,6 +71,15 @@ class SegmentSize(NamedTuple):
         return self.first_index + self.items
 
 
+class StoredSegment(NamedTuple):
+    """A row of ``model.segment``, with the id of its event as text."""
+
+    event_id: str
+    first_index: int
+    items: int
+    data: bytes
+
+
 Sizes: TypeAlias = Mapping[str, Sequence[SegmentSize]]
 """The segments of events in order, by the id under which they are stored."""
 
@@ -206,20 +215,21 @@ class SliceItems:
             start = self._segment_start(spans[0]) if spans[0].first else 0
             end = max(span.end for span in spans)
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
-            for event_id, first_index, items, data in self._fetch_data(wanted):
-                segments[event_id].append(Segment(first_index, items, bytes(data)))
+            for stored in self._fetch_data(wanted):
+                segments[stored.event_id].append(Segment(stored.first_index, stored.items, bytes(stored.data)))
         return segments
 
-    def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+    def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[StoredSegment]:
         """Fetch segments; on PostgreSQL by binary COPY, as its driver decodes bytes from text otherwise."""
         if self._connection.dialect.name == "sqlite":
-            return self._connection.execute(_DATA, wanted).all()
+            return map(StoredSegment._make, self._connection.execute(_DATA, wanted))
         try:
-            return copy_out(self._connection.connection.driver_connection, _DATA_COPIED, **wanted)
+            found = copy_out(self._connection.connection.driver_connection, _DATA_COPIED, **wanted)
         except BaseException:
             # SQLAlchemy has not seen what happened to the connection: it must not lend it again.
             self._connection.invalidate()
             raise
+        return map(StoredSegment._make, found)
 
     def _read_corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
         if self._are_corrected is None:
