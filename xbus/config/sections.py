@@ -164,6 +164,7 @@ class HttpSettings:
     certificate: Path | None = option(None, values.file)
     certificate_key: Path | None = option(None, values.file)
     front: str = option("", str)
+    back: str = option("", str)
     trusted_proxies: tuple[str, ...] = option((), values.networks)
     max_connections: int = option(1000, values.count)
     max_body_bytes: int = option(1024**3, values.count)

@@ -18,25 +18,28 @@ from xbus.extras import installed_version
 from xbus.http import problems
 from xbus.http.bodies import Room
 from xbus.http.description import describe
-from xbus.http.dialects import cloudevents, native, routemaster
+from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
 from xbus.http.front import FrontConnection
 from xbus.http.guard import Guard, RequestLimits
+from xbus.http.reading import BackConnection, TailPace, Tails
 from xbus.ids import Ids
 
-OPERATIONS = (*native.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
+OPERATIONS = (*native.OPERATIONS, *reading.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
 
 DOCUMENTS_AT_ONCE = 8
 """The largest documents that requests keep together. Fewer refuse requests sooner, more take memory."""
 
 
-def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
+def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace: TailPace | None = None) -> Starlette:
     """Build the application.
 
     Args:
         settings: the section of the configuration.
         address: of the broker's front.
         clock: tells the time.
+        back: the address of the broker's back.
+        pace: that of tails; the usual one where none is given.
     """
     options = Options(
         retry_seconds=settings.insist_seconds,
@@ -46,9 +49,10 @@ def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
     )
     front = FrontConnection(address, clock, Ids(clock), options)
     room = Room(DOCUMENTS_AT_ONCE * settings.max_document_bytes)
-    gateway = Gateway(front, clock, room, settings.max_document_bytes)
+    called = BackConnection(back, clock, settings.insist_seconds)
+    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings.max_document_bytes)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
-    return Starlette(
+    application = Starlette(
         routes=[*(_route(gateway, operation) for operation in OPERATIONS), _described()],
         middleware=[Middleware(Guard, trusted=settings.trusted_proxies, limits=limits)],
         exception_handlers={
@@ -56,14 +60,24 @@ def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
             HTTPException: problems.of_http,
             Exception: problems.of_the_gateway,
         },
-        lifespan=_connected(front),
+        lifespan=_connected(front, called),
     )
+    application.state.gateway = gateway
+    return application
 
 
-def _connected(front: FrontConnection) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def on_stop(application: Starlette) -> Callable[[], None]:
+    """Give what is to be called when the server stops: what waits for long ends then."""
+    gateway: Gateway = application.state.gateway
+    return gateway.tails.stop
+
+
+def _connected(
+    front: FrontConnection, back: BackConnection
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def connected(app: Starlette) -> AsyncIterator[None]:
-        async with front:
+        async with front, back:
             yield
 
     return connected

@@ -69,15 +69,20 @@ class Guard:
 
     def _bounded(self, receive: Receive) -> Receive:
         taken = 0
+        is_whole = False
 
         async def bounded() -> Message:
-            nonlocal taken
+            nonlocal taken, is_whole
+            if is_whole:
+                # Behind the body comes the end of the connection alone, at any time.
+                return await receive()
             try:
                 async with asyncio.timeout(self._limits.slow_seconds):
                     message = await receive()
             except TimeoutError:
                 cause = f"no part of the request came for {self._limits.slow_seconds:g} seconds"
                 raise Refused(cause, "send it faster", code="too_slow") from None
+            is_whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
             if taken > self._limits.body_bytes:
                 raise self._too_large()

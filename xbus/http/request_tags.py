@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers as RequestHeaders
@@ -53,6 +53,28 @@ def token_of(headers: RequestHeaders) -> str:
             code="token_missing",
         )
     return token
+
+
+def one_value(headers: RequestHeaders, name: str) -> str:
+    """Read a header that may come once; empty where it does not come.
+
+    Raises:
+        Refused: it comes twice (``bad_request``).
+    """
+    values = headers.getlist(name)
+    if len(values) > 1:
+        raise Refused(f"the header {name} comes twice", "send it once", code="bad_request")
+    return values[0].strip() if values else ""
+
+
+def accepted(accept: str, offered: Sequence[str]) -> str:
+    """Choose the media type that a client likes best, by its header Accept; the first where it does not say."""
+    liked = {}
+    for part in accept.lower().split(","):
+        media_type, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        liked[media_type] = float(weight) if weight.replace(".", "", 1).isdecimal() else 0.0
+    return max(offered, key=lambda media_type: liked.get(media_type, 0.0))
 
 
 def tags_of(headers: RequestHeaders) -> RequestTags:

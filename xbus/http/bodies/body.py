@@ -13,7 +13,16 @@ class Room:
     """
 
     def __init__(self, most: int) -> None:
+        self._most = most
         self._left = most
+
+    def held(self, size: int) -> "HeldRoom":
+        """Take room until it is closed. One that wants more than there is takes all.
+
+        Raises:
+            Failed: ``gateway_full``.
+        """
+        return HeldRoom(self, min(size, self._most))
 
     def take(self, size: int) -> None:
         """Take room; a negative size gives some back.
@@ -24,6 +33,25 @@ class Room:
         if size > self._left:
             raise Failed("other requests fill the memory of the gateway", "send it again", code="gateway_full")
         self._left -= size
+
+
+class HeldRoom:
+    """Some of the room, until it is closed.
+
+    Args:
+        room: all of it.
+        size: bytes.
+    """
+
+    def __init__(self, room: Room, size: int) -> None:
+        room.take(size)
+        self._room = room
+        self._size = size
+
+    def close(self) -> None:
+        """Give it back; again it does nothing."""
+        size, self._size = self._size, 0
+        self._room.take(-size)
 
 
 class Body:
