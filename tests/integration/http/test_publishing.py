@@ -83,6 +83,18 @@ def test_a_header_of_the_bus_comes_once(program: TestClient, name: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
 
+def test_the_type_of_the_body_comes_once(program: TestClient) -> None:
+    two = [("Content-Type", "application/json"), ("Content-Type", "text/csv")]
+    for path in (ORDERS, "/v1/types/orders/ask", "/v1/cloudevents"):
+        answer = program.post(path, content=b"1", headers=two)
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_request"), path
+
+
+def test_one_name_comes_in_one_form(program: TestClient) -> None:
+    answer = program.post(ORDERS, json=[1], headers={"X-Xbus-a-b": "1", "X-Xbus-a_b": "2"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
 def test_a_trace_state_comes_in_several_lines(shop: Shop, program: TestClient) -> None:
     receipt = program.post(ORDERS, json=[1], headers=[("tracestate", "a=1"), ("tracestate", "b=2")]).json()
     assert shop.stored(receipt["envelope_id"]).headers == {"tracestate": "a=1,b=2"}

@@ -10,6 +10,9 @@ import pytest
 
 from tests.integration.http.conftest import Serve, Shop, Visit
 from tests.support.waiting import eventually
+from xbus.broker.journal.api_tokens import add_api_token, revoke_api_token
+from xbus.broker.journal.database.connection import writing
+from xbus.clock import SystemClock
 from xbus.http.reading import TailPace
 
 DEADLINE_SECONDS = 30.0
@@ -192,6 +195,29 @@ async def test_what_is_wrong_is_refused(
 async def test_a_strange_last_id_is_refused(shop: Shop, serve: Serve, last: str) -> None:
     async with serve() as port, asked(port, shop, "/v1/types/news/tail", f"Last-Event-ID: {last}") as (_, head):
         assert head.startswith("HTTP/1.1 400"), head
+
+
+async def test_a_follower_ends_when_the_token_is_revoked(shop: Shop, serve: Serve) -> None:
+    with writing(shop.daemon.url) as connection:
+        token = add_api_token(connection, "short reader", role="following_1", at=SystemClock().now())
+    shop.tokens["short"] = token
+    async with serve() as port:
+
+        async def is_known() -> bool:
+            async with asked(port, shop, "/v1/types/news/tail", login="short") as (_, head):
+                return "200" in head.split("\r\n")[0]
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not await is_known():
+                await asyncio.sleep(0.05)
+        async with asked(port, shop, "/v1/types/news/tail", login="short") as (reader, _):
+            with writing(shop.daemon.url) as connection:
+                revoke_api_token(connection, "short reader", SystemClock().now())
+            source = EventSource(reader)
+            kind, problem = await source.next()
+            assert (kind, problem["code"]) == ("problem", "session_unknown")
+            with pytest.raises(EOFError):
+                await source.next()
 
 
 async def test_a_follower_ends_when_the_gateway_stops(shop: Shop, serve: Serve) -> None:

@@ -105,7 +105,7 @@ def _written(
 async def _post_checkpoint(gateway: Gateway, request: Request) -> Response:
     body = gateway.body(request)
     try:
-        ticket, place = _checkpoint(await body.whole())
+        ticket, place = _checkpoint(await body.json_text())
     finally:
         body.close()
     token = token_of(request.headers)
