@@ -166,6 +166,7 @@ class HttpSettings:
     front: str = option("", str)
     back: str = option("", str)
     trusted_proxies: tuple[str, ...] = option((), values.networks)
+    metrics_from: tuple[str, ...] = option((), values.networks)
     max_connections: int = option(1000, values.count)
     max_body_bytes: int = option(1024**3, values.count)
     max_document_bytes: int = option(16 * 1024**2, values.count)

@@ -1,7 +1,9 @@
 """Puts the gateway together: a request passes the guard, then an operation of a dialect answers it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
+from ipaddress import ip_network
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,8 +22,9 @@ from xbus.http.bodies import Room
 from xbus.http.description import describe
 from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
+from xbus.http.figures import OPERATION, CountedRequests, HttpFigures
 from xbus.http.front import FrontConnection
-from xbus.http.guard import Guard, RequestLimits
+from xbus.http.guard import Guard, RequestLimits, is_in
 from xbus.http.reading import BackConnection, TailPace, Tails
 from xbus.ids import Ids
 
@@ -52,9 +55,17 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
     called = BackConnection(back, clock, settings.insist_seconds)
     gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings.max_document_bytes)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
+    figures = _figures(gateway)
     application = Starlette(
-        routes=[*(_route(gateway, operation) for operation in OPERATIONS), _described()],
-        middleware=[Middleware(Guard, trusted=settings.trusted_proxies, limits=limits)],
+        routes=[
+            *(_route(gateway, operation) for operation in OPERATIONS),
+            _described(),
+            _counted(figures, settings.metrics_from),
+        ],
+        middleware=[
+            Middleware(CountedRequests, figures=figures),
+            Middleware(Guard, trusted=settings.trusted_proxies, limits=limits),
+        ],
         exception_handlers={
             XbusError: problems.of_the_bus,
             HTTPException: problems.of_http,
@@ -84,7 +95,10 @@ def _connected(
 
 
 def _route(gateway: Gateway, operation: Operation) -> Route:
+    name = f"{operation.method} {operation.path}"
+
     async def answer(request: Request) -> Response:
+        request.scope[OPERATION] = name
         return await operation.answer(gateway, request)
 
     return Route(_pattern(operation.path), answer, methods=[operation.method])
@@ -103,3 +117,35 @@ def _described() -> Route:
 
     handler: Callable[[Request], Awaitable[Response]] = answer
     return Route("/v1/openapi.json", handler)
+
+
+def _figures(gateway: Gateway) -> HttpFigures:
+    tails, room = gateway.tails, gateway.room
+    return HttpFigures(
+        [
+            ("xbus_http_followers", "Programs that follow an event type at its end", lambda: tails.followers),
+            (
+                "xbus_http_tails",
+                "Ends of event types that are followed: those of one token share one",
+                lambda: tails.open,
+            ),
+            (
+                "xbus_http_kept_bytes",
+                "Bytes of documents and batches in memory, as they are counted",
+                lambda: room.taken,
+            ),
+        ]
+    )
+
+
+def _counted(figures: HttpFigures, allowed: Sequence[str]) -> Route:
+    networks = [ip_network(entry, strict=False) for entry in allowed]
+
+    async def answer(request: Request) -> Response:
+        if request.client is None or not is_in(request.client.host, networks):
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        body, content_type = figures.write(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
+    handler: Callable[[Request], Awaitable[Response]] = answer
+    return Route("/metrics", handler)

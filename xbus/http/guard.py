@@ -63,7 +63,7 @@ class Guard:
         if scope["scheme"] == "https":
             return True
         client = scope.get("client")
-        if client is None or not _is_in(client[0], self._trusted):
+        if client is None or not is_in(client[0], self._trusted):
             return False
         return headers.get("x-forwarded-proto", "https").lower() == "https"
 
@@ -104,7 +104,8 @@ def _to_https(scope: Scope, headers: Headers) -> RedirectResponse:
     return RedirectResponse(f"https://{name}{path}{f'?{query}' if query else ''}", HTTPStatus.PERMANENT_REDIRECT)
 
 
-def _is_in(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+def is_in(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Check whether an address is in one of some networks; an unreadable one is in none."""
     try:
         found = ip_address(address)
     except ValueError:

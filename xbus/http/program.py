@@ -1,5 +1,6 @@
 """``start_xbushttp``: builds the gateway from its configuration, and serves it until it is stopped."""
 
+import resource
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -68,8 +69,15 @@ def serve(config: Config, ready_file: Path | None) -> None:
     application = build(settings, front, SystemClock(), back=back)
     with closing(open_port("http", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)
+        _allow_connections()
         service_manager.tell_ready({"http": address}, ready_file)
         uvicorn.Server(server_config(application, settings)).run(sockets=[listening])
+
+
+def _allow_connections() -> None:
+    """Take as many file descriptors as this process may have: each follower is a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def server_config(application: Starlette, settings: HttpSettings) -> uvicorn.Config:

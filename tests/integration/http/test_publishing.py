@@ -252,3 +252,26 @@ def test_all_that_it_does_is_described(program: TestClient) -> None:
         for method in operations:
             answer = program.request(method, path.replace("{type}", "orders").replace("{name}", "orders"))
             assert answer.status_code not in (404, 405)
+
+
+def test_the_gateway_counts_what_it_does(visit: Visit) -> None:
+    program = visit(metrics_from=("127.0.0.0/8",))
+    program.post(ORDERS, json={"order": 1})
+    program.post(ORDERS, content=b"?", headers={"content-type": "application/json"})
+    program.get("/nothing")
+    counted = program.get("/metrics")
+    assert counted.status_code == 200
+    publishing = 'xbus_http_requests_total{operation="POST /v1/types/{type}/envelopes",status="%s"} 1.0'
+    lines = counted.text.splitlines()
+    assert publishing % 201 in lines
+    assert publishing % 400 in lines
+    assert 'xbus_http_requests_total{operation="none",status="404"} 1.0' in lines
+    assert "xbus_http_followers 0.0" in lines
+    assert "xbus_http_kept_bytes 0.0" in lines
+    assert float(next(line for line in lines if line.startswith("xbus_http_received_bytes_total")).split()[1]) > 10
+
+
+def test_nobody_reads_the_counts_unless_it_is_allowed(visit: Visit) -> None:
+    assert visit().get("/metrics").status_code == 404
+    other = visit(client=("10.1.2.3", 5), metrics_from=("127.0.0.1",), trusted_proxies=("10.1.2.3",))
+    assert other.get("/metrics").status_code == 404

@@ -28,6 +28,11 @@ class Room:
         self.most = most
         self._left = most
 
+    @property
+    def taken(self) -> int:
+        """The bytes that are taken."""
+        return self.most - self._left
+
     def held(self, size: int) -> "HeldRoom":
         """Take room until it is closed. One that wants more than there is takes all.
 
