@@ -144,6 +144,7 @@ OPERATIONS = (
         {204: "The event is durable."},
         ("bad_event", "token_missing", "type_not_allowed", "slow_down", "journal_unavailable"),
         ("application/json",),
+        explains=False,
     ),
     Operation(
         "GET",
@@ -152,5 +153,6 @@ OPERATIONS = (
         _pulse,
         {204: "They can."},
         ("token_missing", "timed_out"),
+        explains=False,
     ),
 )
