@@ -120,6 +120,9 @@ class AsyncReader:
             Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``).
             Failed: nothing answered within ``retry_seconds``.
         """
+        if self._batch is not None and self._batch.is_lost:
+            # Another program has it, and done() says so.
+            self._batch = None
         if self._batch is not None and not self._batch.is_done:
             raise Refused(
                 f"the batch from {self._batch.place} to {self._batch.end} is not done",

@@ -100,8 +100,11 @@ class StruckPrograms:
             self.stopped.discard(number)
 
     def end_all(self) -> None:
-        for number in [*self._running]:
-            self.end(number, signal.SIGKILL)
+        """End all that still run."""
+        for process in self._running.values():
+            process.kill()
+            process.join()
+        self._running.clear()
 
     def handed(self) -> Iterator[Handed]:
         """What each was given, over all that ever ran."""

@@ -118,6 +118,9 @@ async def test_a_renewal_tells_of_a_lost_lease(back: ReaderDouble) -> None:
         await eventually(lambda: batch.is_lost, "the renewal tells it")
         with pytest.raises(Refused, match="another program reads range 7"):
             batch.done()
+        back.owner = None
+        async with asyncio.timeout(10):
+            assert [item.value for item in await reader.next_batch()] == [0], "it reads on, as the error says"
 
 
 async def test_a_renewal_that_settles_too_late_is_told_with_the_next_batch(back: ReaderDouble) -> None:
