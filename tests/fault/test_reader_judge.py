@@ -50,8 +50,8 @@ def test_a_reader_that_keeps_its_promises_is_acquitted() -> None:
         ),
         (
             [replace(FIRST, fate=""), replace(FIRST, counter=2, is_repeated=True, events=(("a", 1),)), SECOND],
-            "12345",
-            "it came again with other events",
+            "145",
+            "it came, and batch 1 to 4 of range 1, counter 1, at 1.00 is not settled",
         ),
     ],
 )

@@ -37,9 +37,9 @@ class Handed:
     fate: str = ""
 
     @property
-    def bounds(self) -> tuple[int, str, str]:
-        """The range with both places: what makes it the same batch."""
-        return self.range, self.begin, self.end
+    def bounds(self) -> tuple[object, ...]:
+        """The range with both places, and the events, as a merge may make two batches with the same places."""
+        return self.range, self.begin, self.end, self.events
 
     @property
     def lease(self) -> tuple[int, int]:
@@ -154,8 +154,6 @@ def _bounds(history: ReaderHistory, handed: Sequence[Handed]) -> Iterator[str]:
         if one.bounds != next_one.bounds:
             if not history.is_settled(one):
                 yield f"{_name(next_one)}: it came, and {_name(one)} is not settled"
-        elif one.events != next_one.events:
-            yield f"{_name(next_one)}: it came again with other events: {one.events} and {next_one.events}"
         elif not next_one.is_repeated:
             yield f"{_name(next_one)}: it came again, and is not called repeated"
 
