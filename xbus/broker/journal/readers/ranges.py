@@ -69,8 +69,8 @@ class ReaderRange:
     def settled(self, place: Place) -> "ReaderRange":
         """Settle the batch that is out up to a place; the rest of it stays out.
 
-        A program repeats this call when its answer is lost, and the next batch may be out by then. So the end of a batch
-        must not be within the next one. That is so but for a batch in pieces, behind which the counter grows:
+        A program repeats this call when its answer is lost, and the next batch may be out by then. So the end of a
+        batch must not be within the next one. Behind a batch in pieces it may be, so the counter grows there:
 
         1. A range is merged of a part at 1 and one at 5, of which a batch up to 7 is out.
         2. The program settles 7. The bus notes it, puts the first part out from 1 to 7, and the answer is lost.
