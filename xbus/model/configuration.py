@@ -66,6 +66,19 @@ emitter_profile = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     Column("name", String(255), nullable=False, unique=True),
+    Column(
+        "new_types",
+        String(255),
+        nullable=False,
+        server_default=text("''"),
+        comment="The beginning of the names, and a star, of the event types that its emitters may make by sending the "
+        "first event of them; empty for none.",
+    ),
+    Column(
+        "clients_id",
+        BigInteger,
+        comment="The profile of those emitters for which its own may make API tokens; null if they may not.",
+    ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="A set of event types that its emitters may send.",
 )
@@ -153,6 +166,19 @@ event_type = Table(
         server_default=text("''"),
         default=_same_as_name,
         comment="The name that it was made with, for good: hashes of envelopes hold it.",
+    ),
+    Column(
+        "publisher_id",
+        BigInteger,
+        comment="The emitter that sent the first event of a type that a program made. Its profile need not allow the "
+        "type; null where only profiles allow it.",
+    ),
+    Column(
+        "is_topic",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+        comment="Whether a program made it, by sending to it or by subscribing: one emitter alone publishes it.",
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="The name of a kind of data; all that the bus knows of what an event holds.",

@@ -107,6 +107,7 @@ class _Names:
                 each,
                 name=self._of(Section.EMITTER_PROFILE, each.name),
                 event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
+                clients=None if each.clients is None else self._of(Section.EMITTER_PROFILE, each.clients),
             )
             for each in bus.profiles.values()
         ]

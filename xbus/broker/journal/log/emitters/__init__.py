@@ -1,0 +1,4 @@
+"""Emitters as the catalog has them.
+
+Face: ``entries``.
+"""
