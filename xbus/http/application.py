@@ -46,7 +46,8 @@ def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
     )
     front = FrontConnection(address, clock, Ids(clock), options)
     room = Room(DOCUMENTS_AT_ONCE * settings.max_document_bytes)
-    gateway = Gateway(front, clock, room, settings.max_document_bytes)
+    bounds = (settings.max_document_bytes, settings.topic_data_bytes, settings.scaling_backlog)
+    gateway = Gateway(front, clock, room, *bounds)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
     return Starlette(
         routes=[*(_route(gateway, operation) for operation in OPERATIONS), _described()],

@@ -14,11 +14,16 @@ from xbus import model
 from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration import EventTypeSpec, Section, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.errors import ConfigurationError
+
+MOST_TOPICS = 1_000
+"""Event types that an emitter makes. More cost each reading of the configuration, for everybody."""
 
 _type = model.event_type.c
 
@@ -50,14 +55,17 @@ def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datet
             removed it (``type_not_allowed``).
     """
     emitter = _emitter(connection, emitter_id)
-    if not emitter.may_make(name):
-        raise _refused(f'the emitter\'s profile does not allow to make event type "{name[:80]}"')
+    if not (is_name(name) and emitter.may_make(name)):
+        raise _refused(f"the emitter's profile does not allow to make event type {name[:80]!a}")
+    own = sa.select(sa.func.count()).where(_type.publisher_id == emitter_id, _type.removed_at.is_(None))
+    if connection.execute(own).scalar_one() >= MOST_TOPICS:
+        raise _refused(f"the emitter publishes {MOST_TOPICS:,} event types that it made, which is the most")
     ensure_topic(connection, name, at)
     found = connection.execute(sa.select(_type.publisher_id, _type.is_topic).where(_type.name == name)).one()
     if found.publisher_id == emitter_id:
         return
     if not found.is_topic:
-        raise _refused(f'event type "{name}" was made by an operator, and the emitter\'s profile does not allow it')
+        raise _refused(f'event type "{name}" was made by an operator, and its profile does not allow it')
     if found.publisher_id is not None:
         raise _refused(f'another emitter publishes event type "{name}"')
     act = act_here(at, "changed", f'event_type "{name}"', after=f'publisher "{emitter.login}"')
@@ -126,6 +134,29 @@ def list_topics(connection: sa.Connection, emitter_id: int, at: datetime) -> lis
         )
         for row in sorted(shown, key=lambda row: row.name)
     ]
+
+
+def count_waiting(connection: sa.Connection, most: int) -> int:
+    """Count the envelopes between the end of the log and the recipient that is farthest behind, up to a number.
+
+    It counts places of the log, also of event types that the recipient does not get.
+    """
+    roles = (
+        sa.select(sa.func.min(model.cursor.c.position))
+        .join(model.role, model.role.c.id == model.cursor.c.role_id)
+        .where(model.role.c.removed_at.is_(None), model.role.c.detached_at.is_(None))
+    )
+    readers = (
+        sa.select(sa.func.min(model.reader_stretch.c.position))
+        .join(model.reader_range, model.reader_range.c.id == model.reader_stretch.c.range_id)
+        .join(model.service, model.service.c.id == model.reader_range.c.service_id)
+        .where(model.reader_range.c.completed_at.is_(None), model.service.c.removed_at.is_(None))
+    )
+    head = read_head(connection)
+    # A reader's place is that of the item that it reads next; a cursor's is the last that is settled.
+    settled = connection.execute(roles).scalar_one(), connection.execute(readers).scalar_one()
+    lags = [head - settled[0] if settled[0] is not None else 0, head + 1 - settled[1] if settled[1] is not None else 0]
+    return min(most, max(0, *lags))
 
 
 def _only(emitters: Collection[EmitterEntry], name: str) -> str | None:

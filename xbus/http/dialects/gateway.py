@@ -22,12 +22,16 @@ class Gateway:
         clock: tells the moment.
         room: bounds what all bodies keep.
         document_bytes: the most bytes of a document.
+        topic_data_bytes: the most bytes of msgpack of an event's data in the dialect of Routemaster.
+        scaling_backlog: the envelopes that a recipient lacks from which on the bus counts as busy.
     """
 
     front: FrontConnection
     clock: Clock
     room: Room
     document_bytes: int
+    topic_data_bytes: int
+    scaling_backlog: int
 
     async def line(self, request: Request) -> EmitterContext:
         """Give the way to the front for the token of a request.

@@ -1,4 +1,1 @@
-"""Emitters as the catalog has them.
-
-Face: ``entries``.
-"""
+"""Emitters: ``entries`` has them as the catalog does."""
