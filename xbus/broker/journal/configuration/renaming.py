@@ -4,7 +4,7 @@ An entry is its row. Everything that belongs to it, such as its password, its ri
 row and stays.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -87,11 +87,7 @@ class _Names:
         ]
         services = [replace(each, name=self._of(Section.SERVICE, each.name)) for each in bus.services.values()]
         readers = [
-            replace(
-                each,
-                name=self._of(Section.READER, each.name),
-                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
-            )
+            replace(each, name=self._of(Section.READER, each.name), event_types=self._types(each.event_types))
             for each in bus.readers.values()
         ]
         roles = [
@@ -106,7 +102,8 @@ class _Names:
             replace(
                 each,
                 name=self._of(Section.EMITTER_PROFILE, each.name),
-                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
+                event_types=self._types(each.event_types),
+                clients=None if each.clients is None else self._of(Section.EMITTER_PROFILE, each.clients),
             )
             for each in bus.profiles.values()
         ]
@@ -136,6 +133,9 @@ class _Names:
             {each.name: each for each in readers},
             {each.name: each for each in bots},
         )
+
+    def _types(self, names: Collection[str]) -> frozenset[str]:
+        return frozenset(self._of(Section.EVENT_TYPE, name) for name in names)
 
     def _nodes(self, nodes: Mapping[str, NodeSpec]) -> Iterator[NodeSpec]:
         return (
