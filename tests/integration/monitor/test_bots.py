@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.integration.monitor.conftest import Monitor
-from tests.integration.monitor.reading_bus import ReadingBus, make_reading_bus
+from tests.support.reading_bus import ReadingBus, make_reading_bus
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.bots import list_runs
 from xbus.broker.journal.people import Right

@@ -194,7 +194,7 @@ def test_what_needs_a_decision() -> None:
         ("busy", "3 failures that nobody has looked at", "/failures?state=unprocessed&code=timed_out"),
         ("busy", "at least 1,000 envelopes of north open for long", "/envelopes?state=open&emitter=north"),
         ("busy", "Role role 3 is paused", "/recipients/role%203"),
-        ("busy", "Service shop is paused", "/pauses"),
+        ("busy", "Service shop is paused", "/services/shop"),
     ]
     assert all(each.code and each.cause and each.next_step for each in found)
     assert found[1] == NeededDecision(
