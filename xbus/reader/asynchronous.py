@@ -68,6 +68,8 @@ class AsyncReader:
         self._open_session: ReaderSession | None = None
         self._exit = AsyncExitStack()
         self._batch: ReaderBatch | None = None
+        self._lost: Refused | None = None
+        """Why a renewal could not settle what was done, until the author hears of it."""
         self._lease = 0.0
         self._asking = asyncio.Lock()
         """Held by the call that settles and reads, so that nothing is settled twice."""
@@ -118,6 +120,9 @@ class AsyncReader:
             Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``).
             Failed: nothing answered within ``retry_seconds``.
         """
+        if self._batch is not None and self._batch.is_lost:
+            # Another program has it, and done() says so.
+            self._batch = None
         if self._batch is not None and not self._batch.is_done:
             raise Refused(
                 f"the batch from {self._batch.place} to {self._batch.end} is not done",
@@ -127,6 +132,9 @@ class AsyncReader:
         self._has_asked = True
         while True:
             async with self._asking:
+                if self._lost is not None:
+                    lost, self._lost = self._lost, None
+                    raise lost
                 batch = await self._read(self._options.wait)
             if batch is not None:
                 return batch
@@ -169,7 +177,12 @@ class AsyncReader:
     async def _renew(self) -> None:
         batch = self._batch
         if batch is not None and batch.is_done:
-            await self._settle(batch)
+            try:
+                await self._settle(batch)
+            except Refused as refusal:
+                if refusal.code != "lease_lost":
+                    raise
+                self._lost = refusal
         answer = _RANGES.read(await self._session.call("xbus.renew_ranges", self._program))
         if batch is not None and [*batch.lease] not in answer["ranges"]:
             batch.is_lost = not batch.is_done

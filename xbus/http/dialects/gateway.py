@@ -10,6 +10,7 @@ from xbus.clock import Clock
 from xbus.emitter.context import EmitterContext
 from xbus.http.bodies import Body, Room
 from xbus.http.front import FrontConnection
+from xbus.http.reading import BackConnection, Tails
 from xbus.http.request_tags import token_of
 
 
@@ -18,13 +19,17 @@ class Gateway:
     """The means of all requests.
 
     Args:
-        front: the connection to the broker.
+        front: the connection to the broker's front.
+        back: the connection to the broker's back.
+        tails: what is followed at this moment.
         clock: tells the moment.
         room: bounds what all bodies keep.
         document_bytes: the most bytes of a document.
     """
 
     front: FrontConnection
+    back: BackConnection
+    tails: Tails
     clock: Clock
     room: Room
     document_bytes: int
@@ -67,6 +72,8 @@ class Operation:
         problems: the codes with which it is refused most often.
         media_types: of the request's body; empty where it has none.
         parameters: headers that it reads, each with its meaning.
+        query: options that it reads from the query, each with its meaning.
+        produces: media types of what it answers; empty where it has no body, or that of the operation's own kind.
         needs_token: whether it refuses requests without a token.
     """
 
@@ -78,4 +85,6 @@ class Operation:
     problems: Sequence[str] = ()
     media_types: Sequence[str] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    produces: Sequence[str] = ()
     needs_token: bool = True

@@ -53,7 +53,7 @@ async def _push(gateway: Gateway, request: Request) -> Response:
             raise _bad("a topic is called by 1 to 64 lower-case letters and underscores")
         body = gateway.body(request)
         try:
-            event = read_event(parse_json(await body.whole(), "the body"), gateway.clock.now())
+            event = read_event(parse_json(await body.json_text(), "the body"), gateway.clock.now())
         finally:
             body.close()
 

@@ -134,6 +134,8 @@ class ReaderDesk:
         owing.is_settled = True
         lease = owing.lease
         self._ranges[settled.id] = settled
+        if lease.counter == owing.step.lease.counter:
+            lease.counter = settled.counter
         lease.is_out = settled.handed_out
         if lease.heir is not None and lease.owner == owing.step.lease.program and not lease.is_out:
             lease.owner = None
@@ -283,7 +285,7 @@ class ReaderDesk:
         return {
             "range": current.id,
             "counter": current.counter,
-            "from": [*current.place],
+            "from": [*current.batch_begin],
             "to": [*current.batch_end],
             "repeated": is_repeated,
             "events": [event_map(event) for event in found.events],
