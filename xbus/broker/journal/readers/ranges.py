@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.slices import Place, Stretch
 from xbus.errors import Refused
+from xbus.states import RangeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,13 @@ class ReaderRange:
     def place(self) -> Place:
         """The place of the next item to be settled."""
         return min(stretch.position for stretch in self.stretches)
+
+    @property
+    def state(self) -> RangeState:
+        """Its state, of one that was neither split nor merged."""
+        if self.owner is None:
+            return RangeState.FREE
+        return RangeState.OUT if self.handed_out else RangeState.LEASED
 
     @property
     def batch_begin(self) -> Place:
