@@ -24,7 +24,7 @@ async def _pulse(gateway: Gateway, request: Request) -> Response:
 
 @emptily
 async def _scaling(gateway: Gateway, request: Request) -> Response:
-    most = gateway.scaling_backlog
+    most = gateway.settings.scaling_backlog
     if _WAITING.read(await gateway.front.call(token_of(request.headers), "xbus.count_waiting", most)) >= most:
         await asyncio.sleep(BUSY_SECONDS)
     return nothing()

@@ -31,7 +31,7 @@ async def _add(gateway: Gateway, request: Request) -> Response:
     await gateway.front.check(token)
     body = gateway.body(request)
     try:
-        wanted = parse_json(await body.whole(), "the body")
+        wanted = parse_json(await body.json_text(), "the body")
     finally:
         body.close()
     if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):

@@ -31,7 +31,10 @@ async def _push(gateway: Gateway, request: Request) -> Response:
     body = gateway.body(request)
     try:
         event = read_event(
-            topic, parse_json(await body.whole(), "the body"), gateway.clock.now(), gateway.topic_data_bytes
+            topic,
+            parse_json(await body.json_text(), "the body"),
+            gateway.clock.now(),
+            gateway.settings.topic_data_bytes,
         )
     finally:
         body.close()
