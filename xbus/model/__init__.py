@@ -29,6 +29,7 @@ from xbus.model.people import person, person_session, person_token
 from xbus.model.reader import reader, reader_event_type, reader_move, reader_range, reader_stretch
 from xbus.model.sample import sample
 from xbus.model.session import api_token, registration, session
+from xbus.model.subscription import subscription, subscription_state
 
 __all__ = [
     "api_token",
@@ -87,5 +88,7 @@ __all__ = [
     "sending_limit",
     "service",
     "session",
+    "subscription",
+    "subscription_state",
     "writer",
 ]

@@ -161,10 +161,11 @@ service = Table(
     Column(
         "kind",
         String(16),
-        CheckConstraint("kind IN ('worker', 'consumer', 'reader', 'runner')", name="kind"),
+        CheckConstraint("kind IN ('worker', 'consumer', 'reader', 'runner', 'gateway')", name="kind"),
         nullable=False,
         comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it; "
-        "reader: reads the log at its own pace, no node asks for it; runner: its programs run bots.",
+        "reader: reads the log at its own pace, no node asks for it; runner: its programs run bots; gateway: they call "
+        "subscribers.",
     ),
     Column(
         "failures",

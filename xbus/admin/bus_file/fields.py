@@ -45,12 +45,16 @@ from xbus.broker.journal.configuration.entries import (
     BOT_BATCH_ITEMS,
     BOT_SECONDS,
     MAX_ISOLATED,
+    SUBSCRIPTION_ITEMS,
+    SUBSCRIPTION_MILLISECONDS,
     ReaderSpec,
 )
 from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.writes import LIMIT_NAMES
 from xbus.rpc.curve import KEY_LENGTH
 from xbus.slots import Missed
+
+MOST_MILLISECONDS = 3_600_000
 
 SECRET: Fields = {
     "secret": TableKey(
@@ -251,6 +255,23 @@ RUNS: Fields = {
     "description": replace(TEXT, means="What it is for."),
 }
 
+CALLBACK: Fields = {
+    "format": choice("json", "cloudevents", "routemaster", means="The format of the bodies of calls."),
+    "verify": replace(SWITCH, default=True, means="Check the certificate of the subscriber."),
+    "max": replace(COUNT, default=SUBSCRIPTION_ITEMS, means="The most items of a batch."),
+    "timeout": TableKey(
+        lambda value: type(value) is int and 0 <= value <= MOST_MILLISECONDS,
+        f"a whole number of milliseconds from 0 to {MOST_MILLISECONDS}, which is an hour",
+        default=SUBSCRIPTION_MILLISECONDS,
+        shape=FieldShape.NUMBER,
+        means="Milliseconds that a batch waits for more items.",
+    ),
+    "ranges": replace(
+        INSTANCES["instances"], means="With how many ranges it begins; with one, all comes in the order of the log."
+    ),
+    "keeps": replace(SWITCH, default=True, means="Retention waits until it has been called."),
+}
+
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, **IMMEDIATE, "node": TABLES, **ISOLATION, **SECRET, **KEEPING, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
@@ -295,6 +316,15 @@ SECTIONS: Mapping[Section, Fields] = {
         "emits": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What its runs may put."),
         "runners": replace(OF_SERVICE, required=False, means="The service whose programs run it."),
         **RUNS,
+        **FORMER,
+    },
+    Section.SUBSCRIPTION: {
+        "name": NAME,
+        "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it gets."),
+        "url": replace(TEXT, required=True, means="The address that is called."),
+        **CALLBACK,
+        "secret": replace(TEXT, default=None, means="Signs the calls; nothing shows it, and empty leaves it as it is."),
+        "start": replace(START, means="Where a new subscription begins."),
         **FORMER,
     },
 }

@@ -21,6 +21,7 @@ from xbus.broker.journal.configuration import (
     RoleSpec,
     Section,
     ServiceSpec,
+    SubscriptionSpec,
 )
 from xbus.broker.journal.writes import SendingLimits
 
@@ -125,6 +126,10 @@ def _bot(*, reads: Sequence[str], emits: Sequence[str], **values: Any) -> BotSpe
     return BotSpec(reads=frozenset(reads), emits=frozenset(emits), **values)
 
 
+def _subscription(*, event_types: Sequence[str], **values: Any) -> SubscriptionSpec:
+    return SubscriptionSpec(event_types=frozenset(event_types), **values)
+
+
 class _BusFileReader:
     """Goes through the parsed file once, and collects faults and the place of everything."""
 
@@ -145,6 +150,7 @@ class _BusFileReader:
             profiles={entry.name: entry for _, entry in self._section(tables, Section.EMITTER_PROFILE, _profile)},
             emitters={entry.login: entry for _, entry in self._section(tables, Section.EMITTER, _emitter)},
             bots={entry.name: entry for _, entry in self._section(tables, Section.BOT, _bot)},
+            subscriptions={each.name: each for _, each in self._section(tables, Section.SUBSCRIPTION, _subscription)},
         )
         unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
         return BusFile(bus, tuple(sorted(self._problems)), unreadable, self._places)

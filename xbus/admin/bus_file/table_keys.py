@@ -197,7 +197,8 @@ KIND = choice(
     "worker",
     "consumer",
     "runner",
-    means="A worker answers items; a consumer ends the line; a runner runs bots. For good.",
+    "gateway",
+    means="A worker answers items; a consumer ends the line; runners run bots, gateways call subscribers. For good.",
     required=True,
 )
 FAILURES = choice(

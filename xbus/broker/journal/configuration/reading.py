@@ -20,6 +20,7 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
+from xbus.broker.journal.configuration.subscriptions.stored import is_of_subscription, read_subscriptions
 from xbus.broker.journal.log.catalog import read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters.entries import read_limits
 from xbus.broker.journal.log.sessions import read_keys
@@ -112,6 +113,7 @@ def _read_bus(connection: Connection, *, removed: bool) -> BusSpec:
         profiles={entry.name: entry for entry in _profiles(connection, removed)},
         emitters={entry.login: entry for entry in _emitters(connection, removed)},
         bots={entry.name: entry for entry in read_bots(connection, removed=removed)},
+        subscriptions={entry.name: entry for entry in read_subscriptions(connection, removed=removed)},
     )
 
 
@@ -157,7 +159,7 @@ def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
     rows = connection.execute(
         select(service.c.name, *reader.c)
         .join(reader, reader.c.service_id == service.c.id)
-        .where(_chosen(service, removed), ~is_of_bot(service.c.name))
+        .where(_chosen(service, removed), ~is_of_bot(service.c.name), ~is_of_subscription(service.c.id))
         .order_by(service.c.name)
     )
     return (ReaderSpec(name, frozenset(names.get(key, ())), *settings) for name, key, *settings in rows.all())

@@ -119,10 +119,19 @@ class _Names:
             replace(
                 each,
                 name=self._of(Section.BOT, each.name),
+                reads=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.reads),
                 emits=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.emits),
                 runners=None if each.runners is None else self._of(Section.SERVICE, each.runners),
             )
             for each in bus.bots.values()
+        ]
+        subscriptions = [
+            replace(
+                each,
+                name=self._of(Section.SUBSCRIPTION, each.name),
+                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
+            )
+            for each in bus.subscriptions.values()
         ]
         return BusSpec(
             {each.name: each for each in event_types},
@@ -132,6 +141,7 @@ class _Names:
             {each.login: each for each in emitters},
             {each.name: each for each in readers},
             {each.name: each for each in bots},
+            {each.name: each for each in subscriptions},
         )
 
     def _types(self, names: Collection[str]) -> frozenset[str]:
