@@ -189,12 +189,15 @@ def choice(*values: str, means: str, required: bool = False) -> TableKey:
 
 NAME = TableKey(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
 NAMES = TableKey(is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[], shape=FieldShape.NAMES)
-KIND = choice(
-    "worker",
-    "consumer",
-    "runner",
-    means="A worker answers items; a consumer ends the line; a runner runs bots. For good.",
-    required=True,
+KIND = replace(
+    choice(
+        "worker",
+        "consumer",
+        "runner",
+        means="A worker answers items; a consumer ends the line; a runner runs bots. For good.",
+        required=True,
+    ),
+    wish='"worker" or "consumer" or "runner"; a reader is a table of its own, [[reader]]',
 )
 FAILURES = choice(
     "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."
