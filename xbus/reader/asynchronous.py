@@ -68,6 +68,8 @@ class AsyncReader:
         self._open_session: ReaderSession | None = None
         self._exit = AsyncExitStack()
         self._batch: ReaderBatch | None = None
+        self._lost: Refused | None = None
+        """Why a renewal could not settle what was done, until the author hears of it."""
         self._lease = 0.0
         self._asking = asyncio.Lock()
         """Held by the call that settles and reads, so that nothing is settled twice."""
@@ -133,6 +135,9 @@ class AsyncReader:
             Refused: as ``next_batch``.
             Failed: as ``next_batch``.
         """
+        if self._batch is not None and self._batch.is_lost:
+            # Another program has it, and done() says so.
+            self._batch = None
         if self._batch is not None and not self._batch.is_done:
             raise Refused(
                 f"the batch from {self._batch.place} to {self._batch.end} is not done",
@@ -141,6 +146,9 @@ class AsyncReader:
             )
         self._has_asked = True
         async with self._asking:
+            if self._lost is not None:
+                lost, self._lost = self._lost, None
+                raise lost
             return await self._read(seconds)
 
     async def _read(self, wait: float) -> ReaderBatch | None:
@@ -181,7 +189,12 @@ class AsyncReader:
     async def _renew(self) -> None:
         batch = self._batch
         if batch is not None and batch.is_done:
-            await self._settle(batch)
+            try:
+                await self._settle(batch)
+            except Refused as refusal:
+                if refusal.code != "lease_lost":
+                    raise
+                self._lost = refusal
         answer = _RANGES.read(await self._session.call("xbus.renew_ranges", self._program))
         if batch is not None and [*batch.lease] not in answer["ranges"]:
             batch.is_lost = not batch.is_done

@@ -103,6 +103,10 @@ def is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) and "\0" not in word for word in value)
 
 
+def is_new_types(value: Any) -> bool:
+    return is_name(value) and value.endswith("*") and "*" not in value[:-1]
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= MOST_LETTERS and "\0" not in value
 
@@ -194,10 +198,11 @@ KIND = replace(
         "worker",
         "consumer",
         "runner",
-        means="A worker answers items; a consumer ends the line; a runner runs bots. For good.",
+        "gateway",
+        means="Workers answer items; consumers end the line; runners run bots, gateways call subscribers. For good.",
         required=True,
     ),
-    wish='"worker" or "consumer" or "runner"; a reader is a table of its own, [[reader]]',
+    wish='"worker" or "consumer" or "runner" or "gateway"; a reader is a table of its own, [[reader]]',
 )
 FAILURES = choice(
     "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."

@@ -78,7 +78,7 @@ def _check_workers(spec: BusSpec, event_type: str, roles: Mapping[str, object]) 
 def _faults(bus: Bus, spec: BusSpec) -> Iterator[str]:
     names = sorted({role.service for role in spec.roles.values()} & spec.services.keys())
     told = False
-    for name in (*(each for each in names if spec.services[each].kind != "runner"), *sorted(spec.bots)):
+    for name in (*(each for each in names if spec.services[each].kind in ("worker", "consumer")), *sorted(spec.bots)):
         for mishap in bus.mishaps(name):
             told = True
             yield _of_mishap(mishap)
