@@ -172,6 +172,8 @@ class HttpSettings:
     max_document_bytes: int = option(16 * 1024**2, values.count)
     slow_seconds: float = option(30.0, values.seconds)
     insist_seconds: float = option(10.0, values.seconds)
+    topic_data_bytes: int = option(64, values.count)
+    scaling_backlog: int = option(1000, values.count)
 
 
 @dataclass(frozen=True, slots=True)

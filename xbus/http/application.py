@@ -53,7 +53,7 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
     front = FrontConnection(address, clock, Ids(clock), options)
     room = Room(DOCUMENTS_AT_ONCE * settings.max_document_bytes)
     called = BackConnection(back, clock, settings.insist_seconds)
-    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings.max_document_bytes)
+    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
     figures = _figures(gateway)
     application = Starlette(

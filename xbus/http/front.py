@@ -114,6 +114,15 @@ class FrontConnection:
         patience = EmitterPatience(self._options.retry_seconds, self._clock)
         return FrontLimits.of(_LIMITS.read(await insist(patience, self._options.probe_seconds, ask)))
 
+    async def call(self, token: str, verb: str, *arguments: object) -> Value:
+        """Make one call for a token, and wait for its answer.
+
+        Raises:
+            Refused: the front refuses it; ``session_unknown`` for an unknown token.
+            Failed: the front does not answer.
+        """
+        return await self._client.call(verb, token, *arguments, timeout=self._options.retry_seconds)
+
     async def check(self, token: str) -> None:
         """Let a token pass that the front knows at this moment.
 

@@ -22,6 +22,7 @@ from xbus.broker.journal.configuration import (
     RoleSpec,
     Section,
     ServiceSpec,
+    SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.broker.journal.writes import LIMIT_NAMES, SendingLimits
@@ -43,7 +44,7 @@ ENTRIES: dict[Section, Entry] = {
     Section.SERVICE: ServiceSpec("store", "consumer", "own", 3, 0.5, 60, 0.25),
     Section.READER: ReaderSpec("billing", frozenset({"flights"}), 3, 5.0, 10, 20, 0.5, False),
     Section.ROLE: RoleSpec("store_1", "store", True, None, math.inf, 10, 4, True, KEYS, 5, "skip"),
-    Section.EMITTER_PROFILE: ProfileSpec("shop", frozenset({"flights", "invoices"}), limits=LIMITS),
+    Section.EMITTER_PROFILE: ProfileSpec("shop", frozenset({"flights"}), None, LIMITS, "shop_*", "shops"),
     Section.EMITTER: EmitterSpec("shop_1", "shop", KEYS, limits=LIMITS),
     Section.BOT: BotSpec(
         "report",
@@ -63,6 +64,9 @@ ENTRIES: dict[Section, Entry] = {
         settings={"shop": "north", "rows": {"most": 10, "kinds": ["a", "b"]}},
         runners="night_runners",
         description="The report of the night.",
+    ),
+    Section.SUBSCRIPTION: SubscriptionSpec(
+        "shop", frozenset({"flights"}), "https://shop.example/hook", "cloudevents", None, False, 10, 100, 4, False
     ),
 }
 """An entry of each kind, in which no field has its default."""
@@ -90,7 +94,7 @@ def test_no_field_of_the_bus_file_lacks(section: Section) -> None:
     }
     assert shown.keys() == wanted
     # Where a field begins with its default nobody would notice that its value is lost.
-    assert all(field.values for key, field in shown.items() if key not in ("start", "keeps"))
+    assert all(field.values for key, field in shown.items() if key not in ("start", "keeps", "verify", "secret"))
 
 
 def test_each_optional_field_says_what_it_means() -> None:

@@ -34,7 +34,7 @@ def rehearse(connection: Connection, plan: Plan, last: int) -> Iterator[TypeComp
 
 def own_logins(plan: Plan) -> Mapping[str, str]:
     """Map the logins by which the bus itself writes now, for nodes and bots, to those after the plan."""
-    logins = {}
+    logins: dict[str, str] = {}
     for event_type in plan.before.event_types.values():
         former = replace(
             event_type,

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from xbus.clock import Clock
+from xbus.config import HttpSettings
 from xbus.emitter.context import EmitterContext
 from xbus.http.bodies import Body, Room
 from xbus.http.front import FrontConnection
@@ -24,7 +25,7 @@ class Gateway:
         tails: what is followed at this moment.
         clock: tells the moment.
         room: bounds what all bodies keep.
-        document_bytes: the most bytes of a document.
+        settings: the section ``[http]`` of the configuration.
     """
 
     front: FrontConnection
@@ -32,7 +33,7 @@ class Gateway:
     tails: Tails
     clock: Clock
     room: Room
-    document_bytes: int
+    settings: HttpSettings
 
     async def line(self, request: Request) -> EmitterContext:
         """Give the way to the front for the token of a request.
@@ -45,7 +46,7 @@ class Gateway:
 
     def body(self, request: Request) -> Body:
         """Give the body of a request, as it comes."""
-        return Body(request.stream(), self.room, self.document_bytes)
+        return Body(request.stream(), self.room, self.settings.max_document_bytes)
 
 
 class JsonAnswer(JSONResponse):

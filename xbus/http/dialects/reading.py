@@ -69,7 +69,7 @@ async def _get_batch(gateway: Gateway, request: Request) -> Response:
         token,
         program_id(token, asked.get("program", "")) if done is None else done.program,
         seconds_of(asked.get("wait", "0")),
-        _bounds(asked, gateway.document_bytes),
+        _bounds(asked, gateway.settings.max_document_bytes),
         done,
     )
 
