@@ -29,6 +29,7 @@ PAGES = (
     "/recipients",
     "/readers",
     "/readers/billing",
+    "/readers/subscription%2Fshop",
     "/bots",
     "/bots/nightly%2Freport",
     "/configuration",
