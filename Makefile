@@ -15,7 +15,7 @@ MEASURED := --cov --cov-report=
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz fuzz-api screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
+.PHONY: fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -57,6 +57,9 @@ torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while enve
 fuzz: $(VENV)/.installed-fuzz  ## throw random bytes at the decoders and the front's verbs [RUNS=100000]
 	$(IN_VENV) tests.fuzz codec $(or $(RUNS),100000)
 	$(IN_VENV) tests.fuzz front $(or $(RUNS),100000)
+
+fuzz-http: $(VENV)/.installed-dev $(VENV)/schemathesis/.installed  ## ask the gateway for HTTP for everything, allowed or not [SECONDS=300]
+	$(IN_VENV) tests.fuzz.gateway $(or $(SECONDS),300)
 
 fuzz-api: $(VENV)/.installed-dev $(VENV)/schemathesis/.installed  ## ask the monitor's /api for everything, allowed or not [SECONDS=300]
 	$(IN_VENV) tests.fuzz.api $(or $(SECONDS),300)

@@ -6,8 +6,14 @@ differ from that, both are served.
 Face: ``OPERATIONS``.
 """
 
+from dataclasses import replace
+
 from xbus.http.dialects.routemaster import pulse, tokens, topics
 
-OPERATIONS = (*topics.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+OPERATIONS = tuple(
+    # The protocol has no bodies for errors.
+    replace(operation, explains=False)
+    for operation in (*topics.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+)
 
 __all__ = ["OPERATIONS"]
