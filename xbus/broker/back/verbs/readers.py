@@ -3,6 +3,7 @@
 from xbus.broker.answers import coded_answer
 from xbus.broker.back.readers import ReaderDesks, ReadingProgram, read_batch_call, read_program, read_settlement
 from xbus.broker.sessions import Sessions
+from xbus.errors import Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import BatchAnswer, CheckpointAnswer, RangesAnswer
@@ -23,7 +24,11 @@ class ReaderVerbs:
     @verb("xbus.read_batch")
     @coded_answer
     async def read_batch(self, token: str, program: str, options: dict[str, Value]) -> BatchAnswer:
-        return await self._desks.read(self._caller(token, program), read_batch_call(options))
+        asked = dict(options)
+        reader = asked.pop("reader", "")
+        if not isinstance(reader, str):
+            raise Refused("reader is no text", "give the key of a subscription's reader", code="option_invalid")
+        return await self._desks.read(self._caller(token, program, reader), read_batch_call(asked))
 
     @undoes("xbus.read_batch")
     def undo_read_batch(self, answer: BatchAnswer) -> None:
@@ -38,15 +43,14 @@ class ReaderVerbs:
 
     @verb("xbus.renew_ranges")
     @coded_answer
-    def renew_ranges(self, token: str, program: str) -> RangesAnswer:
-        return self._desks.renew(self._caller(token, program))
+    def renew_ranges(self, token: str, program: str, reader: str = "") -> RangesAnswer:
+        return self._desks.renew(self._caller(token, program, reader))
 
     @verb("xbus.leave_ranges")
     @coded_answer
-    async def leave_ranges(self, token: str, program: str) -> bool:
-        await self._desks.leave(self._caller(token, program))
+    async def leave_ranges(self, token: str, program: str, reader: str = "") -> bool:
+        await self._desks.leave(self._caller(token, program, reader))
         return True
 
-    def _caller(self, token: str, program: str) -> ReadingProgram:
-        role_id = self._sessions.owner(token)
-        return ReadingProgram(read_program(program), role_id, self._desks.login_of(role_id))
+    def _caller(self, token: str, program: str, reader: str = "") -> ReadingProgram:
+        return self._desks.program(self._sessions.owner(token), read_program(program), reader)

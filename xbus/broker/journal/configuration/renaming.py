@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, NodeSpec, Section
+from xbus.broker.journal.configuration.entries import (
+    BotSpec,
+    BusSpec,
+    ConfigurationProblem,
+    NodeSpec,
+    Section,
+    SubscriptionSpec,
+)
 from xbus.broker.journal.configuration.reading import Stored
 
 Renames: TypeAlias = Mapping[tuple[Section, str], str]
@@ -118,7 +125,19 @@ class _Names:
             )
             for each in bus.emitters.values()
         ]
-        bots = [
+        return BusSpec(
+            {each.name: each for each in event_types},
+            {each.name: each for each in services},
+            {each.login: each for each in roles},
+            {each.name: each for each in profiles},
+            {each.login: each for each in emitters},
+            {each.name: each for each in readers},
+            {each.name: each for each in self._bots(bus)},
+            {each.name: each for each in self._subscriptions(bus)},
+        )
+
+    def _bots(self, bus: BusSpec) -> Iterator[BotSpec]:
+        return (
             replace(
                 each,
                 name=self._of(Section.BOT, each.name),
@@ -127,24 +146,16 @@ class _Names:
                 runners=None if each.runners is None else self._of(Section.SERVICE, each.runners),
             )
             for each in bus.bots.values()
-        ]
-        subscriptions = [
+        )
+
+    def _subscriptions(self, bus: BusSpec) -> Iterator[SubscriptionSpec]:
+        return (
             replace(
                 each,
                 name=self._of(Section.SUBSCRIPTION, each.name),
                 event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
             )
             for each in bus.subscriptions.values()
-        ]
-        return BusSpec(
-            {each.name: each for each in event_types},
-            {each.name: each for each in services},
-            {each.login: each for each in roles},
-            {each.name: each for each in profiles},
-            {each.login: each for each in emitters},
-            {each.name: each for each in readers},
-            {each.name: each for each in bots},
-            {each.name: each for each in subscriptions},
         )
 
     def _nodes(self, nodes: Mapping[str, NodeSpec]) -> Iterator[NodeSpec]:
