@@ -1,7 +1,9 @@
 """Puts the gateway together: a request passes the guard, then an operation of a dialect answers it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from typing import TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,12 +19,14 @@ from xbus.errors import XbusError
 from xbus.extras import installed_version
 from xbus.http import problems
 from xbus.http.bodies import Room
+from xbus.http.callbacks import AllowedAddresses, CallbackClient, CallbackService, GatewayBack
 from xbus.http.description import describe
 from xbus.http.dialects import cloudevents, native, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
 from xbus.http.front import FrontConnection
 from xbus.http.guard import Guard, RequestLimits
 from xbus.ids import Ids
+from xbus.rpc.context import new_context
 
 OPERATIONS = (*native.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
 
@@ -30,13 +34,14 @@ DOCUMENTS_AT_ONCE = 8
 """The largest documents that requests keep together. Fewer refuse requests sooner, more take memory."""
 
 
-def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
+def build(settings: HttpSettings, address: str, clock: Clock, back: str = "") -> Starlette:
     """Build the application.
 
     Args:
         settings: the section of the configuration.
         address: of the broker's front.
         clock: tells the time.
+        back: the address of the broker's back, to call subscribers; empty not to.
     """
     options = Options(
         retry_seconds=settings.insist_seconds,
@@ -56,14 +61,36 @@ def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
             HTTPException: problems.of_http,
             Exception: problems.of_the_gateway,
         },
-        lifespan=_connected(front),
+        lifespan=_connected(front, _calling(settings, back, clock) if back else nullcontext),
     )
 
 
-def _connected(front: FrontConnection) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[object]]
+
+
+def _calling(settings: HttpSettings, address: str, clock: Clock) -> Lifespan:
+    """Call subscribers while the application runs."""
+
+    @asynccontextmanager
+    async def calling() -> AsyncIterator[None]:
+        async with AsyncExitStack() as exit_stack:
+            context = new_context()
+            exit_stack.callback(context.destroy)
+            back = GatewayBack(context, address, settings.callback_token, clock)
+            exit_stack.callback(back.close)
+            client = await exit_stack.enter_async_context(CallbackClient(AllowedAddresses(settings.callback_hosts)))
+            async with asyncio.TaskGroup() as tasks:
+                serving = tasks.create_task(CallbackService(back, client, clock).run(), name="subscriptions")
+                yield
+                serving.cancel()
+
+    return calling
+
+
+def _connected(front: FrontConnection, calling: Lifespan) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def connected(app: Starlette) -> AsyncIterator[None]:
-        async with front:
+        async with front, calling():
             yield
 
     return connected

@@ -11,6 +11,7 @@ from xbus import ending, logs, service_manager
 from xbus.clock import SystemClock
 from xbus.config import FILE_VARIABLE, Config, HttpSettings, load
 from xbus.config.reaching import reachable
+from xbus.errors import ConfigurationError
 from xbus.http.application import build
 from xbus.http.protocol import BoundedProtocol, ConnectionLimits
 from xbus.web.listening import open_port, served_address, stop_at_signal
@@ -62,7 +63,15 @@ def serve(config: Config, ready_file: Path | None) -> None:
         ConfigurationError: the address can't be taken, or nobody knows where the broker is.
     """
     settings = config.http
-    application = build(settings, settings.front or reachable(config.zmq.frontsocket, "front"), SystemClock())
+    back = ""
+    if settings.callbacks:
+        if not settings.callback_token:
+            raise ConfigurationError(
+                "[http] callbacks = yes needs callback_token",
+                "make one: xbus token new NAME --role LOGIN, of a role whose service is of kind gateway",
+            )
+        back = settings.back or reachable(config.zmq.backsocket, "back")
+    application = build(settings, settings.front or reachable(config.zmq.frontsocket, "front"), SystemClock(), back)
     with closing(open_port("http", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)
         service_manager.tell_ready({"http": address}, ready_file)
