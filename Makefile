@@ -48,8 +48,8 @@ test-pythons: $(VENV)/.installed-dev  ## run the client and the commands on the 
 simulate: $(VENV)/.installed-dev  ## play random schedules in virtual time [SCHEDULES=1000] [SEED=1]
 	@$(IN_VENV) tests.simulation
 
-trial-readers: $(VENV)/.installed-dev  ## kill programs of readers and the broker while ranges are split and merged [CYCLES=500] [SEED=7]
-	@$(IN_VENV) tests.fault.reader_trial --cycles $(or $(CYCLES),500) --seed $(or $(SEED),0)
+trial-readers: $(VENV)/.installed-dev  ## kill and stop programs of a reader while ranges are split and merged [CYCLES=500] [SEED=7] [DB=sqlite|postgresql]
+	@$(IN_VENV) tests.fault.reading
 
 torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]
 	@$(IN_VENV) tests.torture

@@ -24,10 +24,21 @@ from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.runs import has_ticket
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
-from xbus.broker.journal.readers import read_ranges, read_readers
-from xbus.broker.journal.writes import EndRun, FireSlots, LoseRuns, RenewRuns, RunFailure
+from xbus.broker.journal.readers import people, read_ranges, read_readers
+from xbus.broker.journal.readers.people import ReaderDecision
+from xbus.broker.journal.writes import (
+    EndRun,
+    FireSlots,
+    LoseRuns,
+    RenewRuns,
+    RunFailure,
+    Seal,
+    StartEnvelope,
+    run_key,
+)
+from xbus.errors import Refused
 from xbus.headers import EventTags
-from xbus.ids import Ids, token_hash
+from xbus.ids import Ids, keyed_envelope_id, token_hash
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import unpack_items
 from xbus.slots import Schedule
@@ -432,3 +443,62 @@ async def test_each_batch_once_whatever_dies(journal: Journal, clock: MovingCloc
     assert len(await journal.read(read_ranges)) == 3
     for key in keys:
         assert [item for run in found for of, item in put.get(run.batch, ()) if of == key] == wanted[key]
+
+
+async def seal_output(journal: Journal, given: Given) -> None:
+    """Seal what a run has put, as its process does before anybody is told."""
+    emitter_id = next(each.id for each in (await Scribe.of(journal)).catalog.emitters.values() if "bot/" in each.login)
+    envelope_id = keyed_envelope_id(emitter_id, run_key(given.run.id, given.run.slot, given.run.batch))
+    started = journal.write(StartEnvelope(envelope_id, emitter_id, NOW))
+    await journal.write(Seal(envelope_id, 0, 0, NOW))
+    await started
+
+
+@pytest.mark.parametrize("told", ["nobody", "failure", "nobody, when it was due again"])
+async def test_a_run_that_sealed_its_output_and_died_is_done(journal: Journal, clock: MovingClock, told: str) -> None:
+    broker = await broker_with(journal, clock, bot(attempts=3))
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+    is_late = told.endswith("again")
+    if not is_late:
+        await seal_output(journal, given)
+    if told == "failure":
+        assert await broker.end(given, code="run_crashed")
+    clock.at += timedelta(minutes=1)
+    assert await journal.write(LoseRuns(clock.at)) == (told != "failure")
+    if is_late:
+        # It was only stopped, and goes on before another runner begins.
+        await seal_output(journal, given)
+    clock.at += timedelta(minutes=5)
+    assert await broker.claim(PROGRAMS[1]) is None
+    (run,) = await journal.read(runs)
+    assert (run.state, run.code, run.attempts) == ("done", None, 1)
+
+
+async def test_a_range_of_a_bot_is_not_cut_while_its_batch_is_out(journal: Journal, clock: MovingClock) -> None:
+    """Its output may be sealed under a key of the whole batch: its halves would be put once more."""
+    reads = bot(cron='""', reads='["orders"]', instances=2)
+    catalog = (await broker_with(journal, clock, reads)).catalog
+    decision = ReaderDecision("ada", NOW, "to try it")
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        broker = await ReadingBroker(journal, catalog, clock, tasks).start()
+        await Scribe(journal, catalog).put([b"a"], type_name="orders", tags=[EventTags(partition_key="a")])
+        while (given := await broker.claim()) is None:
+            await asyncio.sleep(0.005)
+        before = await journal.read(read_ranges)
+        (is_out,) = [each.id for each in before if each.handed_out]
+        with pytest.raises(Refused) as refused:
+            await journal.run(people.split, "bot/report", is_out, decision)
+        assert (refused.value.code, bool(refused.value.next_step)) == ("batch_is_out", True)
+        with pytest.raises(Refused) as refused:
+            await journal.run(people.merge, "bot/report", [each.id for each in before], decision)
+        assert refused.value.code == "batch_is_out"
+        assert await journal.read(read_ranges) == before
+        await broker.end(given)
+        broker.batches.look(given.run.id)
+        while any(each.handed_out for each in await journal.read(read_ranges)):
+            await asyncio.sleep(0.005)
+        assert len(await journal.run(people.split, "bot/report", is_out, decision)) == 2
+        broker.die()

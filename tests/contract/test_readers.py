@@ -238,6 +238,32 @@ def test_halves_begin_with_their_part_of_the_batch_that_is_out(billing: sa.Conne
     assert [each.kind for each in list_moves(billing, one.service_id, 9)] == ["split"] * 2
 
 
+def test_a_checkpoint_that_is_repeated_settles_nothing_more_of_a_merged_range(billing: sa.Connection) -> None:
+    """A program repeats its call whose answer was lost, and meanwhile the next batch has been put out for it."""
+    settle(billing, handed_out(billing, 0, Place(9)), Place(9), checkpoint())
+    first, second, third = present(billing)
+    (merged,) = people.merge(billing, "billing", [first.id, second.id], DECISION)
+    lease = taken(billing, 0)
+    assert put_out(billing, lease, Place(3), LATER).batch_end == Place(3), "who stands behind it has no part in it"
+    settle(billing, lease, Place(3), checkpoint())
+    put_out(billing, lease, Place(5), LATER)
+    settle(billing, lease, Place(3), checkpoint())
+    found = present(billing)[0]
+    assert (found.handed_out, found.place, found.batch_end) == (True, Place(3), Place(5))
+
+    # The batch that is out at a merge is in pieces: the next one may have the same end.
+    settle(billing, lease, Place(5), checkpoint())
+    put_out(billing, lease, Place(7), LATER)
+    people.merge(billing, "billing", [merged.id, third.id], DECISION)
+    lease = taken(billing, 0)
+    after = settle(billing, lease, present(billing)[0].batch_end, checkpoint())
+    assert sorted(each.position for each in after.stretches) == [Place(1), Place(7), Place(9)]
+    next_one = LeaseOf(lease.range_id, after.counter, lease.program)
+    put_out(billing, next_one, Place(7), LATER)
+    assert refused(lambda: settle(billing, lease, Place(7), checkpoint())) == "lease_lost"
+    assert present(billing)[0].place == Place(1)
+
+
 def test_a_merged_range_goes_on_where_each_part_stood(billing: sa.Connection) -> None:
     lease = handed_out(billing, 0, Place(5))
     settle(billing, lease, Place(5), checkpoint())
@@ -245,11 +271,12 @@ def test_a_merged_range_goes_on_where_each_part_stood(billing: sa.Connection) ->
     first, second, third = present(billing)
     assert refused(lambda: people.merge(billing, "billing", [first.id, third.id], DECISION)) == "ranges_apart"
     (merged,) = people.merge(billing, "billing", [second.id, first.id], DECISION)
-    assert (merged.handed_out, merged.place, merged.batch_end) == (True, Place(1), Place(5))
+    assert (merged.handed_out, merged.place, merged.batch_end) == (True, Place(1), Place(3))
     assert [(each.position, each.until) for each in merged.stretches] == [(Place(5), Place(5)), (Place(1), Place(3))]
     lease = taken(billing, 0)
-    after = settle(billing, lease, Place(5), checkpoint())
+    after = settle(billing, lease, Place(3), checkpoint())
     assert [(each.position, each.until) for each in after.stretches] == [(Place(5), None), (Place(3), None)]
+    lease = LeaseOf(lease.range_id, after.counter, lease.program)
     put_out(billing, lease, Place(9), LATER)
     after = settle(billing, lease, Place(9), checkpoint())
     assert after.stretches == (Stretch(first.first, second.last, Place(9)),), "they have met"

@@ -1,22 +1,17 @@
-"""A trial of readers: programs that read, die, fall silent and come late, ranges that are split and merged, and a
-broker that is killed, in an order that a seed makes.
+"""A trial of the verbs of readers: programs read, die, fall silent and come late, ranges are split and merged, and the
+broker is killed, in an order that a seed makes.
 
-Run a long one by ``make trial-readers CYCLES=500``.
+The programs are played by one loop here, so each call and answer is known. ``tests/fault/reading`` has real programs.
 """
 
-import argparse
 import asyncio
 import random
-import sys
-import tempfile
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.readers import people, read_ranges
 from xbus.broker.journal.readers.people import ReaderDecision
@@ -252,28 +247,3 @@ def set_up(url: str) -> None:
     """Make the bus of a trial in a database with a schema."""
     add_bus(url, {TYPE: {"store": []}})
     add_reader(url, READER, TYPE, ranges=4, lease=LEASE, batch_items=5)
-
-
-def main() -> None:
-    """Play a long trial on SQLite."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cycles", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        url = f"sqlite:///{Path(name) / 'xbus.db'}"
-        schema.upgrade(url)
-        set_up(url)
-        broker = Daemon(Path(name) / "daemon", url)
-        broker.start()
-        try:
-            trial = Trial(broker, arguments.seed)
-            asyncio.run(trial.run(arguments.cycles))
-        finally:
-            broker.kill()
-    told = f"{trial.kills} kills of the broker, {trial.late} late checkpoints refused"
-    sys.stdout.write(f"{arguments.cycles} cycles: {told}\n")
-
-
-if __name__ == "__main__":
-    main()

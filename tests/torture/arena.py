@@ -45,6 +45,7 @@ class Arena:
 
     Attributes:
         routes: the ways of the items.
+        chained: the roles that get what nodes make of them.
         problems: what went wrong without having been struck.
         config_path: the configuration of the broker.
     """
@@ -53,6 +54,7 @@ class Arena:
         settled = bus.read_bus()
         self.folder = folder
         self.routes: Routes = bus.routes(settled)
+        self.chained = bus.chained(settled)
         self.problems: list[str] = []
         self._front, self._back = free_port(), free_port()
         self._links: dict[str, list[Proxy]] = {}
@@ -181,7 +183,7 @@ class Arena:
         return Program(login, [*module("tests.torture.worker"), *options], self.folder)
 
     def _consumer(self, login: str, name: str) -> Program:
-        paths = {type_name: ways[login] for type_name, ways in self.routes.items() if login in ways}
+        paths = bus.arrivals(bus.read_bus(), login)
         pause = SLOW_SECONDS if login == bus.SLOW else QUICK_SECONDS
         options = ["--log", str(self.log_of(name)), "--paths", json.dumps(paths), "--pause", str(pause)]
         options += ["--several"] if login == bus.SEVERAL else []

@@ -1,8 +1,10 @@
 """The bus under torture: set up from ``bus.toml``, and read again to know which way items take."""
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -37,6 +39,9 @@ PROGRAM = "."
 
 LISTENING = ("archive_1",)
 """The recipients that listen for the broker. The others are called over the connections that they make."""
+
+OF_NODES = "%/%"
+"""So are the emitters called that the bus has of its own for nodes that emit."""
 
 OPTIONS: dict[str, dict[str, object]] = {
     "supervision": {
@@ -127,45 +132,77 @@ def ordered(bus: BusSpec) -> frozenset[str]:
 
 
 def routes(bus: BusSpec) -> Routes:
-    """For each event type the consumer roles that it leads to, each with the workers on the way."""
+    """For each event type the consumer roles that it leads to, also by way of others, each with the workers before."""
     consumers = roles(bus, "consumer")
     return {
         name: {
-            login: path
-            for service, path in _ways(event_type)
+            login: way.path
+            for way in _ways(bus, event_type)
             for login, of_service in consumers.items()
-            if of_service == service
+            if of_service == way.service
         }
         for name, event_type in bus.event_types.items()
     }
 
 
-def _ways(event_type: EventTypeSpec) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each service at an end of the graph, with those before it."""
+def chained(bus: BusSpec) -> frozenset[str]:
+    """The consumer roles that get what nodes emit, and nothing that was sent."""
+    sent = {name for profile in bus.profiles.values() for name in profile.event_types}
+    services = {way.service for name in sent for way in _ways(bus, bus.event_types[name]) if way.type_name != name}
+    return frozenset(login for login, service in roles(bus, "consumer").items() if service in services)
+
+
+def arrivals(bus: BusSpec, login: str) -> dict[str, tuple[str, ...]]:
+    """For each event type that comes to a consumer role the workers by which its items come."""
+    service = bus.roles[login].service
+    sent = {name for profile in bus.profiles.values() for name in profile.event_types}
+    ways = [way for name in sent for way in _ways(bus, bus.event_types[name])]
+    return {way.type_name: way.path for way in ways if way.service == service}
+
+
+def sources(bus: BusSpec) -> dict[str, str]:
+    """For each event type that nodes emit the one that was sent."""
+    sent = {name for profile in bus.profiles.values() for name in profile.event_types}
+    return {way.type_name: name for name in sent for way in _ways(bus, bus.event_types[name]) if way.type_name != name}
+
+
+class _Way(NamedTuple):
+    """A service at an end of a graph, with the type by which it gets items, and the workers by which these come."""
+
+    type_name: str
+    service: str
+    path: tuple[str, ...]
+
+
+def _ways(bus: BusSpec, event_type: EventTypeSpec, before: tuple[str, ...] = ()) -> Iterator[_Way]:
     led_to = {child for node in event_type.nodes.values() for child in node.to}
     ways: list[tuple[NodeSpec, tuple[str, ...]]] = [
-        (node, ()) for name, node in event_type.nodes.items() if name not in led_to
+        (node, before) for name, node in event_type.nodes.items() if name not in led_to
     ]
     while ways:
         node, path = ways.pop()
-        if not node.to:
-            yield node.service, path
+        for emitted in node.emits:
+            yield from _ways(bus, bus.event_types[emitted], path)
+        if not node.to and node.service:
+            yield _Way(event_type.name, node.service, path)
         ways += [(event_type.nodes[child], (*path, node.service)) for child in node.to]
 
 
 def read_received(url: str, above: int = 0) -> dict[str, Received]:
-    """The envelopes that the journal says are received, by id.
+    """The envelopes that were sent and the journal says are received, by id; without those that nodes made.
 
     Args:
         above: only those behind this position.
     """
-    envelope, event = model.envelope.c, model.event.c
+    envelope, event, emitter = model.envelope.c, model.event.c, model.emitter.c
     statement = (
         sa.select(envelope.id, envelope.position, model.event_type.c.name, event["items"])
         .select_from(model.envelope)
+        .join(model.emitter, emitter.id == envelope.emitter_id)
         .join(model.event, event.envelope_id == envelope.id)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .where(envelope.state == EnvelopeState.RECEIVED.value, envelope.position > above)
+        .where(emitter.login.not_like(OF_NODES))
         .order_by(envelope.position, event.number)
     )
     events: dict[tuple[str, int], list[tuple[str, int]]] = {}
@@ -173,6 +210,44 @@ def read_received(url: str, above: int = 0) -> dict[str, Received]:
         for envelope_id, position, type_name, items in connection.execute(statement):
             events.setdefault((str(envelope_id), position), []).append((type_name, items))
     return {envelope_id: Received(position, tuple(found)) for (envelope_id, position), found in events.items()}
+
+
+@dataclass(slots=True)
+class Made:
+    """The envelopes that nodes made, as far as they were looked at.
+
+    Args:
+        url: the database.
+    """
+
+    url: str
+    position: int = 0
+    origins: dict[str, str] = field(default_factory=dict)
+    """The id of the envelope of which each was made, by id."""
+    keys: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each node made one of each envelope."""
+
+    def look(self) -> "Made":
+        """Look for more."""
+        envelope, emitter = model.envelope.c, model.emitter.c
+        statement = (
+            sa.select(envelope.id, envelope.position, emitter.login, envelope.idempotency_key)
+            .join(model.emitter, emitter.id == envelope.emitter_id)
+            .where(envelope.state == EnvelopeState.RECEIVED.value, envelope.position > self.position)
+            .where(emitter.login.like(OF_NODES))
+        )
+        with reading(self.url) as connection:
+            for envelope_id, position, login, key in connection.execute(statement):
+                self.origins[str(envelope_id)] = key
+                self.keys[login, key] += 1
+                self.position = max(self.position, position)
+        return self
+
+    def origin(self, envelope_id: str) -> str:
+        """Give the id of the envelope that was sent, of which one was made by nodes; another's own id."""
+        while envelope_id in self.origins:
+            envelope_id = self.origins[envelope_id]
+        return envelope_id
 
 
 def read_rows(url: str) -> dict[tuple[str, str], str]:

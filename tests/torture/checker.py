@@ -2,10 +2,10 @@
 which envelopes it says are received."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.torture.history import Commit, CommittedEvent, History, Received, Sent
+from tests.torture.history import Commit, CommittedEvent, History, Received, Sent, owed
 from tests.torture.items import envelope_headers, event_headers, event_ref
 
 SETTLE_SECONDS = 1.0
@@ -97,7 +97,7 @@ def _lost(history: History) -> Iterator[Violation]:
 
 
 def _owed(history: History, envelope: Received) -> set[str]:
-    return {role for type_name, _ in envelope.events for role in history.routes[type_name]}
+    return owed(envelope, history.routes, history.chained)
 
 
 def _delivered(history: History) -> Iterator[tuple[str, Received]]:
@@ -146,22 +146,25 @@ def _of_commit(history: History, role: str, commit: Commit) -> Iterator[Violatio
     elif sent.envelope_id not in (None, commit.envelope_id):
         yield Violation("invented", f"{where}: its emitter was told the id {sent.envelope_id}")
     else:
-        yield from _compare(where, _expected(history, role, sent), commit.events)
+        yield from _compare(where, _expected(history, role, sent, commit.envelope_id), commit.events)
 
 
-def _expected(history: History, role: str, sent: Sent) -> list[CommittedEvent]:
+def _expected(history: History, role: str, sent: Sent, envelope_id: str) -> list[CommittedEvent]:
     """What a role should have got of an envelope."""
+    is_chained = role in history.chained
+    # A node adds a correlation id where there is none.
+    bare = {"correlation_id": envelope_id} if is_chained else {}
     return [
-        _expected_event(sent, number)
-        for number, (type_name, _) in enumerate(sent.events)
-        if role in history.routes[type_name]
+        _expected_event(sent, number, bare)
+        for number, (type_name, items) in enumerate(sent.events)
+        if role in history.routes[type_name] and (items or not is_chained)
     ]
 
 
-def _expected_event(sent: Sent, number: int) -> CommittedEvent:
+def _expected_event(sent: Sent, number: int, bare: Mapping[str, str]) -> CommittedEvent:
     type_name, items = sent.events[number]
     ref = event_ref(sent.ref, number)
-    headers = envelope_headers(sent.ref) | event_headers(ref) if sent.headed else {}
+    headers = envelope_headers(sent.ref) | event_headers(ref) if sent.headed else bare
     if not items:
         return CommittedEvent(type_name, "", (), headers=headers)
     return CommittedEvent(type_name, ref, ((0, items),), headers=headers)

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tests.torture import bus
-from tests.torture.history import Routes
+from tests.torture.history import Routes, owed
 
 STEP_SECONDS = 0.3
 PATIENCE_SECONDS = 30.0
@@ -22,12 +22,15 @@ class Lacking:
     Args:
         url: the database.
         routes: the ways of the items.
+        chained: the roles that get what nodes make of it.
         logs: the file of each program that serves a consumer role.
     """
 
-    def __init__(self, url: str, routes: Routes, logs: Mapping[str, Path]) -> None:
+    def __init__(self, url: str, routes: Routes, chained: Collection[str], logs: Mapping[str, Path]) -> None:
         self._url = url
         self._routes = routes
+        self._chained = chained
+        self._made = bus.Made(url)
         self._logs = logs
         self._position = 0
         self._read = dict.fromkeys(logs, 0)
@@ -39,12 +42,13 @@ class Lacking:
         """Look again; how many envelopes are lacking, over all consumers."""
         for envelope_id, envelope in bus.read_received(self._url, above=self._position).items():
             self._position = max(self._position, envelope.position)
-            for role in {role for type_name, _ in envelope.events for role in self._routes[type_name]}:
+            for role in owed(envelope, self._routes, self._chained):
                 self._open[role].add(envelope_id)
         for program in self._logs:
             self._note_commits(program)
+        self._made.look()
         for role, committed in self._committed.items():
-            self._open[role] -= committed
+            self._open[role] -= set(map(self._made.origin, committed)) if role in self._chained else committed
         return sum(map(len, self._open.values()))
 
     def _note_commits(self, program: str) -> None:

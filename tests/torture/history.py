@@ -7,7 +7,7 @@ those of the machine's monotonic clock, in seconds, which all processes share.
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -217,6 +217,11 @@ class Received:
     events: tuple[tuple[str, int], ...]
 
 
+def owed(envelope: Received, routes: Routes, chained: Collection[str]) -> set[str]:
+    """The roles that are owed an envelope; nodes make nothing of events without items."""
+    return {role for type_name, items in envelope.events for role in routes[type_name] if items or role not in chained}
+
+
 @dataclass(frozen=True)
 class History:
     """All that is known of a run.
@@ -229,6 +234,7 @@ class History:
         rows: by role and envelope id why an envelope did not go the normal way, in the journal's words.
         commits: of each consumer role.
         faults: what struck.
+        chained: the roles that get what nodes made of what was sent. Their commits have the ids and the types of that.
     """
 
     routes: Routes
@@ -238,6 +244,7 @@ class History:
     commits: Mapping[str, Sequence[Commit]]
     faults: Sequence[Struck] = ()
     rows: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    chained: frozenset[str] = frozenset()
 
     @cached_property
     def by_id(self) -> Mapping[str, Sent]:

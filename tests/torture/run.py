@@ -3,8 +3,8 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -99,20 +99,26 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
         arena = Arena(folder, journal.url, settings.seed)
         striker = Striker(arena, journal, Log(folder / FAULTS_FILE))
         kinds = chosen(settings.faults, striker.targets)
-        asker = Asker(journal.own_url, arena.config_path, arena.routes, settings.seed)
+        direct = {
+            name: {role: path for role, path in ways.items() if role not in arena.chained}
+            for name, ways in arena.routes.items()
+        }
+        asker = Asker(journal.own_url, arena.config_path, direct, settings.seed)
         async with arena.open():
             await _strike(settings, striker, {kind: striker.targets[kind] for kind in kinds}, asker)
             await arena.end_emitters()
             _tell("all emitters have ended, draining")
-            left = await drain(Lacking(journal.own_url, arena.routes, _logs(arena, arena.consumers)))
+            left = await drain(Lacking(journal.own_url, arena.routes, arena.chained, _logs(arena, arena.consumers)))
             if left:
                 _tell(f"{left} envelopes are still to come, giving up")
             await asker.ask_at_the_end(
                 {role: {done.envelope_id for done in of} for role, of in _commits(arena).items()}
             )
             await arena.end_others()
-        history = _history(arena, journal.own_url)
+        made = bus.Made(journal.own_url).look()
+        history = _history(arena, journal.own_url, made)
     problems = (
+        *_made_twice(made),
         *arena.problems,
         *asker.problems,
         *_refusals(arena),
@@ -131,7 +137,7 @@ async def _strike(settings: Settings, striker: Striker, targets: Targets, asker:
             _tell(f"cycle {number} of {settings.cycles}")
 
 
-def _history(arena: Arena, url: str) -> History:
+def _history(arena: Arena, url: str, made: bus.Made) -> History:
     """What all have written down."""
     sent = {}
     for path in _logs(arena, arena.emitters).values():
@@ -145,7 +151,10 @@ def _history(arena: Arena, url: str) -> History:
         sent=sent,
         received=received,
         rows=bus.read_rows(url),
-        commits=_commits(arena),
+        commits={
+            role: _of_sent(done, made) if role in arena.chained else done for role, done in _commits(arena).items()
+        },
+        chained=arena.chained,
         faults=read_faults(lines(arena.folder / FAULTS_FILE)),
     )
 
@@ -156,6 +165,25 @@ def _commits(arena: Arena) -> dict[str, list[Commit]]:
     for program, path in _logs(arena, arena.consumers).items():
         commits.setdefault(bus.role_of(program), []).extend(read_commits(lines(path)))
     return {role: sorted(of_role, key=lambda commit: commit.at) for role, of_role in commits.items()}
+
+
+def _of_sent(commits: Sequence[Commit], made: bus.Made) -> list[Commit]:
+    """Commits of what nodes made, as commits of what was sent."""
+    sources = bus.sources(bus.read_bus())
+    return [
+        replace(
+            commit,
+            envelope_id=made.origin(commit.envelope_id),
+            events=tuple(replace(event, type_name=sources[event.type_name]) for event in commit.events),
+        )
+        for commit in commits
+    ]
+
+
+def _made_twice(made: bus.Made) -> Iterator[str]:
+    for (node, of_envelope), times in made.keys.items():
+        if times > 1:
+            yield f"the node {node} made {times} envelopes of {of_envelope}"
 
 
 def _logs(arena: Arena, logins: Iterable[str]) -> dict[str, Path]:

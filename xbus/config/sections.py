@@ -164,7 +164,9 @@ class HttpSettings:
     certificate: Path | None = option(None, values.file)
     certificate_key: Path | None = option(None, values.file)
     front: str = option("", str)
+    back: str = option("", str)
     trusted_proxies: tuple[str, ...] = option((), values.networks)
+    metrics_from: tuple[str, ...] = option((), values.networks)
     max_connections: int = option(1000, values.count)
     max_body_bytes: int = option(1024**3, values.count)
     max_document_bytes: int = option(16 * 1024**2, values.count)
@@ -173,7 +175,8 @@ class HttpSettings:
     callbacks: bool = option(False, values.switch)
     callback_token: str = option("", str, secret=True)
     callback_hosts: tuple[str, ...] = option((), values.networks)
-    back: str = option("", str)
+    topic_data_bytes: int = option(64, values.count)
+    scaling_backlog: int = option(1000, values.count)
 
 
 @dataclass(frozen=True, slots=True)

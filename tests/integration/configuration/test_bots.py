@@ -103,6 +103,35 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(connection: sa.Conne
     assert read_stored(connection).in_use.bots == {}
 
 
+CIRCLE = """\
+[[event_type]]
+name = "orders"
+
+[[bot]]
+name = "there"
+call = "reports:there"
+reads = ["orders"]
+emits = ["reports"]
+"""
+BACK = '[[bot]]\nname = "back"\ncall = "reports:back"\nreads = ["reports"]\nemits = ["orders"]\n'
+NODE_BACK = '[[event_type.node]]\nname = "back"\nemits = "orders"\n'
+
+
+def test_bots_that_would_feed_each_other_are_refused(connection: sa.Connection) -> None:
+    sentence = "event types lead back to themselves: "
+    (found,) = problems(connection, BUS + CIRCLE + BACK)
+    assert f'bot "back": {sentence}"reports" to "orders" to "reports"' in found
+    by_a_node = BUS.replace('name = "reports"\n', f'name = "reports"\n{NODE_BACK}', 1)
+    (found,) = problems(connection, by_a_node + CIRCLE)
+    assert sentence in found
+    assert read_stored(connection).in_use.bots == {}
+    assert problems(connection, BUS + CIRCLE) == []
+    (later,) = problems(connection, BUS + CIRCLE.partition("[[bot]]")[0] + BACK)
+    assert sentence in later
+    (later,) = problems(connection, by_a_node + CIRCLE.partition("[[bot]]")[0])
+    assert sentence in later
+
+
 @pytest.mark.parametrize("call", ["reports", "reports:", "re-ports:nightly", "reports:nightly()"])
 def test_a_call_names_a_module_and_a_function(connection: sa.Connection, call: str) -> None:
     (found,) = problems(connection, f'{BUS}[[bot]]\nname = "report"\ncall = "{call}"\n')

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.support.certificates import self_signed
 from xbus.http.callbacks import AllowedAddresses, CallbackClient, CallOutcome, CallTimes
 
 Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -101,6 +101,16 @@ async def test_a_private_address_is_not_called_unless_it_is_named() -> None:
         assert (await call(url.replace("127.0.0.1", "localhost"), AllowedAddresses([]))).code == "callback_not_allowed"
         assert (await call(url, AllowedAddresses(["10.0.0.0/8"]))).code == "callback_not_allowed"
     assert came == []
+
+
+def self_signed(folder: Path) -> ssl.SSLContext:
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    names = ("-subj", "/CN=localhost", "-keyout", key, "-out", certificate)
+    made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    subprocess.run([*made, *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 async def test_a_self_signed_certificate_needs_a_subscription_that_says_so(tmp_path: Path) -> None:

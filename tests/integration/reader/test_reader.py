@@ -118,6 +118,25 @@ async def test_a_renewal_tells_of_a_lost_lease(back: ReaderDouble) -> None:
         await eventually(lambda: batch.is_lost, "the renewal tells it")
         with pytest.raises(Refused, match="another program reads range 7"):
             batch.done()
+        back.owner = None
+        async with asyncio.timeout(10):
+            assert [item.value for item in await reader.next_batch()] == [0], "it reads on, as the error says"
+
+
+async def test_a_renewal_that_settles_too_late_is_told_with_the_next_batch(back: ReaderDouble) -> None:
+    back.items, back.lease = numbers(2), 0.03
+    program = uuid.uuid4()
+    async with reader_of(back, batch_items=1, program=program) as reader:
+        batch = await reader.next_batch()
+        batch.done()
+        back.take_over()
+        await eventually(lambda: "checkpoint" in back.calls, "the renewal settles what is done")
+        with pytest.raises(Refused) as refused:
+            async with asyncio.timeout(10):
+                await reader.next_batch()
+        assert refused.value.code == "lease_lost"
+        back.owner = str(program)
+        assert [item.value for item in await reader.next_batch()] == [0], "it reads on"
 
 
 async def test_a_forgotten_session_and_a_lost_connection_are_no_trouble(back: ReaderDouble) -> None:

@@ -71,7 +71,7 @@ async def test_a_lost_connection_is_mended_with_the_session_that_it_has(
     broker.registered.clear()
     broker.start_again()
     await eventually(lambda: broker.registered, "the recipient registers anew")
-    assert broker.calls == ["login", "register", "register"]
+    assert broker.calls[:3] == ["login", "register", "register"]
 
 
 async def test_it_waits_for_a_broker_that_comes_later(broker: BrokerDouble, serve_recipient: Serve) -> None:

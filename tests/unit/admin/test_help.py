@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from xbus.admin.cli import main
 
+PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 OLD_WORDS = re.compile(r"\b(exec|canc)\b")
 """States in the words of xbus.broker 0.2.0, which only its calls have."""
 
@@ -32,3 +34,15 @@ def test_help_is_in_whole_sentences(path: tuple[str, ...]) -> None:
     assert body
     assert [line for line in body.splitlines() if line.endswith("...")] == []
     assert not OLD_WORDS.search(body)
+
+
+def test_the_page_of_commands_lists_each() -> None:
+    groups = {path for path in commands() if any(other[:-1] == path for other in commands() if other)}
+    listed: set[tuple[str, ...]] = set()
+    for cell in re.findall(r"^\| (`xbus .*?`) \|", PAGE.read_text(), re.MULTILINE):
+        group: tuple[str, ...] = ()
+        for words in re.findall(r"`([^`]+)`", cell):
+            path = tuple(words.split()[1:]) if words.startswith("xbus ") else (*group, words) if group else (words,)
+            group = path[:-1]
+            listed.add(path)
+    assert listed == {*commands()} - groups - {("completion",)}

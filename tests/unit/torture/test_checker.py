@@ -40,6 +40,22 @@ def test_what_was_sealed_without_an_acknowledgement_must_arrive_too() -> None:
     assert check(replace(RIGHT, sent={"e-1": unknown})) == Verdict(acknowledged=0, delivered=5)
 
 
+def test_nodes_that_emit_make_nothing_of_no_items_and_add_a_correlation_id() -> None:
+    empty = replace(SENT, events=(("notices", 3), ("orders", 2), ("orders", 0)))
+    at_audit_too = replace(AT_AUDIT, events=(NOTICE, ORDER, CommittedEvent("orders", "", ())))
+    made = replace(AT_LEDGER, events=(replace(ORDER, headers={"correlation_id": "A"}),))
+    history = replace(
+        RIGHT,
+        sent={"e-1": empty},
+        received={"A": Received(1, empty.events)},
+        commits={"audit": [at_audit_too], "ledger": [made]},
+        chained=frozenset({"ledger"}),
+    )
+    assert check(history) == Verdict(5, 5)
+    assert kinds(check(replace(history, commits={**history.commits, "ledger": [AT_LEDGER]}))) == ["torn"]
+    assert kinds(check(replace(history, commits={**history.commits, "ledger": []}))) == ["lost"]
+
+
 # -- lost --------------------------------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ from xbus.admin.bus_file.table_keys import (
     is_list_of_names,
     is_list_of_paths,
     is_list_of_texts,
+    is_new_types,
     is_number,
     is_plain,
     is_span,
@@ -186,6 +187,22 @@ LAGGING: Fields = {
     ),
 }
 
+MAKING: Fields = {
+    "new_types": TableKey(
+        is_new_types,
+        'the beginning of names and a star, such as "shop_*", or "*" for any name',
+        default="",
+        means="Event types that its emitters make by sending to them: the beginning of their names, and a star.",
+    ),
+    "clients": replace(
+        NAME,
+        required=False,
+        shape=FieldShape.CHOICE,
+        refers_to=Section.EMITTER_PROFILE,
+        means="Its emitters make API tokens, each for an emitter of this profile.",
+    ),
+}
+
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 
 IMMEDIATE: Fields = {"immediate_reply": replace(SWITCH, means="Its emitter waits for what a consumer replies.")}
@@ -279,6 +296,7 @@ SECTIONS: Mapping[Section, Fields] = {
     Section.EMITTER_PROFILE: {
         "name": NAME,
         "event_types": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What its emitters may send."),
+        **MAKING,
         **LIMITS,
         **FORMER,
     },

@@ -104,8 +104,16 @@ def _reader(name: str, event_types: Sequence[str], **settings: Any) -> ReaderSpe
     return ReaderSpec(name, frozenset(event_types), **settings)
 
 
-def _profile(name: str, event_types: Sequence[str], renamed_from: str | None, **limits: int | None) -> ProfileSpec:
-    return ProfileSpec(name, frozenset(event_types), renamed_from, SendingLimits(**limits))
+def _profile(
+    *,
+    name: str,
+    event_types: Sequence[str],
+    new_types: str,
+    clients: str | None,
+    renamed_from: str | None,
+    **limits: int | None,
+) -> ProfileSpec:
+    return ProfileSpec(name, frozenset(event_types), renamed_from, SendingLimits(**limits), new_types, clients)
 
 
 def _emitter(

@@ -103,6 +103,10 @@ def is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) and "\0" not in word for word in value)
 
 
+def is_new_types(value: Any) -> bool:
+    return is_name(value) and value.endswith("*") and "*" not in value[:-1]
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= MOST_LETTERS and "\0" not in value
 

@@ -13,6 +13,7 @@ from xbus.admin.bus_file.fields import (
     KEYS,
     LAGGING,
     LIMITS,
+    MAKING,
     ORDER,
     READING,
     RUNS,
@@ -52,7 +53,7 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
         yield "role", {"login": role.login, "service": role.service} | said
     for profile in bus.profiles.values():
         allowed = {"name": profile.name, "event_types": sorted(profile.event_types)}
-        yield "emitter_profile", allowed | _said(profile.limits, LIMITS)
+        yield "emitter_profile", allowed | _said(profile, MAKING) | _said(profile.limits, LIMITS)
     for emitter in bus.emitters.values():
         said = _said(emitter, KEYS) | _said(emitter.limits, LIMITS)
         yield "emitter", {"login": emitter.login, "profile": emitter.profile} | said

@@ -6,8 +6,7 @@ calls, ``addresses`` says where to, ``signing`` and ``formats`` are pure. Only `
 """
 
 from xbus.http.callbacks.addresses import AllowedAddresses
-from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.client import CallbackClient, CallOutcome, CallTimes
-from xbus.http.callbacks.service import CallbackService
+from xbus.http.callbacks.service import call_subscribers
 
-__all__ = ["AllowedAddresses", "CallOutcome", "CallTimes", "CallbackClient", "CallbackService", "GatewayBack"]
+__all__ = ["AllowedAddresses", "CallOutcome", "CallTimes", "CallbackClient", "call_subscribers"]

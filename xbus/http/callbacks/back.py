@@ -1,10 +1,7 @@
 """The gateway's way to the broker's back: one connection, by which the calls of all subscriptions go."""
 
-from xbus.clock import Clock
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.context import Context
-from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import BatchAnswer, SubscriptionMap, SubscriptionsAnswer
 from xbus.rpc.shapes import AnswerReader
 
@@ -13,11 +10,6 @@ ANSWER_SECONDS = 10.0
 
 WAIT_SECONDS = 20.0
 """Seconds that a call waits for a batch. More make fewer calls of idle subscriptions."""
-
-HEARTBEAT_SECONDS = 5.0
-"""Seconds between the signs of life that the back gives beneath the calls. They reveal a vanished machine."""
-
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _LIST = AnswerReader("xbus.list_subscriptions", SubscriptionsAnswer)
 _BATCH = AnswerReader("xbus.read_batch", BatchAnswer)
@@ -29,17 +21,13 @@ class GatewayBack:
     Each call raises ``CallError``: ``Refused`` where the back refuses it, ``Failed`` where it does not answer.
 
     Args:
-        context: for the connection.
-        address: of the back.
+        client: the connection to the back.
         token: an API token of a role whose service is of kind gateway.
-        clock: tells the time.
     """
 
-    def __init__(self, context: Context, address: str, token: str, clock: Clock) -> None:
+    def __init__(self, client: Client, token: str) -> None:
+        self._client = client
         self._token = token
-        signs = LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS)
-        self._client = Client(context, name=address, clock=clock, max_message_bytes=MAX_MESSAGE_BYTES, life_signs=signs)
-        self._client.connect(address)
 
     async def subscriptions(self) -> list[SubscriptionMap]:
         """List the subscriptions that are to be served."""
@@ -69,10 +57,6 @@ class GatewayBack:
     async def note(self, reader: str, outcome: dict[str, Value]) -> None:
         """Tell how a call of the subscriber went; an empty outcome is a success."""
         await self._call("xbus.note_callback", reader, outcome)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
 
     async def _call(self, verb: str, *arguments: object, wait: float = 0.0) -> Value:
         return await self._client.call(verb, self._token, *arguments, timeout=wait + ANSWER_SECONDS)

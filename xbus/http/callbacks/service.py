@@ -2,13 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from xbus.clock import Clock
+from xbus.config import HttpSettings
 from xbus.errors import CallError
+from xbus.http.callbacks.addresses import AllowedAddresses
 from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.calling import SubscriptionCalls
 from xbus.http.callbacks.client import CallbackClient
+from xbus.http.connection import connected
+from xbus.recipient.ways import MAX_MESSAGE_BYTES
 from xbus.rpc.messages import SubscriptionMap
 
 log = logging.getLogger(__name__)
@@ -71,3 +76,26 @@ class CallbackService:
                     tasks.create_task(program.run())
         finally:
             await asyncio.gather(*(program.leave() for program in programs))
+
+
+@asynccontextmanager
+async def call_subscribers(settings: HttpSettings, address: str, clock: Clock) -> AsyncIterator[None]:
+    """Call subscribers for as long as the block lasts, if the configuration says so.
+
+    Args:
+        settings: the section of the configuration.
+        address: of the broker's back.
+        clock: tells the time.
+    """
+    if not settings.callbacks:
+        yield
+        return
+    async with (
+        connected(address, clock, MAX_MESSAGE_BYTES) as connection,
+        CallbackClient(AllowedAddresses(settings.callback_hosts)) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        service = CallbackService(GatewayBack(connection, settings.callback_token), client, clock)
+        serving = tasks.create_task(service.run(), name="subscriptions")
+        yield
+        serving.cancel()

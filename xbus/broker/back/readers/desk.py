@@ -86,7 +86,8 @@ class ReaderDesk:
                 head, changed = self._slices.head, self._changed
                 if not is_paused():
                     batch = await self._next(program, call, None)
-                if batch is None and not await self._wait(head, changed, until):
+                has_ranges = bool(self.sharing.of(program.id))
+                if batch is None and not await self._wait(head if has_ranges else None, changed, until):
                     break
         finally:
             if self._polls.get(program.id) is poll:
@@ -134,6 +135,8 @@ class ReaderDesk:
         owing.is_settled = True
         lease = owing.lease
         self._ranges[settled.id] = settled
+        if lease.counter == owing.step.lease.counter:
+            lease.counter = settled.counter
         lease.is_out = settled.handed_out
         if lease.heir is not None and lease.owner == owing.step.lease.program and not lease.is_out:
             lease.owner = None
@@ -202,13 +205,21 @@ class ReaderDesk:
 
     # -- the next batch --------------------------------------------------------------------------------------------
 
-    async def _wait(self, head: int, changed: "asyncio.Future[None]", until: float) -> bool:
-        """Wait until there may be more than there was at some head of the log; false once the time is over."""
+    async def _wait(self, head: int | None, changed: "asyncio.Future[None]", until: float) -> bool:
+        """Wait until there may be more than there was; false once the time is over.
+
+        Args:
+            head: the end of the log then; None for a program without a range, which more events do not concern.
+            changed: is done when ranges may have become free.
+        """
         loop = asyncio.get_running_loop()
         fills = [since + self.entry.batch_wait for since in self._waits_since.values()]
         left = min([until, *fills]) - loop.time()
         if until <= loop.time():
             return False
+        if head is None:
+            await asyncio.wait({changed}, timeout=max(0.0, left))
+            return True
         beyond = loop.create_task(self._slices.beyond(self.entry.event_types, Place(head + 1)))
         try:
             await asyncio.wait({beyond, changed}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
@@ -283,7 +294,7 @@ class ReaderDesk:
         return {
             "range": current.id,
             "counter": current.counter,
-            "from": [*current.place],
+            "from": [*current.batch_begin],
             "to": [*current.batch_end],
             "repeated": is_repeated,
             "events": [event_map(event) for event in found.events],

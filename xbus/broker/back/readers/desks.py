@@ -110,13 +110,24 @@ class ReaderDesks:
         """Say which program calls.
 
         Args:
-            reader: the key of a subscription's reader, which a gateway names; else empty.
+            reader: the name of the reader whose role it has to be, empty for any; of a gateway the key of the reader of
+                a subscription.
 
         Raises:
-            Refused: the role is not a reader's (``not_a_reader``), or not a gateway's (``not_a_gateway``).
+            Refused: the role is not a reader's (``not_a_reader``), or another one's (``reader_not_allowed``).
         """
-        role: RoleEntry | RunnerEntry = self.gateway(role_id) if reader else self._role(role_id)
-        return ReadingProgram(program, role.id, role.login, reader)
+        gateway = None if role_id is None else self._catalog().runners.get(role_id)
+        if reader and gateway is not None and gateway.is_gateway:
+            return ReadingProgram(program, role_id, gateway.login, reader)
+        role = self._role(role_id)
+        found = ReadingProgram(program, role_id, role.login)
+        if reader and self._desk(found).entry.name != reader:
+            raise Refused(
+                f"the role {role.login} does not read for {reader!r:.100}",
+                f"name its reader, {self._desk(found).entry.name}, or call by a role of the other one",
+                code="reader_not_allowed",
+            )
+        return found
 
     def gateway(self, role_id: int | None) -> RunnerEntry:
         """Give the role of a gateway.

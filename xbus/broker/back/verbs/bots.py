@@ -26,7 +26,8 @@ class BotVerbs:
     @coded_answer
     async def claim_run(self, token: str, program: str, options: Value) -> ClaimedBotRun:
         wait = options.get("wait", 0) if isinstance(options, dict) else None
-        if not isinstance(wait, (int, float)):
+        # No number is at least 0 that is none (NaN): it would be waited for ever.
+        if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait >= 0:
             raise Refused("the options of a claim make no sense", "give a map with wait, in seconds", code=WRONG)
         return await self._bots.claim(self._sessions.owner(token), program, wait)
 
@@ -40,6 +41,8 @@ class BotVerbs:
     async def end_run(self, token: str, program: str, run: int, attempt: int, result: Value) -> RunEnded:
         if not isinstance(result, dict):
             raise Refused("the result of a run makes no sense", "give a map, see docs/wire.md", code=WRONG)
+        if not 0 < run <= MOST_RUN or not 0 < attempt <= MOST_ATTEMPT:
+            raise Refused("there are no such numbers of runs", "give those of the claimed run", code=WRONG)
         code, error, said = (str(result.get(key) or "") for key in ("code", "error", "log"))
         failure = RunFailure(code, error) if code else None
         owner = self._sessions.owner(token)
@@ -47,3 +50,7 @@ class BotVerbs:
 
 
 WRONG = "wrong_arguments"
+
+MOST_RUN = 2**63 - 1
+MOST_ATTEMPT = 2**31 - 1
+"""The greatest numbers that the journal's columns hold: it would fail for greater ones."""

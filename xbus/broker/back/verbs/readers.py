@@ -3,7 +3,6 @@
 from xbus.broker.answers import coded_answer
 from xbus.broker.back.readers import ReaderDesks, ReadingProgram, read_batch_call, read_program, read_settlement
 from xbus.broker.sessions import Sessions
-from xbus.errors import Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import BatchAnswer, CheckpointAnswer, RangesAnswer
@@ -24,11 +23,8 @@ class ReaderVerbs:
     @verb("xbus.read_batch")
     @coded_answer
     async def read_batch(self, token: str, program: str, options: dict[str, Value]) -> BatchAnswer:
-        asked = dict(options)
-        reader = asked.pop("reader", "")
-        if not isinstance(reader, str):
-            raise Refused("reader is no text", "give the key of a subscription's reader", code="option_invalid")
-        return await self._desks.read(self._caller(token, program, reader), read_batch_call(asked))
+        call = read_batch_call(options)
+        return await self._desks.read(self._caller(token, program, call.reader), call)
 
     @undoes("xbus.read_batch")
     def undo_read_batch(self, answer: BatchAnswer) -> None:
@@ -37,9 +33,11 @@ class ReaderVerbs:
 
     @verb("xbus.checkpoint")
     @coded_answer
-    async def checkpoint(self, token: str, program: str, range_id: int, counter: int, place: Value) -> CheckpointAnswer:
+    async def checkpoint(
+        self, token: str, program: str, range_id: int, counter: int, place: Value, reader: str = ""
+    ) -> CheckpointAnswer:
         done = read_settlement([range_id, counter, place])
-        return {"lease": await self._desks.settle(self._caller(token, program), done)}
+        return {"lease": await self._desks.settle(self._caller(token, program, reader), done)}
 
     @verb("xbus.renew_ranges")
     @coded_answer
@@ -52,5 +50,5 @@ class ReaderVerbs:
         await self._desks.leave(self._caller(token, program, reader))
         return True
 
-    def _caller(self, token: str, program: str, reader: str = "") -> ReadingProgram:
+    def _caller(self, token: str, program: str, reader: str) -> ReadingProgram:
         return self._desks.program(self._sessions.owner(token), read_program(program), reader)

@@ -65,6 +65,8 @@ def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
     for profile in bus.profiles.values():
         for name in sorted(profile.event_types):
             yield (Section.EMITTER_PROFILE, profile.name, "event_types"), Section.EVENT_TYPE, name
+        if profile.clients is not None:
+            yield (Section.EMITTER_PROFILE, profile.name, "clients"), Section.EMITTER_PROFILE, profile.clients
     for emitter in bus.emitters.values():
         yield (Section.EMITTER, emitter.login, "profile"), Section.EMITTER_PROFILE, emitter.profile
     for bot in bus.bots.values():

@@ -200,12 +200,19 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class ProfileSpec:
-    """A set of event types that its emitters may send, and the limits of each of them."""
+    """A set of event types that its emitters may send, and the limits of each of them.
+
+    Args:
+        new_types: the beginning of the names, and a star, of the types that they may make; empty for none.
+        clients: the profile of the emitters for which they may make API tokens; None if they may not.
+    """
 
     name: str
     event_types: frozenset[str]
     renamed_from: str | None = field(default=None, compare=False)
     limits: SendingLimits = NO_LIMITS
+    new_types: str = ""
+    clients: str | None = None
 
 
 @dataclass(frozen=True)

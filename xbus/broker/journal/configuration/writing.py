@@ -151,9 +151,11 @@ def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
             else:
                 _write(connection, change, at)
         for change in of_section:
-            # Nodes may emit types that came behind their own.
+            # Nodes may emit types that came behind their own, and profiles name one another.
             if isinstance(change.entry, EventTypeSpec) and change.move is not Move.REMOVE:
                 _write_nodes(connection, change.entry, at)
+            if isinstance(change.entry, ProfileSpec) and change.move is not Move.REMOVE:
+                _write_clients(connection, change.entry)
 
 
 def _write(connection: Connection, change: Change, at: datetime) -> None:
@@ -324,12 +326,18 @@ def _write_reader(connection: Connection, entry: ReaderSpec) -> int:
 
 
 def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
-    profile_id = _put(connection, emitter_profile, entry.name)
+    profile_id = _put(connection, emitter_profile, entry.name, new_types=entry.new_types)
     connection.execute(delete(profile_event_type).where(profile_event_type.c.profile_id == profile_id))
     for name in sorted(entry.event_types):
         event_type_id = _id(connection, event_type, name)
         connection.execute(insert(profile_event_type).values(profile_id=profile_id, event_type_id=event_type_id))
     _write_limits(connection, emitter_profile, profile_id, entry.limits)
+
+
+def _write_clients(connection: Connection, entry: ProfileSpec) -> None:
+    clients_id = None if entry.clients is None else _id(connection, emitter_profile, entry.clients)
+    of_name = emitter_profile.c.name == entry.name
+    connection.execute(update(emitter_profile).where(of_name).values(clients_id=clients_id))
 
 
 def _write_limits(connection: Connection, table: Table, subject_id: int, limits: SendingLimits) -> None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.slices import Place, Stretch
 from xbus.errors import Refused
+from xbus.states import RangeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,33 @@ class ReaderRange:
         return min(stretch.position for stretch in self.stretches)
 
     @property
+    def state(self) -> RangeState:
+        """Its state, of one that was neither split nor merged."""
+        if self.owner is None:
+            return RangeState.FREE
+        return RangeState.OUT if self.handed_out else RangeState.LEASED
+
+    @property
+    def batch_begin(self) -> Place:
+        """The place of the first item of the batch that is out; stretches without a part in it do not count."""
+        return min((stretch.position for stretch, _ in self._parts), default=self.place)
+
+    @property
     def batch_end(self) -> Place:
-        """The place behind the batch that is out."""
-        return max((stretch.until or stretch.position for stretch in self.stretches), default=self.place)
+        """The place behind the batch that is out; stretches without a part in it do not count."""
+        return max((until for _, until in self._parts), default=self.place)
+
+    @property
+    def is_in_pieces(self) -> bool:
+        """True for a batch that a merge put together: the next one may have the same end."""
+        end = self.batch_end
+        return any((stretch.until or stretch.position) < end for stretch in self.stretches)
+
+    @property
+    def _parts(self) -> list[tuple[Stretch, Place]]:
+        """The stretches with a part in the batch that is out, and where each part ends."""
+        bounded = [(stretch, stretch.until) for stretch in self.stretches if stretch.until is not None]
+        return [(stretch, until) for stretch, until in bounded if until > stretch.position]
 
     def with_batch(self, to: Place) -> "ReaderRange":
         """Have a batch be out that ends at a place; stretches that stand behind it have no part in it."""
@@ -51,6 +76,13 @@ class ReaderRange:
 
     def settled(self, place: Place) -> "ReaderRange":
         """Settle the batch that is out up to a place; the rest of it stays out.
+
+        A program repeats this call when its answer is lost, and the next batch may be out by then. So the end of a
+        batch must not be within the next one. Behind a batch in pieces it may be, so the counter grows there:
+
+        1. A range is merged of a part at 1 and one at 5, of which a batch up to 7 is out.
+        2. The program settles 7. The bus notes it, puts the first part out from 1 to 7, and the answer is lost.
+        3. The program settles 7 once more, and would settle what nobody has got.
 
         Raises:
             Refused: the place is not within the batch (``place_not_in_batch``).
@@ -68,7 +100,9 @@ class ReaderRange:
         moved = [replace(each, position=_within(each, place)) for each in self.stretches]
         if place < self.batch_end:
             return replace(self, stretches=tuple(moved))
-        return replace(self, stretches=joined(replace(each, until=None) for each in moved), handed_out=False)
+        counter = self.counter + self.is_in_pieces
+        stretches = joined(replace(each, until=None) for each in moved)
+        return replace(self, counter=counter, stretches=stretches, handed_out=False)
 
     def passed(self, place: Place) -> "ReaderRange":
         """Pass what nobody wants up to a place."""

@@ -138,6 +138,8 @@ def settle_and_put_out(
         Refused: as ``settle`` and ``put_out``; then nothing was done.
     """
     settled = settle(connection, done.lease, done.place, done.note)
+    if lease.range_id == settled.id:
+        lease = replace(lease, counter=settled.counter)
     return settled, put_out(connection, lease, to, expires_at)
 
 

@@ -1,6 +1,7 @@
 """The rules for nodes that emit; pure."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from xbus import graph as graphs
 from xbus.broker.journal.configuration.chaining.owned import SEPARATOR, EmittingNode, emitting_nodes
@@ -97,15 +98,26 @@ def _taken(whole: BusSpec, node: EmittingNode) -> Iterator[Section]:
 
 
 def _circles(whole: BusSpec, bus: BusSpec) -> Iterator[ConfigurationProblem]:
-    """Find event types that would be made of themselves, and never end."""
-    emitted = {
-        name: {emits for node in event_type.nodes.values() for emits in node.emits}
-        for name, event_type in whole.event_types.items()
-    }
-    circle = graphs.find_circle(emitted)
+    """Find event types that would be made of themselves by nodes and bots, and never end."""
+    circle = graphs.find_circle(
+        {name: {emitted for emitted, _ in _steps(whole, name)} for name in whole.event_types},
+    )
     if circle:
         way = " to ".join(f'"{name}"' for name in circle)
-        named = next((name for name in circle if name in bus.event_types), circle[0])
-        event_type = whole.event_types[named]
-        node = next(node.name for node in event_type.nodes.values() if set(node.emits) & set(circle))
-        yield ConfigurationProblem(_place(event_type, node), f"event types lead back to themselves: {way}")
+        sentence = f"event types lead back to themselves: {way}"
+        places = [place for one, other in pairwise(circle) for to, place in _steps(whole, one) if to == other]
+        named = next((place for place in places if place[1] in bus.section(Section(place[0]))), places[0])
+        yield ConfigurationProblem(named, sentence)
+
+
+def _steps(whole: BusSpec, type_name: str) -> Iterator[tuple[str, Place]]:
+    """Iterate over the event types that are made of one, each with the place that says so."""
+    event_type = whole.event_types[type_name]
+    for node in event_type.nodes.values():
+        for emitted in node.emits:
+            yield emitted, _place(event_type, node.name)
+    for bot in whole.bots.values():
+        # A bot that reads what it emits is told by the rules for bots.
+        if type_name in bot.reads and not bot.reads & bot.emits:
+            for emitted in bot.emits:
+                yield emitted, (Section.BOT, bot.name, "emits")
