@@ -6,8 +6,8 @@ differ from that, both are served.
 Face: ``OPERATIONS``.
 """
 
-from xbus.http.dialects.routemaster import pulse, tokens, topics
+from xbus.http.dialects.routemaster import pulse, subscriptions, tokens, topics
 
-OPERATIONS = (*topics.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+OPERATIONS = (*topics.OPERATIONS, *subscriptions.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
 
 __all__ = ["OPERATIONS"]
