@@ -61,44 +61,6 @@ class EnvelopeReceipt(TypedDict):
     queued: NotRequired[bool]
 
 
-class TopicMap(TypedDict):
-    """An event type in the answer of the front to ``xbus.list_topics``."""
-
-    name: str
-    publisher: str | None
-    events: int
-
-
-class SubscriptionWishMap(TypedDict):
-    """The wish of ``xbus.subscribe``; ``timeout`` is in milliseconds."""
-
-    topics: list[str]
-    url: str
-    secret: str
-    timeout: int
-    max: int
-
-
-class SubscriberMap(TypedDict):
-    """A subscription in the answer of the front to ``xbus.list_subscribers``; ``oldest`` is in seconds since 1970."""
-
-    name: str
-    url: str
-    max: int
-    timeout: int
-    topics: list[str]
-    sent: int
-    queued: int
-    oldest: int | None
-
-
-class ClientTokenMap(TypedDict):
-    """An API token in the answer of the front to ``xbus.list_tokens``, without its secret."""
-
-    client: str
-    hash: str
-
-
 class BackLogin(TypedDict):
     """The answer of the back to ``xbus.login``; ``proof`` says that this broker can show who it is."""
 

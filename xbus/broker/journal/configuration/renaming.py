@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, NodeSpec, Section
+from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, NodeSpec, ProfileSpec, Section
 from xbus.broker.journal.configuration.reading import Stored
 
 Renames: TypeAlias = Mapping[tuple[Section, str], str]
@@ -98,15 +98,7 @@ class _Names:
             )
             for each in bus.roles.values()
         ]
-        profiles = [
-            replace(
-                each,
-                name=self._of(Section.EMITTER_PROFILE, each.name),
-                event_types=self._types(each.event_types),
-                clients=None if each.clients is None else self._of(Section.EMITTER_PROFILE, each.clients),
-            )
-            for each in bus.profiles.values()
-        ]
+        profiles = [self._profile(each) for each in bus.profiles.values()]
         emitters = [
             replace(
                 each,
@@ -119,18 +111,14 @@ class _Names:
             replace(
                 each,
                 name=self._of(Section.BOT, each.name),
-                reads=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.reads),
-                emits=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.emits),
+                reads=self._types(each.reads),
+                emits=self._types(each.emits),
                 runners=None if each.runners is None else self._of(Section.SERVICE, each.runners),
             )
             for each in bus.bots.values()
         ]
         subscriptions = [
-            replace(
-                each,
-                name=self._of(Section.SUBSCRIPTION, each.name),
-                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
-            )
+            replace(each, name=self._of(Section.SUBSCRIPTION, each.name), event_types=self._types(each.event_types))
             for each in bus.subscriptions.values()
         ]
         return BusSpec(
@@ -142,6 +130,14 @@ class _Names:
             {each.name: each for each in readers},
             {each.name: each for each in bots},
             {each.name: each for each in subscriptions},
+        )
+
+    def _profile(self, profile: ProfileSpec) -> ProfileSpec:
+        return replace(
+            profile,
+            name=self._of(Section.EMITTER_PROFILE, profile.name),
+            event_types=self._types(profile.event_types),
+            clients=None if profile.clients is None else self._of(Section.EMITTER_PROFILE, profile.clients),
         )
 
     def _types(self, names: Collection[str]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.routemaster.answers import emptily, nothing
 from xbus.http.dialects.routemaster.events import bad, check_topic
 from xbus.http.request_tags import token_of
-from xbus.rpc.messages import SubscriberMap, SubscriptionWishMap
+from xbus.rpc.provisioning.messages import SubscriberMap, SubscriptionWishMap
 from xbus.rpc.shapes import AnswerReader
 
 FIELDS = {"topics", "callback", "uuid", "timeout", "max"}
