@@ -4,11 +4,18 @@ An entry is its row. Everything that belongs to it, such as its password, its ri
 row and stays.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, NodeSpec, ProfileSpec, Section
+from xbus.broker.journal.configuration.entries import (
+    BotSpec,
+    BusSpec,
+    ConfigurationProblem,
+    NodeSpec,
+    Section,
+    SubscriptionSpec,
+)
 from xbus.broker.journal.configuration.reading import Stored
 
 Renames: TypeAlias = Mapping[tuple[Section, str], str]
@@ -87,7 +94,11 @@ class _Names:
         ]
         services = [replace(each, name=self._of(Section.SERVICE, each.name)) for each in bus.services.values()]
         readers = [
-            replace(each, name=self._of(Section.READER, each.name), event_types=self._types(each.event_types))
+            replace(
+                each,
+                name=self._of(Section.READER, each.name),
+                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
+            )
             for each in bus.readers.values()
         ]
         roles = [
@@ -98,7 +109,15 @@ class _Names:
             )
             for each in bus.roles.values()
         ]
-        profiles = [self._profile(each) for each in bus.profiles.values()]
+        profiles = [
+            replace(
+                each,
+                name=self._of(Section.EMITTER_PROFILE, each.name),
+                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
+                clients=None if each.clients is None else self._of(Section.EMITTER_PROFILE, each.clients),
+            )
+            for each in bus.profiles.values()
+        ]
         emitters = [
             replace(
                 each,
@@ -107,20 +126,6 @@ class _Names:
             )
             for each in bus.emitters.values()
         ]
-        bots = [
-            replace(
-                each,
-                name=self._of(Section.BOT, each.name),
-                reads=self._types(each.reads),
-                emits=self._types(each.emits),
-                runners=None if each.runners is None else self._of(Section.SERVICE, each.runners),
-            )
-            for each in bus.bots.values()
-        ]
-        subscriptions = [
-            replace(each, name=self._of(Section.SUBSCRIPTION, each.name), event_types=self._types(each.event_types))
-            for each in bus.subscriptions.values()
-        ]
         return BusSpec(
             {each.name: each for each in event_types},
             {each.name: each for each in services},
@@ -128,20 +133,31 @@ class _Names:
             {each.name: each for each in profiles},
             {each.login: each for each in emitters},
             {each.name: each for each in readers},
-            {each.name: each for each in bots},
-            {each.name: each for each in subscriptions},
+            {each.name: each for each in self._bots(bus)},
+            {each.name: each for each in self._subscriptions(bus)},
         )
 
-    def _profile(self, profile: ProfileSpec) -> ProfileSpec:
-        return replace(
-            profile,
-            name=self._of(Section.EMITTER_PROFILE, profile.name),
-            event_types=self._types(profile.event_types),
-            clients=None if profile.clients is None else self._of(Section.EMITTER_PROFILE, profile.clients),
+    def _bots(self, bus: BusSpec) -> Iterator[BotSpec]:
+        return (
+            replace(
+                each,
+                name=self._of(Section.BOT, each.name),
+                reads=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.reads),
+                emits=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.emits),
+                runners=None if each.runners is None else self._of(Section.SERVICE, each.runners),
+            )
+            for each in bus.bots.values()
         )
 
-    def _types(self, names: Collection[str]) -> frozenset[str]:
-        return frozenset(self._of(Section.EVENT_TYPE, name) for name in names)
+    def _subscriptions(self, bus: BusSpec) -> Iterator[SubscriptionSpec]:
+        return (
+            replace(
+                each,
+                name=self._of(Section.SUBSCRIPTION, each.name),
+                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
+            )
+            for each in bus.subscriptions.values()
+        )
 
     def _nodes(self, nodes: Mapping[str, NodeSpec]) -> Iterator[NodeSpec]:
         return (
