@@ -27,7 +27,7 @@ demo: $(VENV)/.installed  ## send all flights of a year through the bus and chec
 demo-spark: $(VENV)/.installed-spark  ## sum the same flights up by a Spark worker, check and draw them [MASTER=local[*]|spark://...]
 	$(IN_VENV) examples.demo_spark
 
-test: $(VENV)/.installed-dev node-packages  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
+test: $(VENV)/.installed-dev node-packages axe  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(or $(ARGS),-m "not slow" $(MEASURED))
 
 test-slow: $(VENV)/.installed-dev  ## run what make test leaves out, as it takes long [ARGS=...]
@@ -94,6 +94,15 @@ examples/node/node_modules/.installed: examples/node/package.json
 	    echo "no Node.js with npm: the examples in JavaScript are not tested"; \
 	elif npm install --prefix $(<D) --no-package-lock --no-audit --no-fund --loglevel error; then touch $@; \
 	else echo "npm could not install: the examples in JavaScript are not tested"; fi
+
+# Pages of the monitor are examined by axe-core, where npm is. Without it those tests are skipped.
+axe: tests/browser/node_modules/.installed
+.PHONY: axe
+
+tests/browser/node_modules/.installed: tests/browser/package.json
+	@if ! command -v npm >/dev/null; then echo "no npm: pages are not examined by axe-core"; \
+	elif npm install --prefix $(<D) --no-package-lock --no-audit --no-fund --loglevel error; then touch $@; \
+	else echo "npm could not install: pages are not examined by axe-core"; fi
 
 # Debian's package, unpacked and not installed: its service must not start.
 promtool: $(VENV)/bin/promtool  ## fetch promtool and Prometheus, with which tests check metrics and alert rules (19 MB)

@@ -8,12 +8,12 @@ Face: ``OPERATIONS``.
 
 from dataclasses import replace
 
-from xbus.http.dialects.routemaster import pulse, tokens, topics
+from xbus.http.dialects.routemaster import pulse, subscriptions, tokens, topics
 
 OPERATIONS = tuple(
     # The protocol has no bodies for errors.
     replace(operation, explains=False)
-    for operation in (*topics.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+    for operation in (*topics.OPERATIONS, *subscriptions.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
 )
 
 __all__ = ["OPERATIONS"]
