@@ -163,8 +163,8 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
             '[[service]]\nname = "x"\nkind = "robot"\n',
             (
                 3,
-                'kind must be "worker" or "consumer" or "runner" or "gateway"; a reader is a table of its own, '
-                "[[reader]]",
+                'kind must be "worker" or "consumer" or "runner" or "gateway";'
+                " a reader is a table of its own, [[reader]]",
             ),
             id="unknown kind",
         ),

@@ -353,17 +353,8 @@ class BusSpec:
 
     def section(self, section: Section) -> Mapping[str, Entry]:
         """Give the entries of one section by name."""
-        sections: dict[Section, Mapping[str, Entry]] = {
-            Section.EVENT_TYPE: self.event_types,
-            Section.SERVICE: self.services,
-            Section.READER: self.readers,
-            Section.ROLE: self.roles,
-            Section.EMITTER_PROFILE: self.profiles,
-            Section.EMITTER: self.emitters,
-            Section.BOT: self.bots,
-            Section.SUBSCRIPTION: self.subscriptions,
-        }
-        return sections[section]
+        found: Mapping[str, Entry] = getattr(self, _FIELDS[section])
+        return found
 
     @classmethod
     def holding(cls, section: Section, name: str, entry: Entry) -> "BusSpec":
@@ -376,23 +367,7 @@ class BusSpec:
         return self._with(section, kept)
 
     def _with(self, section: Section, entries: Mapping[str, Any]) -> "BusSpec":
-        match section:
-            case Section.EVENT_TYPE:
-                return replace(self, event_types=entries)
-            case Section.SERVICE:
-                return replace(self, services=entries)
-            case Section.READER:
-                return replace(self, readers=entries)
-            case Section.ROLE:
-                return replace(self, roles=entries)
-            case Section.EMITTER_PROFILE:
-                return replace(self, profiles=entries)
-            case Section.EMITTER:
-                return replace(self, emitters=entries)
-            case Section.BOT:
-                return replace(self, bots=entries)
-            case Section.SUBSCRIPTION:
-                return replace(self, subscriptions=entries)
+        return replace(self, **{_FIELDS[section]: entries})
 
     def names(self) -> Iterator[tuple[Section, str]]:
         """Iterate over every entry's section and name."""
@@ -410,3 +385,15 @@ class BusSpec:
             {**self.bots, **other.bots},
             {**self.subscriptions, **other.subscriptions},
         )
+
+
+_FIELDS: Mapping[Section, str] = {
+    Section.EVENT_TYPE: "event_types",
+    Section.SERVICE: "services",
+    Section.READER: "readers",
+    Section.ROLE: "roles",
+    Section.EMITTER_PROFILE: "profiles",
+    Section.EMITTER: "emitters",
+    Section.BOT: "bots",
+    Section.SUBSCRIPTION: "subscriptions",
+}

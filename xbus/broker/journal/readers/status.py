@@ -1,7 +1,7 @@
 """Tells people how far readers are: ranges, lag, and the history of their places."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
+from xbus.broker.journal.readers.subscribers import SubscriberStatus, read_subscribers
 from xbus.states import PresenceState
 
 MOST_COUNTED_EVENTS = 10_000
@@ -53,6 +54,7 @@ class ReaderStatus:
         lag: events of its types from there on, up to ``MOST_COUNTED_EVENTS``: its other ranges have read some of them.
         waits_since: when the first of these events was sealed; None where there is none.
         is_paused: whether all of its programs get nothing new.
+        subscriber: whom gateways call with its batches; None for a reader of programs.
     """
 
     entry: ReaderEntry
@@ -62,6 +64,7 @@ class ReaderStatus:
     lag: int
     waits_since: datetime | None
     is_paused: bool
+    subscriber: SubscriberStatus | None = None
 
     @property
     def state(self) -> PresenceState:
@@ -122,7 +125,9 @@ def list_readers(connection: sa.Connection, name: str | None = None) -> list[Rea
         role = None if each.owner is None else row.login
         behind, _ = waiting[each.service_id].beyond(each.place)
         ranges[each.service_id].append(RangeStatus(each, role, row.expires_at, row.settled_at, behind))
-    return [_status(connection, entry, ranges[entry.id], waiting[entry.id]) for entry in chosen]
+    subscribers = read_subscribers(connection)
+    statuses = [_status(connection, entry, ranges[entry.id], waiting[entry.id]) for entry in chosen]
+    return [replace(status, subscriber=subscribers.get(status.entry.id)) for status in statuses]
 
 
 def _status(
