@@ -142,7 +142,7 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
             (
                 2,
                 'there is no section "rolle"; there are event_type, service, reader, role, '
-                "emitter_profile, emitter, bot",
+                "emitter_profile, emitter, bot, subscription",
             ),
             id="unknown section",
         ),
