@@ -9,7 +9,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import ack, backlog_memory, batch_intake, encrypted, end_to_end, http_publish, reader, restart
+from benchmarks import (
+    ack,
+    backlog_memory,
+    batch_intake,
+    compressed,
+    encrypted,
+    end_to_end,
+    http_publish,
+    reader,
+    restart,
+)
 from benchmarks.databases import KINDS, Databases, databases
 from benchmarks.envelopes import catch_up, growth, idle, instances, latency, rare, shapes, small
 from benchmarks.recording import Recorder
@@ -23,6 +33,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "ack_100": ack.measure_100,
     "batch_intake": batch_intake.measure,
     "end_to_end": end_to_end.measure,
+    "compressed": compressed.measure,
     "encrypted": encrypted.measure,
     "http_publish": http_publish.measure,
     "backlog_memory": backlog_memory.measure,

@@ -146,6 +146,7 @@ event_type = Table(
         Float,
         comment="Seconds after which the broker moves its settled events into the archive; null for never.",
     ),
+    Column("compress", String(8), comment="How its items are compressed in the journal: zstd; null for not at all."),
     Column(
         "first_name",
         String(255),

@@ -92,6 +92,7 @@ class EventTypeSpec:
         keep_bytes: bytes of its newest events that stay; None for no such limit.
         keep_last_per_key: how many of the newest events of each partition key stay; None for no such limit.
         archive_after: seconds after which the broker moves its settled events into the archive; None for never.
+        compress: how its items are compressed in the journal; None for not at all.
     """
 
     name: str
@@ -104,6 +105,7 @@ class EventTypeSpec:
     keep_bytes: int | None = None
     keep_last_per_key: int | None = None
     archive_after: float | None = None
+    compress: Literal["zstd"] | None = None
     renamed_from: str | None = field(default=None, compare=False)
 
 

@@ -36,6 +36,8 @@ class EventType:
     Args:
         bad_items: what is parked where a recipient refuses items by their indices: the whole envelope, or those alone.
         max_isolated: with more items than this refused in one event the whole envelope is parked all the same.
+        first_name: the name with which it was made; empty if it was never renamed.
+        compress: whether its segments are stored compressed.
         pause: why no event of it may begin; None while it may.
     """
 
@@ -46,7 +48,7 @@ class EventType:
     bad_items: Literal["envelope", "isolate"]
     max_isolated: int
     first_name: str = ""
-    """The name with which it was made; empty if it was never renamed."""
+    compress: bool = False
     pause: PauseEntry | None = None
 
     @property
@@ -310,16 +312,16 @@ def _event_types(connection: Connection, pauses: Pauses) -> list[EventType]:
             event_type.c.name,
             event_type.c.immediate_reply,
             graph.c.id.label("graph_id"),
-            event_type.c.bad_items,
-            event_type.c.max_isolated,
+            *(event_type.c.bad_items, event_type.c.max_isolated),
             func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), ""),
+            event_type.c.compress.is_not(None),
         )
         .join(newest, newest.c.event_type_id == event_type.c.id)
         .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == newest.c.number))
         .where(event_type.c.removed_at.is_(None))
         .order_by(event_type.c.name)
     )
-    return [EventType(*row, pause=pauses.get((PauseKind.TYPE, row.id))) for row in rows]
+    return [replace(EventType(*row), pause=pauses.get((PauseKind.TYPE, row.id))) for row in rows]
 
 
 def _isolation(connection: Connection) -> dict[str, int]:
