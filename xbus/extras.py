@@ -39,6 +39,7 @@ MONITOR = (
 )
 HTTP = (
     Library("click", "click", "8.1"),
+    Library("prometheus-client", "prometheus_client", "0.22"),
     Library("starlette", "starlette", "0.50"),
     Library("uvicorn", "uvicorn", "0.34"),
 )

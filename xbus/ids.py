@@ -42,6 +42,10 @@ class Ids:
         """Make a session token that nobody can guess: 256 random bits in URL-safe text."""
         return base64.urlsafe_b64encode(self._random_bytes(TOKEN_BYTES)).rstrip(b"=").decode()
 
+    def hex_token(self) -> str:
+        """Make a token that nobody can guess and everybody can type: 192 random bits in digits and lower case."""
+        return self._random_bytes(24).hex()
+
 
 KEYS = uuid.UUID("6f1f6d2e-6a53-5c0b-9d0e-5b1c4f3a7e42")
 """The namespace of the ids of envelopes that their emitters gave a key. It never changes: what was sent under a key

@@ -134,6 +134,34 @@ class BotRunState(StrEnum):
     """Its last attempt failed; nothing of it is in the log."""
 
 
+class BotState(StrEnum):
+    """The states of a bot, as operators see it; they follow from its pause, its failures and its runs."""
+
+    PAUSED = "paused"
+    """An operator paused it: nothing of it begins."""
+    SLOWED = "slowed"
+    """Too many attempts failed one after another: it is tried once in a while, until one goes well."""
+    RUNNING = "running"
+    """A run of it is under way."""
+    WAITING = "waiting"
+    """It runs at its next slot, with the next batch, or as soon as a runner is free."""
+    MANUAL = "manual"
+    """It only runs when a person fires it."""
+
+
+class RangeState(StrEnum):
+    """The states of a range of a reader."""
+
+    FREE = "free"
+    """No program reads it. A batch may be out of it still, which comes again as it was."""
+    LEASED = "leased"
+    """A program has it, and nothing of it is out."""
+    OUT = "out"
+    """A program has it, and a batch of it."""
+    COMPLETED = "completed"
+    """It was split or merged: other ranges go on where it stood."""
+
+
 class IllegalMove(Exception):
     """A move that no table of a life cycle permits: a fault of the program, not of its user."""
 
@@ -214,6 +242,16 @@ BOT_RUN_MOVES: Mapping[BotRunState, frozenset[BotRunState]] = {
 }
 """A run whose attempt failed, or whose runner is lost, is due again. One that has failed a person may fire again."""
 
+RANGE_MOVES: Mapping[RangeState, frozenset[RangeState]] = {
+    # Who takes a range of which a batch is out gets that batch first.
+    RangeState.FREE: frozenset(RangeState),
+    # Another program may take it, and a person may move, split or merge it at any moment.
+    RangeState.LEASED: frozenset(RangeState),
+    RangeState.OUT: frozenset(RangeState),
+    RangeState.COMPLETED: frozenset(),
+}
+"""Only what is completed stays so. The counter of a range decides whose move it is."""
+
 
 class Tone(StrEnum):
     """The tone in which people are shown a state: bad asks for a person, busy goes on by itself, good is well."""
@@ -223,12 +261,16 @@ class Tone(StrEnum):
     GOOD = "good"
 
 
+RISING_TONES = ("", Tone.BUSY, Tone.BAD)
+"""The tones of things in a drawing, from calm to bad: what is well has none."""
+
 _WORDS_OF_TONE = {
-    Tone.BAD: "abandoned disabled expired failed parked silent stopped troubled unprocessed unreachable",
+    Tone.BAD: "abandoned disabled expired failed parked silent slowed stopped troubled unprocessed unreachable",
     Tone.BUSY: (
-        "absent building cancelled delivering detached held new open owed partial paused pending retry running waiting"
+        "absent building cancelled delivering detached due free held new open owed partial paused pending retry "
+        "running waiting"
     ),
-    Tone.GOOD: "cleared corrected done healthy present processed ready received sealed",
+    Tone.GOOD: "cleared corrected done healthy leased present processed ready received sealed",
 }
 
 TONE_OF: Mapping[str, Tone] = {word: tone for tone, words in _WORDS_OF_TONE.items() for word in words.split()}

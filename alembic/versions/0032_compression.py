@@ -10,7 +10,7 @@ import zstandard
 from alembic import op
 
 revision = "0032"
-down_revision = "0029"
+down_revision = "0031"
 branch_labels = None
 depends_on = None
 
@@ -24,8 +24,9 @@ FORMER_TABLE = "A run of consecutive items of one event, stored as it is forward
 
 
 def upgrade() -> None:
-    how = "How its items are compressed in the journal: zstd; null for not at all."
-    op.add_column("event_type", sa.Column("compress", sa.String(8), comment=how))
+    how = "How its items are compressed in the journal: none or zstd."
+    column = sa.Column("compress", sa.String(8), nullable=False, server_default="none", comment=how)
+    op.add_column("event_type", column)
     of_plain = "The bytes of the plain data, where data is a frame of Zstandard; null where data is plain."
     op.add_column("segment", sa.Column("plain_bytes", sa.Integer(), comment=of_plain))
     _comment(DATA, HASH, TABLE)

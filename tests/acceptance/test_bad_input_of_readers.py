@@ -90,7 +90,7 @@ async def refusal(broker: Daemon, login: str, verb: str, *arguments: object) -> 
         except Refused as refused:
             assert refused.cause
             return refused.code
-        return f"answered {answer}"
+        return f"answered {answer!r}"
     finally:
         client.close()
         context.destroy(linger=0)

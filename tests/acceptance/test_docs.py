@@ -23,6 +23,7 @@ from xbus.broker.back.verbs.reading import LogVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
+from xbus.broker.front.verbs.provisioning import ProvisioningVerbs
 from xbus.broker.front.verbs.refusals import RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
@@ -222,7 +223,10 @@ def section(page: Path, heading: str) -> str:
 @pytest.mark.parametrize(
     ("headings", "classes"),
     [
-        (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs)),
+        (
+            ("Front, as in 0.2.0", "Front, added"),
+            (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs, ProvisioningVerbs),
+        ),
         (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, BotVerbs, OutputVerbs)),
         (("Readers",), (ReaderVerbs, LogVerbs)),
         (("Front and back",), (HealthVerbs,)),

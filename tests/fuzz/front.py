@@ -21,10 +21,12 @@ from tests.support.journal import add_small_bus
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
 from xbus.broker.front.front import Front
+from xbus.broker.front.provisioning import Provisioning
 from xbus.broker.front.replay import ArchiveRestore, Replay
 from xbus.broker.front.verbs import (
     FrontBatchVerbs,
     FrontVerbs,
+    ProvisioningVerbs,
     RefusalNotes,
     Refusals,
     RefusalVerbs,
@@ -89,6 +91,13 @@ EXPECTED: Mapping[str, Sequence[str]] = {
     "xbus.get_consumers": ("token",),
     "xbus.retry_event": ("token", "id"),
     "xbus.replay_envelope": ("token", "id", "id"),
+    "xbus.claim_topic": ("token", "text"),
+    "xbus.remove_topic": ("token", "text"),
+    "xbus.list_topics": ("token",),
+    "xbus.count_waiting": ("token", "number"),
+    "xbus.new_token": ("token", "text"),
+    "xbus.list_tokens": ("token",),
+    "xbus.revoke_token": ("token", "text"),
     "xbus.health": (),
     "xbus.refused": ("id",),
     "xbus.slowed": ("number",),
@@ -202,6 +211,7 @@ class _Bench:
             FrontBatchVerbs(front, sessions, LIMITS, 3600, 0.01),
             RepeatVerbs(repeating, sessions),
             RepeatBatchVerbs(repeating, sessions),
+            ProvisioningVerbs(Provisioning(journal, configuration, sessions, clock), sessions),
             HealthVerbs(health),
             RefusalVerbs(refusals),
             knows=sessions.knows,

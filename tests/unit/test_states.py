@@ -16,6 +16,7 @@ from xbus.states import (
     DELIVERY_MOVES,
     ENVELOPE_MOVES,
     ITEM_MOVES,
+    RANGE_MOVES,
     REPLY_MOVES,
     TONE_OF,
     TRACKING_MOVES,
@@ -26,6 +27,7 @@ from xbus.states import (
     EnvelopeState,
     IllegalMove,
     ItemState,
+    RangeState,
     ReplyState,
     TrackingState,
     check_move,
@@ -41,6 +43,7 @@ TABLES = [
     (ReplyState, REPLY_MOVES),
     (TrackingState, TRACKING_MOVES),
     (BotRunState, BOT_RUN_MOVES),
+    (RangeState, RANGE_MOVES),
 ]
 
 
@@ -106,6 +109,11 @@ def test_only_who_reads_with_others_becomes_slow() -> None:
 
 def test_the_first_reply_stands() -> None:
     assert predecessors(REPLY_MOVES, ReplyState.ASKED).isdisjoint({ReplyState.HELD, ReplyState.GIVEN})
+
+
+def test_what_was_split_or_merged_is_read_no_more() -> None:
+    assert RANGE_MOVES[RangeState.COMPLETED] == frozenset()
+    assert RangeState.COMPLETED in RANGE_MOVES[RangeState.OUT]
 
 
 def test_terminal_and_pages_show_a_state_alike() -> None:

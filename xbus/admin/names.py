@@ -84,8 +84,17 @@ def _names(config_path: Path | None, section: Section) -> Iterable[str]:
         return ()
 
 
-ROLE, SERVICE, READER, TYPE, EMITTER, BOT = map(
-    Name, (Section.ROLE, Section.SERVICE, Section.READER, Section.EVENT_TYPE, Section.EMITTER, Section.BOT)
+ROLE, SERVICE, READER, TYPE, EMITTER, BOT, SUBSCRIPTION = map(
+    Name,
+    (
+        Section.ROLE,
+        Section.SERVICE,
+        Section.READER,
+        Section.EVENT_TYPE,
+        Section.EMITTER,
+        Section.BOT,
+        Section.SUBSCRIPTION,
+    ),
 )
 OF_KIND = Name(None)
 PERSON = PersonName()

@@ -50,15 +50,18 @@ class BotOutput:
         Raises:
             Refused: the bot does not emit the type (``not_emitted``); otherwise as ``Emitter.put``.
         """
-        if type_name not in self._emits:
-            raise Refused(
-                f'the bot does not emit "{type_name}"', "name the type in emits of the bot", code="not_emitted"
-            )
+        self._check(type_name)
         if self._envelope is None:
             self._envelope = self._begin()
         with self._envelope.event(type_name) as event:
             for item in items:
                 event.send(item)
+
+    def _check(self, type_name: str) -> None:
+        if type_name not in self._emits:
+            raise Refused(
+                f'the bot does not emit "{type_name}"', "name the type in emits of the bot", code="not_emitted"
+            )
 
     def _begin(self) -> Envelope:
         emitter = self._open.enter_context(self._connect())

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from xbus.broker.journal.configuration.table_checks import TableProblem, read_checked
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.entries import RunnerEntry
-from xbus.broker.journal.log.catalog import Catalog, EmitterEntry, RoleEntry, read_version
+from xbus.broker.journal.log.catalog import Catalog, RoleEntry, read_version
+from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.log.sessions import LOGIN_KINDS, LoginKind
 from xbus.broker.journal.writes import PauseEntry
 from xbus.errors import ConfigurationError, JournalUnavailable

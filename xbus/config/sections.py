@@ -164,12 +164,16 @@ class HttpSettings:
     certificate: Path | None = option(None, values.file)
     certificate_key: Path | None = option(None, values.file)
     front: str = option("", str)
+    back: str = option("", str)
     trusted_proxies: tuple[str, ...] = option((), values.networks)
+    metrics_from: tuple[str, ...] = option((), values.networks)
     max_connections: int = option(1000, values.count)
     max_body_bytes: int = option(1024**3, values.count)
     max_document_bytes: int = option(16 * 1024**2, values.count)
     slow_seconds: float = option(30.0, values.seconds)
     insist_seconds: float = option(10.0, values.seconds)
+    topic_data_bytes: int = option(64, values.count)
+    scaling_backlog: int = option(1000, values.count)
 
 
 @dataclass(frozen=True, slots=True)

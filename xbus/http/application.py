@@ -1,7 +1,9 @@
 """Puts the gateway together: a request passes the guard, then an operation of a dialect answers it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
+from ipaddress import ip_network
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,25 +20,29 @@ from xbus.extras import installed_version
 from xbus.http import problems
 from xbus.http.bodies import Room
 from xbus.http.description import describe
-from xbus.http.dialects import cloudevents, native, routemaster
+from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
+from xbus.http.figures import OPERATION, CountedRequests, HttpFigures
 from xbus.http.front import FrontConnection
-from xbus.http.guard import Guard, RequestLimits
+from xbus.http.guard import Guard, RequestLimits, is_in
+from xbus.http.reading import BackConnection, TailPace, Tails
 from xbus.ids import Ids
 
-OPERATIONS = (*native.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
+OPERATIONS = (*native.OPERATIONS, *reading.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
 
 DOCUMENTS_AT_ONCE = 8
 """The largest documents that requests keep together. Fewer refuse requests sooner, more take memory."""
 
 
-def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
+def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace: TailPace | None = None) -> Starlette:
     """Build the application.
 
     Args:
         settings: the section of the configuration.
         address: of the broker's front.
         clock: tells the time.
+        back: the address of the broker's back.
+        pace: that of tails; the usual one where none is given.
     """
     options = Options(
         retry_seconds=settings.insist_seconds,
@@ -46,31 +52,53 @@ def build(settings: HttpSettings, address: str, clock: Clock) -> Starlette:
     )
     front = FrontConnection(address, clock, Ids(clock), options)
     room = Room(DOCUMENTS_AT_ONCE * settings.max_document_bytes)
-    gateway = Gateway(front, clock, room, settings.max_document_bytes)
+    called = BackConnection(back, clock, settings.insist_seconds)
+    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
-    return Starlette(
-        routes=[*(_route(gateway, operation) for operation in OPERATIONS), _described()],
-        middleware=[Middleware(Guard, trusted=settings.trusted_proxies, limits=limits)],
+    figures = _figures(gateway)
+    application = Starlette(
+        routes=[
+            *(_route(gateway, operation) for operation in OPERATIONS),
+            _described(),
+            _counted(figures, settings.metrics_from),
+        ],
+        middleware=[
+            Middleware(CountedRequests, figures=figures),
+            Middleware(Guard, trusted=settings.trusted_proxies, limits=limits),
+        ],
         exception_handlers={
             XbusError: problems.of_the_bus,
             HTTPException: problems.of_http,
             Exception: problems.of_the_gateway,
         },
-        lifespan=_connected(front),
+        lifespan=_connected(front, called),
     )
+    application.state.gateway = gateway
+    return application
 
 
-def _connected(front: FrontConnection) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def on_stop(application: Starlette) -> Callable[[], None]:
+    """Give what is to be called when the server stops: what waits for long ends then."""
+    gateway: Gateway = application.state.gateway
+    return gateway.tails.stop
+
+
+def _connected(
+    front: FrontConnection, back: BackConnection
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def connected(app: Starlette) -> AsyncIterator[None]:
-        async with front:
+        async with front, back:
             yield
 
     return connected
 
 
 def _route(gateway: Gateway, operation: Operation) -> Route:
+    name = f"{operation.method} {operation.path}"
+
     async def answer(request: Request) -> Response:
+        request.scope[OPERATION] = name
         return await operation.answer(gateway, request)
 
     return Route(_pattern(operation.path), answer, methods=[operation.method])
@@ -89,3 +117,35 @@ def _described() -> Route:
 
     handler: Callable[[Request], Awaitable[Response]] = answer
     return Route("/v1/openapi.json", handler)
+
+
+def _figures(gateway: Gateway) -> HttpFigures:
+    tails, room = gateway.tails, gateway.room
+    return HttpFigures(
+        [
+            ("xbus_http_followers", "Programs that follow an event type at its end", lambda: tails.followers),
+            (
+                "xbus_http_tails",
+                "Ends of event types that are followed: those of one token share one",
+                lambda: tails.open,
+            ),
+            (
+                "xbus_http_kept_bytes",
+                "Bytes of documents and batches in memory, as they are counted",
+                lambda: room.taken,
+            ),
+        ]
+    )
+
+
+def _counted(figures: HttpFigures, allowed: Sequence[str]) -> Route:
+    networks = [ip_network(entry, strict=False) for entry in allowed]
+
+    async def answer(request: Request) -> Response:
+        if request.client is None or not is_in(request.client.host, networks):
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        body, content_type = figures.write(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
+    handler: Callable[[Request], Awaitable[Response]] = answer
+    return Route("/metrics", handler)

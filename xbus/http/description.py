@@ -50,11 +50,12 @@ def describe(operations: Iterable[Operation], version: str) -> dict[str, object]
 def _described(operation: Operation) -> dict[str, object]:
     described: dict[str, object] = {
         "summary": operation.summary,
-        "parameters": [*_path_parameters(operation.path), *_header_parameters(operation.parameters)],
-        "responses": {
-            **{str(status): {"description": meaning} for status, meaning in operation.answers.items()},
-            **_problems(operation),
-        },
+        "parameters": [
+            *_path_parameters(operation.path),
+            *_parameters("query", operation.query),
+            *_parameters("header", operation.parameters),
+        ],
+        "responses": {**_answers(operation), **_problems(operation)},
         "security": [{"bearer": []}, {"basic": []}] if operation.needs_token else [],
     }
     if operation.media_types:
@@ -70,9 +71,17 @@ def _path_parameters(path: str) -> list[object]:
     ]
 
 
-def _header_parameters(parameters: Mapping[str, str]) -> list[object]:
+def _answers(operation: Operation) -> dict[str, object]:
+    content: dict[str, object] = {media_type: {} for media_type in operation.produces}
+    return {
+        str(status): {"description": meaning, **({"content": content} if content and status != NO_CONTENT else {})}
+        for status, meaning in operation.answers.items()
+    }
+
+
+def _parameters(place: str, parameters: Mapping[str, str]) -> list[object]:
     return [
-        {"name": name, "in": "header", "description": meaning, "schema": {"type": "string"}}
+        {"name": name, "in": place, "description": meaning, "schema": {"type": "string"}}
         for name, meaning in parameters.items()
     ]
 
@@ -93,5 +102,7 @@ def _status(code: str) -> HTTPStatus:
     return STATUSES.get(code, default)
 
 
-FAILURES = frozenset({"journal_unavailable", "timed_out"})
+NO_CONTENT = HTTPStatus.NO_CONTENT
+
+FAILURES = frozenset({"gateway_full", "journal_unavailable", "timed_out"})
 """The codes of operations that are failures, and have no status of their own."""

@@ -11,16 +11,12 @@ from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience, insist
 from xbus.emitter.session import FrontLimits
 from xbus.errors import Refused
+from xbus.http.connection import connected
 from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.context import new_context
-from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import FrontLimitsMap
 from xbus.rpc.shapes import AnswerReader
-
-HEARTBEAT_SECONDS = 5.0
-"""Seconds between the signs of life that the front gives beneath the calls. They reveal a vanished machine."""
 
 HEALTH_SECONDS = 2.0
 """Seconds to wait for the front's answer about its health. More let a proxy wait for a broker that is away."""
@@ -83,14 +79,7 @@ class FrontConnection:
         self._client: Client
 
     async def __aenter__(self) -> "FrontConnection":
-        async with AsyncExitStack() as exit_stack:
-            context = new_context()
-            exit_stack.callback(context.destroy)
-            signs = LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS)
-            self._client = Client(context, name=self._address, clock=self._clock, life_signs=signs)
-            exit_stack.callback(self._client.close)
-            self._client.connect(self._address)
-            self._exit = exit_stack.pop_all()
+        self._client = await self._exit.enter_async_context(connected(self._address, self._clock))
         return self
 
     async def __aexit__(
@@ -124,6 +113,15 @@ class FrontConnection:
 
         patience = EmitterPatience(self._options.retry_seconds, self._clock)
         return FrontLimits.of(_LIMITS.read(await insist(patience, self._options.probe_seconds, ask)))
+
+    async def call(self, token: str, verb: str, *arguments: object) -> Value:
+        """Make one call for a token, and wait for its answer.
+
+        Raises:
+            Refused: the front refuses it; ``session_unknown`` for an unknown token.
+            Failed: the front does not answer.
+        """
+        return await self._client.call(verb, token, *arguments, timeout=self._options.retry_seconds)
 
     async def check(self, token: str) -> None:
         """Let a token pass that the front knows at this moment.

@@ -63,21 +63,26 @@ class Guard:
         if scope["scheme"] == "https":
             return True
         client = scope.get("client")
-        if client is None or not _is_in(client[0], self._trusted):
+        if client is None or not is_in(client[0], self._trusted):
             return False
         return headers.get("x-forwarded-proto", "https").lower() == "https"
 
     def _bounded(self, receive: Receive) -> Receive:
         taken = 0
+        is_whole = False
 
         async def bounded() -> Message:
-            nonlocal taken
+            nonlocal taken, is_whole
+            if is_whole:
+                # Behind the body comes the end of the connection alone, at any time.
+                return await receive()
             try:
                 async with asyncio.timeout(self._limits.slow_seconds):
                     message = await receive()
             except TimeoutError:
                 cause = f"no part of the request came for {self._limits.slow_seconds:g} seconds"
                 raise Refused(cause, "send it faster", code="too_slow") from None
+            is_whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
             if taken > self._limits.body_bytes:
                 raise self._too_large()
@@ -99,7 +104,8 @@ def _to_https(scope: Scope, headers: Headers) -> RedirectResponse:
     return RedirectResponse(f"https://{name}{path}{f'?{query}' if query else ''}", HTTPStatus.PERMANENT_REDIRECT)
 
 
-def _is_in(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+def is_in(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Check whether an address is in one of some networks; an unreadable one is in none."""
     try:
         found = ip_address(address)
     except ValueError:

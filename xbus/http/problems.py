@@ -19,7 +19,14 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "token_missing": HTTPStatus.UNAUTHORIZED,
     "session_unknown": HTTPStatus.UNAUTHORIZED,
     "type_not_allowed": HTTPStatus.FORBIDDEN,
+    "option_invalid": HTTPStatus.BAD_REQUEST,
+    "place_invalid": HTTPStatus.BAD_REQUEST,
+    "moment_invalid": HTTPStatus.BAD_REQUEST,
+    "not_a_reader": HTTPStatus.FORBIDDEN,
+    "reader_not_allowed": HTTPStatus.FORBIDDEN,
+    "type_not_read": HTTPStatus.FORBIDDEN,
     "no_page": HTTPStatus.NOT_FOUND,
+    "type_unknown": HTTPStatus.NOT_FOUND,
     "unknown_type": HTTPStatus.NOT_FOUND,
     "wrong_method": HTTPStatus.METHOD_NOT_ALLOWED,
     "too_slow": HTTPStatus.REQUEST_TIMEOUT,
@@ -28,6 +35,8 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "reply_unsupported": HTTPStatus.CONFLICT,
     "reply_wanted": HTTPStatus.CONFLICT,
     "no_reply": HTTPStatus.CONFLICT,
+    "lease_lost": HTTPStatus.CONFLICT,
+    "place_not_in_batch": HTTPStatus.CONFLICT,
     "session_superseded": HTTPStatus.CONFLICT,
     "batch_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -41,6 +50,7 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "reply_failed": HTTPStatus.BAD_GATEWAY,
     "bad_answer": HTTPStatus.BAD_GATEWAY,
     "unknown_method": HTTPStatus.BAD_GATEWAY,
+    "reader_not_ready": HTTPStatus.SERVICE_UNAVAILABLE,
     "reply_timed_out": HTTPStatus.GATEWAY_TIMEOUT,
 }
 """The codes with a status of their own. Of all others, a refusal is 422, and a failure 503."""
@@ -77,8 +87,9 @@ def _in_words_of_tokens(error: XbusError) -> XbusError:
     # The front speaks of sessions, in which emitters log in. Callers by HTTP have a token, and can't log in.
     if error.code != "session_unknown":
         return error
-    cause = "the API token is unknown or revoked"
-    return Refused(cause, "ask an operator for a new one: xbus token new", code=error.code)
+    cause = "the API token is unknown or revoked, or its owner may not call this"
+    advice = "ask an operator for one: xbus token new NAME --emitter LOGIN to send, --role LOGIN to read"
+    return Refused(cause, advice, code=error.code)
 
 
 def of_the_bus(request: Request, error: Exception) -> Response:

@@ -1,17 +1,19 @@
 """``start_xbushttp``: builds the gateway from its configuration, and serves it until it is stopped."""
 
+import resource
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import click
 import uvicorn
+from starlette.applications import Starlette
 
 from xbus import ending, logs, service_manager
 from xbus.clock import SystemClock
 from xbus.config import FILE_VARIABLE, Config, HttpSettings, load
 from xbus.config.reaching import reachable
-from xbus.http.application import build
+from xbus.http.application import build, on_stop
 from xbus.http.protocol import BoundedProtocol, ConnectionLimits
 from xbus.web.listening import open_port, served_address, stop_at_signal
 
@@ -62,24 +64,33 @@ def serve(config: Config, ready_file: Path | None) -> None:
         ConfigurationError: the address can't be taken, or nobody knows where the broker is.
     """
     settings = config.http
-    application = build(settings, settings.front or reachable(config.zmq.frontsocket, "front"), SystemClock())
+    front = settings.front or reachable(config.zmq.frontsocket, "front")
+    back = settings.back or reachable(config.zmq.backsocket, "back")
+    application = build(settings, front, SystemClock(), back=back)
     with closing(open_port("http", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)
+        _allow_connections()
         service_manager.tell_ready({"http": address}, ready_file)
         uvicorn.Server(server_config(application, settings)).run(sockets=[listening])
 
 
-def server_config(application: object, settings: HttpSettings) -> uvicorn.Config:
+def _allow_connections() -> None:
+    """Take as many file descriptors as this process may have: each follower is a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def server_config(application: Starlette, settings: HttpSettings) -> uvicorn.Config:
     """Make the settings of the server.
 
     Args:
         application: answers the requests.
         settings: the section of the configuration.
     """
-    limits = ConnectionLimits(settings.max_connections, settings.slow_seconds)
+    limits = ConnectionLimits(settings.max_connections, settings.slow_seconds, settings.slow_seconds)
     return uvicorn.Config(
-        application,  # type: ignore[arg-type]
-        http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]
+        application,
+        http=partial(BoundedProtocol, limits=limits, on_stop=on_stop(application)),  # type: ignore[arg-type]
         ws="none",
         log_config=None,
         access_log=False,

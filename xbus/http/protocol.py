@@ -1,6 +1,7 @@
 """Bounds the connections of clients, and the time that each may take for the head of a request."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,28 +16,38 @@ class ConnectionLimits:
     Args:
         connections: how many may be open.
         head_seconds: how long a client may take for the head of a request.
+        stall_seconds: how long a client may take nothing of an answer that waits for it.
     """
 
     connections: int
     head_seconds: float
+    stall_seconds: float
+
+
+WRITE_BYTES = 16_384
+"""Bytes of an answer that wait in memory for a client. More take more memory for those who read slowly."""
 
 
 class BoundedProtocol(H11Protocol):
-    """Closes a connection that is one too many, or whose next request does not begin in time.
+    """Closes a connection that is one too many, whose next request does not begin in time, or that takes no answer.
 
     Args:
         limits: its bounds.
+        on_stop: called when the server stops: what waits for long is to end then.
         options: as the server of uvicorn gives them.
     """
 
-    def __init__(self, *, limits: ConnectionLimits, **options: Any) -> None:
+    def __init__(self, *, limits: ConnectionLimits, on_stop: Callable[[], None], **options: Any) -> None:
         super().__init__(**options)
+        self._on_stop = on_stop
+        self._stall: asyncio.TimerHandle | None = None
         self._limits = limits
         self._head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a new connection."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(WRITE_BYTES)
         if len(self.connections) > self._limits.connections:
             transport.abort()
         else:
@@ -45,6 +56,7 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._head_came()
+        self._answer_taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -63,6 +75,27 @@ class BoundedProtocol(H11Protocol):
         # A request that was sent behind this one may have begun by now.
         if self.cycle is answered and self.conn.their_state is h11.SEND_BODY and self._head is None:
             self._await_head()
+
+    def pause_writing(self) -> None:
+        """Give a client that does not read its time."""
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(self._limits.stall_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on with a client that reads again."""
+        self._answer_taken()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """End the connection, as the server stops."""
+        self._on_stop()
+        super().shutdown()
+
+    def _answer_taken(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def _await_head(self) -> None:
         self._head = self.loop.call_later(self._limits.head_seconds, self.transport.close)

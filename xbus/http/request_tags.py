@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers as RequestHeaders
@@ -14,6 +14,7 @@ PREFIX = "x-xbus-"
 ORDERING_KEY = "x-xbus-ordering-key"
 PARTITION_KEY = "x-xbus-partition-key"
 IDEMPOTENCY_KEY = "idempotency-key"
+CONTENT_TYPE = "content-type"
 TRACE_STATE = "tracestate"
 """The only one of these headers that may come in several lines (W3C Trace Context, 3.3.1)."""
 
@@ -55,6 +56,28 @@ def token_of(headers: RequestHeaders) -> str:
     return token
 
 
+def one_value(headers: RequestHeaders, name: str) -> str:
+    """Read a header that may come once; empty where it does not come.
+
+    Raises:
+        Refused: it comes twice (``bad_request``).
+    """
+    values = headers.getlist(name)
+    if len(values) > 1:
+        raise Refused(f"the header {name} comes twice", "send it once", code="bad_request")
+    return values[0].strip() if values else ""
+
+
+def accepted(accept: str, offered: Sequence[str]) -> str:
+    """Choose the media type that a client likes best, by its header Accept; the first where it does not say."""
+    liked = {}
+    for part in accept.lower().split(","):
+        media_type, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        liked[media_type] = float(weight) if weight.replace(".", "", 1).isdecimal() else 0.0
+    return max(offered, key=lambda media_type: liked.get(media_type, 0.0))
+
+
 def tags_of(headers: RequestHeaders) -> RequestTags:
     """Read the keys and the headers of the bus.
 
@@ -69,12 +92,26 @@ def tags_of(headers: RequestHeaders) -> RequestTags:
             # Of two keys nobody knows which one the sender means.
             raise Refused(f"the header {name:.80} comes twice", "send it once", code="bad_request")
         given[name] = f"{given[name]},{value}" if name in given else value
+    _refuse_one_name_in_two_forms(given)
     key = given.pop(IDEMPOTENCY_KEY, None)
     ordering_key, partition_key = given.pop(ORDERING_KEY, None), given.pop(PARTITION_KEY, None)
     named: dict[str, HeaderValue] = {
         name.removeprefix(PREFIX).replace("-", "_"): value for name, value in given.items()
     }
     return RequestTags(None if key is None else _unquoted(key), ordering_key, partition_key, named or None)
+
+
+def _refuse_one_name_in_two_forms(given: Iterable[str]) -> None:
+    """Refuse ``X-Xbus-A-B`` beside ``X-Xbus-A_B``: both are the header ``a_b``.
+
+    Raises:
+        Refused: ``bad_request``.
+    """
+    by_name: dict[str, str] = {}
+    for name in given:
+        other = by_name.setdefault(name.replace("-", "_"), name)
+        if other != name:
+            raise Refused(f"the headers {other:.80} and {name:.80} are one", "send one of them", code="bad_request")
 
 
 def _texts(headers: RequestHeaders) -> Iterator[tuple[str, str]]:

@@ -9,8 +9,6 @@ from xbus.model.configuration import (
     configuration,
     edge,
     emission_profile,
-    emitter,
-    emitter_profile,
     emitting_service,
     event_type,
     graph,
@@ -25,11 +23,13 @@ from xbus.model.configuration import (
 )
 from xbus.model.contents import contents, contents_end
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
+from xbus.model.emitter import emitter, emitter_profile
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.people import person, person_session, person_token
 from xbus.model.reader import reader, reader_event_type, reader_move, reader_range, reader_stretch
 from xbus.model.sample import sample
 from xbus.model.session import api_token, registration, session
+from xbus.model.subscription import subscription, subscription_state
 
 __all__ = [
     "api_token",
@@ -88,5 +88,7 @@ __all__ = [
     "sending_limit",
     "service",
     "session",
+    "subscription",
+    "subscription_state",
     "writer",
 ]

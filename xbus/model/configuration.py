@@ -61,42 +61,6 @@ configuration = Table(
     comment="One row: the version of the whole configuration.",
 )
 
-emitter_profile = Table(
-    "emitter_profile",
-    metadata,
-    Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
-    comment="A set of event types that its emitters may send.",
-)
-
-emitter = Table(
-    "emitter",
-    metadata,
-    Column("id", Counter, primary_key=True),
-    Column("login", String(255), nullable=False, unique=True),
-    Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
-    Column("profile_id", ForeignKey("emitter_profile.id"), nullable=False),
-    Column(
-        "kind",
-        String(16),
-        CheckConstraint("kind IN ('program', 'node', 'bot')", name="kind"),
-        nullable=False,
-        server_default="program",
-        comment="program: one that logs in; node, bot: the bus itself writes for a node that emits, or for a bot, and "
-        "nobody can log in.",
-    ),
-    Column(
-        "public_keys",
-        Text,
-        nullable=False,
-        server_default=text("''"),
-        comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
-    ),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
-    comment="A program that sends envelopes, or a part of the bus that writes them.",
-)
-
 event_type = Table(
     "event_type",
     metadata,
@@ -146,7 +110,13 @@ event_type = Table(
         Float,
         comment="Seconds after which the broker moves its settled events into the archive; null for never.",
     ),
-    Column("compress", String(8), comment="How its items are compressed in the journal: zstd; null for not at all."),
+    Column(
+        "compress",
+        String(8),
+        nullable=False,
+        server_default="none",
+        comment="How its items are compressed in the journal: none or zstd.",
+    ),
     Column(
         "first_name",
         String(255),
@@ -154,6 +124,19 @@ event_type = Table(
         server_default=text("''"),
         default=_same_as_name,
         comment="The name that it was made with, for good: hashes of envelopes hold it.",
+    ),
+    Column(
+        "publisher_id",
+        BigInteger,
+        comment="The emitter that sent the first event of a type that a program made. Its profile need not allow the "
+        "type; null where only profiles allow it.",
+    ),
+    Column(
+        "is_topic",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+        comment="Whether a program made it, by sending to it or by subscribing: one emitter alone publishes it.",
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="The name of a kind of data; all that the bus knows of what an event holds.",
@@ -185,10 +168,11 @@ service = Table(
     Column(
         "kind",
         String(16),
-        CheckConstraint("kind IN ('worker', 'consumer', 'reader', 'runner')", name="kind"),
+        CheckConstraint("kind IN ('worker', 'consumer', 'reader', 'runner', 'gateway')", name="kind"),
         nullable=False,
         comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it; "
-        "reader: reads the log at its own pace, no node asks for it; runner: its programs run bots.",
+        "reader: reads the log at its own pace, no node asks for it; runner: its programs run bots; gateway: they call "
+        "subscribers.",
     ),
     Column(
         "failures",

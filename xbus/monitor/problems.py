@@ -22,6 +22,9 @@ _STATUS_OF_CODE = {
     "wrong_method": HTTPStatus.METHOD_NOT_ALLOWED,
     "slow_down": HTTPStatus.TOO_MANY_REQUESTS,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "place_invalid": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "moment_invalid": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "place_beyond_end": HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 
 log = logging.getLogger(__name__)

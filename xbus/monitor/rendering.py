@@ -86,6 +86,7 @@ class MonitorPage:
             "frame": "fragment.html" if self.is_fragment else "page.html",
             "now": now,
             "age": lambda at: age(at, now),
+            "until": lambda at: f"in {age(now, at)}" if at > now else "now",
             **facts,
         }
         return HTMLResponse(self._renderer.render(template, given), status)

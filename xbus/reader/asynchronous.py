@@ -14,7 +14,7 @@ from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, Refused
 from xbus.reader.claimed import ReaderBatch, lease_lost
 from xbus.reader.options import ReaderKeywords, ReaderOptions
-from xbus.reader.session import ReaderSession
+from xbus.reader.session import ReaderSession, VerbCaller
 from xbus.reader.view import AsyncLogView
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
 from xbus.rpc.client import Client
@@ -93,7 +93,8 @@ class AsyncReader:
         await self._exit.aclose()
         self._open_session = None
 
-    def _connect(self, exit_stack: AsyncExitStack) -> Client:
+    def _connect(self, exit_stack: AsyncExitStack) -> VerbCaller:
+        """Connect to the back; leaving the stack closes the connection."""
         context = new_context()
         exit_stack.callback(context.destroy)
         client = Client(
@@ -120,6 +121,20 @@ class AsyncReader:
             Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``).
             Failed: nothing answered within ``retry_seconds``.
         """
+        while (batch := await self.poll(self._options.wait)) is None:
+            pass
+        return batch
+
+    async def poll(self, seconds: float) -> ReaderBatch | None:
+        """Ask once for the next batch; None where none came in time.
+
+        Args:
+            seconds: how long the back may wait for one; it waits for a third of the lease at the most.
+
+        Raises:
+            Refused: as ``next_batch``.
+            Failed: as ``next_batch``.
+        """
         if self._batch is not None and self._batch.is_lost:
             # Another program has it, and done() says so.
             self._batch = None
@@ -130,14 +145,11 @@ class AsyncReader:
                 code="batch_not_done",
             )
         self._has_asked = True
-        while True:
-            async with self._asking:
-                if self._lost is not None:
-                    lost, self._lost = self._lost, None
-                    raise lost
-                batch = await self._read(self._options.wait)
-            if batch is not None:
-                return batch
+        async with self._asking:
+            if self._lost is not None:
+                lost, self._lost = self._lost, None
+                raise lost
+            return await self._read(seconds)
 
     async def _read(self, wait: float) -> ReaderBatch | None:
         options = self._options.on_wire(wait)

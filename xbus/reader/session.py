@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
+from typing import Protocol
 
 from xbus.backoff import Backoff, Patience
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
 from xbus.reader.options import ReaderOptions
-from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import BackLogin
 from xbus.rpc.shapes import AnswerReader
@@ -23,6 +23,13 @@ FAREWELL_SECONDS = 2.0
 _LOGIN = AnswerReader("xbus.login", BackLogin)
 
 
+class VerbCaller(Protocol):
+    """Calls the verbs of the back; a ``Client`` does."""
+
+    def call(self, method: str, *args: object, timeout: float | None = None) -> "asyncio.Future[Value]":
+        """Call a verb; the future gets its answer or its error."""
+
+
 class ReaderSession:
     """Puts the token into calls, and repeats calls that failed.
 
@@ -36,7 +43,7 @@ class ReaderSession:
         clock: tells the time.
     """
 
-    def __init__(self, client: Client, login: str, password: str, options: ReaderOptions, clock: Clock) -> None:
+    def __init__(self, client: VerbCaller, login: str, password: str, options: ReaderOptions, clock: Clock) -> None:
         self._client = client
         self._login = login
         self._password = password

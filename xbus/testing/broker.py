@@ -10,20 +10,25 @@ from random import Random
 from typing import TypeVar, cast
 
 from xbus.broker.back.back import Back
+from xbus.broker.back.bots import Bots
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import FireSlots
 from xbus.clock import Clock
 from xbus.config import BackSettings
 from xbus.errors import ConnectionLost, JournalUnavailable, Refused
+from xbus.ids import Ids
 from xbus.rpc.bell import Bell
+from xbus.rpc.codec import Value
 from xbus.rpc.exchange import Callee
 from xbus.supervision.health import Health
 from xbus.testing.journal import Database, VirtualJournal
 from xbus.testing.network import VirtualConnection, VirtualProcess
+from xbus.testing.pull.verbs import ReadingVerbs
 from xbus.testing.timing import Timing
 
 T = TypeVar("T")
@@ -83,13 +88,17 @@ class VirtualBroker:
     Attributes:
         front: carries out the calls of emitters.
         back: delivers.
+        bots: gives out the runs of bots.
+        reading: answers reading programs.
         is_up: set when it has recovered and serves.
         is_dead: set when it was killed or has stopped.
     """
 
     front: Front
     back: Back
+    bots: Bots
     _configuration: Configuration
+    reading: ReadingVerbs
 
     def __init__(
         self,
@@ -131,6 +140,9 @@ class VirtualBroker:
                 Runtime(self._clock, tasks, Random(self._timing.random.random())),
                 settings.back,
             )
+            self.reading = ReadingVerbs(journal, configuration, self.back)
+            ids = Ids(self._clock, Random(0).randbytes)
+            self.bots = Bots(journal, configuration, self._clock, ids, self.back.readers.desk)
             space = Space(journal, 0, Health("broker", self._clock))
             checks = Checks(configuration, settings.limits, self._clock)
             self.front = Front(journal, checks, self._clock, replies, bell.ring, tasks, space)
@@ -138,10 +150,23 @@ class VirtualBroker:
             await self._patiently(self.back.recover)
             await self._patiently(replies.recover)
             self.back.start()
+            self._start_bots(tasks)
             tasks.create_task(replies.watch())
             tasks.create_task(configuration.watch())
             self.is_up.set()
             await self._journal.ended()
+
+    def _start_bots(self, tasks: asyncio.TaskGroup) -> None:
+        """Fire and give out once the bus has bots: without any, the looks at them would only cost."""
+        configuration, begun = self._configuration, asyncio.Event()
+
+        def start() -> None:
+            if configuration.catalog.bots and not begun.is_set():
+                begun.set()
+                self.bots.start(tasks)
+
+        configuration.on_change(start)
+        start()
 
     @staticmethod
     async def _patiently(step: Callable[[], Awaitable[object]]) -> None:
@@ -170,6 +195,22 @@ class VirtualBroker:
             return connection
 
         await self.unless_dead(self.back.serve(role_id, token_hash, channel, take_up))
+
+    async def answer_reader(self, name: str, args: object) -> Value:
+        """Answer the call of a reading program.
+
+        Raises:
+            ConnectionLost: it went down.
+        """
+        return await self.unless_dead(self.reading.answer(name, args))
+
+    async def fire(self, slots: FireSlots) -> bool:
+        """Make runs of slots; whether that took place."""
+        return await self.unless_dead(self._journal.write(slots))
+
+    def emitter_id(self, login: str) -> int:
+        """Find an emitter by its login."""
+        return next(each.id for each in self._configuration.catalog.emitters.values() if each.login == login)
 
     @property
     def serves(self) -> bool:

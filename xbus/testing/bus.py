@@ -2,45 +2,43 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, Unpack
 
 import xbus.broker.journal.configuration as configuration
 from xbus.admin import bus_file
 from xbus.admin.repair import moves
 from xbus.broker.front.envelopes import EnvelopeOptions
-from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, make_plan, read_stored
+from xbus.broker.journal.configuration import BotSpec, BusSpec, EventTypeSpec, make_plan, read_stored
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
-from xbus.broker.journal.operations.coming import ComingDelivery, list_coming
+from xbus.broker.journal.operations.bots import BotRunStatus, list_runs
 from xbus.broker.journal.operations.parked import find_parked
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.config import BackSettings
 from xbus.emitter.receipt import Receipt
-from xbus.errors import ConfigurationError, Refused, TimedOut
+from xbus.errors import ConfigurationError, Refused
 from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
 from xbus.ids import Ids
+from xbus.reader.options import ReaderKeywords
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import Value
 from xbus.rpc.items import check_several
+from xbus.testing.bots import GIVEN, BotFunction, fire
 from xbus.testing.broker import VirtualBroker
 from xbus.testing.machine import Machine
-from xbus.testing.probe import CrashPoint, values_of_type
+from xbus.testing.probe import CrashPoint, RoleLog, values_of_type
 from xbus.testing.programs import Author
+from xbus.testing.pull import InMemoryReader, open_reader
 from xbus.testing.sending import InMemoryEmitter, SentEnvelope
-from xbus.testing.sketch import Flow, Sketch
+from xbus.testing.settling import PATIENCE_SECONDS, Settling
+from xbus.testing.sketch import BotFields, Flow, Sketch
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 3600.0
-"""Seconds of virtual time that ``run`` waits at the most. More lets longer retries end, and takes longer to fail."""
-
-FIRST_LOOK_SECONDS = 0.01
-LOOK_GROWTH = 1.2
-"""``run`` looks first after so long, and then each time so much later: an hour takes fifty looks."""
-
-MOST_PARKED = 1000
+MOST_LISTED = 1000
 
 
 class Bus:
@@ -64,6 +62,7 @@ class Bus:
         self._machine = Machine(back)
         self._database = self._machine.database
         self._programs = self._machine.programs
+        self._bots = self._machine.bots
         self._sketch = Sketch()
         self._written = self._sketch.bus
         self.clock = self._machine.clock
@@ -102,6 +101,26 @@ class Bus:
         self._sketch.add_type(EventTypeSpec(name, immediate_reply, {}, bad_items))
         return Flow(self._sketch, name)
 
+    def bot(
+        self,
+        name: str,
+        function: BotFunction,
+        *,
+        reads: Iterable[str] = (),
+        emits: Iterable[str] = (),
+        **settings: Unpack[BotFields],
+    ) -> None:
+        """Add a bot that calls a function, with all event types that it names.
+
+        Args:
+            function: gets a ``BotBatch`` and a ``BotOutput``.
+            reads: the event types of which it gets batches.
+            emits: the event types that it may put.
+            **settings: as in a bus file: cron, settings, attempts and so on.
+        """
+        self._sketch.add_bot(BotSpec(name, GIVEN, reads=frozenset(reads), emits=frozenset(emits), **settings))
+        self._bots.functions.give(name, function)
+
     def _apply(self, bus: BusSpec) -> None:
         plan = make_plan(self._database.read(read_stored), bus)
         if plan.problems:
@@ -109,7 +128,9 @@ class Bus:
             raise ConfigurationError(told, "correct the graph")
         self._database.write(configuration.apply, plan, self.clock.now())
         self._machine.note_change()
-        self._programs.know(self._catalog())
+        catalog = self._catalog()
+        self._programs.know(catalog)
+        self._bots.know(catalog)
 
     def _catalog(self) -> Catalog:
         return self._database.read(read_catalog)
@@ -138,6 +159,21 @@ class Bus:
         """
         self._write_sketch()
         self._programs.serve(recipient, service)
+
+    def reader(self, name: str, **options: Unpack[ReaderKeywords]) -> InMemoryReader:
+        """Make a reading program, to be used in ``with`` as ``xbus.reader.Reader``; it ends where nothing is left.
+
+        Args:
+            name: of the reader, or the login of a role of it.
+            **options: as those of ``Reader``.
+
+        Raises:
+            Refused: no reader is called so (``unknown_reader``).
+        """
+        self._write_sketch()
+        machine = self._machine
+        program = open_reader(self._database, name, machine.new_connection(), machine.clock, machine.new_id())
+        return InMemoryReader(program, lambda work: self._do(lambda broker: work), **options)
 
     def stop(self, service: str) -> None:
         """Stop the recipient of a service in order; what comes for it waits until ``start``."""
@@ -202,13 +238,29 @@ class Bus:
         """
         return self._send([(event_type, items)], EnvelopeOptions(headers=pack_headers(headers)), emitter).replies[0]
 
+    def fire(self, bot: str, slot: datetime | None = None) -> datetime | None:
+        """Have a bot run, as its cron or a person does; then ``run``. A slot has one run, however often it is fired.
+
+        Args:
+            slot: a moment of its cron, with its time zone; None for the next one that had no turn yet. Slots before it
+                are passed over.
+
+        Returns:
+            The slot; None for a bot without cron.
+
+        Raises:
+            Refused: no bot is called so (``unknown_name``), it has no such slot (``no_slot``), or it runs when
+                something comes (``bot_reads``).
+        """
+        return self._do(lambda broker: fire(broker, self._database, bot, slot, self.clock.now()))
+
     def run(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Let time pass until everything is delivered or parked, but for what waits for a stopped recipient.
 
         Raises:
             TimedOut: something is still to come after so many seconds of virtual time (``not_delivered``).
         """
-        self._do(lambda broker: self._settle(seconds))
+        self._do(lambda broker: Settling(self._machine).settle(seconds))
 
     def wait(self, seconds: float) -> None:
         """Let so many seconds of virtual time pass."""
@@ -247,32 +299,6 @@ class Bus:
             raise Refused(f"the bus has no emitter {login}".rstrip(), f"there are: {known}", code="unknown_login")
         return next((entry.id for entry in named if types <= entry.event_types), named[0].id)
 
-    async def _settle(self, seconds: float) -> None:
-        began, pause = self.clock.monotonic(), FIRST_LOOK_SECONDS
-        while coming := self._coming():
-            missing = sorted({each.waits_for or "" for each in coming} & self._programs.missing_services())
-            if missing or self.clock.monotonic() - began > seconds:
-                raise self._not_delivered(coming, missing)
-            await asyncio.sleep(pause)
-            pause *= LOOK_GROWTH
-
-    def _coming(self) -> list[ComingDelivery]:
-        stopped, services = self._programs.stopped, self._programs.stopped_services()
-        busy = [ComingDelivery(login, 0, "its recipient has an envelope open") for login in self._programs.busy()]
-        listed = self._database.read(list_coming)
-        return busy + [each for each in listed if each.role not in stopped and each.waits_for not in services]
-
-    @staticmethod
-    def _not_delivered(coming: Sequence[ComingDelivery], missing: Sequence[str]) -> TimedOut:
-        told = "; ".join(
-            f"{each.role} lacks envelope {each.position}{': ' * bool(each.cause)}{each.cause}" for each in coming[:5]
-        )
-        if missing:
-            step = f"serve a recipient for {', '.join(missing)}: bus.serve(...)"
-        else:
-            step = "see the log for the failures, or stop the recipient with bus.stop(...)"
-        return TimedOut(f"something is still to come ({told})", step, code="not_delivered")
-
     # -- what came of it -------------------------------------------------------------------------------------------
 
     def received(self, service: str, event_type: str | None = None) -> list[object]:
@@ -285,6 +311,16 @@ class Bus:
         self._write_sketch()
         return values_of_type(self._programs.log(self._programs.one_login(service)).taken, event_type)
 
+    def sent(self, event_type: str) -> list[object]:
+        """List the values of all items of an event type, in the order of the log, whoever has sent them."""
+        self._write_sketch()
+        return self._do(lambda broker: broker.unless_dead(broker.reading.values(event_type)))
+
+    def runs(self, bot: str | None = None) -> list[BotRunStatus]:
+        """List the runs of a bot, or of all, the oldest first: slot, state, attempts, code and error."""
+        self._write_sketch()
+        return self._database.read(list_runs, bot, MOST_LISTED)[::-1]
+
     def commits(self, service: str) -> list[str]:
         """List the ids of the envelopes that a service committed, in that order."""
         self._write_sketch()
@@ -293,7 +329,7 @@ class Bus:
     def parked(self, service: str = "") -> list[ParkedSummary]:
         """List what is parked for a service or a role, or for all: the cause, the code, the attempts."""
         self._write_sketch()
-        found = self._database.read(list_parked, Filters(), MOST_PARKED)
+        found = self._database.read(list_parked, Filters(), MOST_LISTED)
         logins = self._programs.logins(service) if service else ()
         return [each for each in found if not service or each.role in logins]
 
@@ -319,10 +355,8 @@ class Bus:
             error: what is raised; by default one after which the bus tries again.
             times: for how many batches.
         """
-        self._write_sketch()
-        for login in self._programs.logins(service):
-            failures = [error or RuntimeError("the test has it fail")] * times
-            self._programs.log(login).failures.extend(failures)
+        for log in self._logs(service):
+            log.failures.extend([error or RuntimeError("the test has it fail")] * times)
 
     def refuse(self, service: str, message: str, indices: Iterable[int] = (), *, times: int = 1) -> None:
         """Have the next batches of items refused for good at a service; the bus parks them."""
@@ -333,9 +367,14 @@ class Bus:
 
         After a crash behind the author's ``commit`` the envelope comes a second time, as the bus can't know of it.
         """
+        for log in self._logs(service):
+            log.crash = when
+
+    def _logs(self, name: str) -> list[RoleLog]:
         self._write_sketch()
-        for login in self._programs.logins(service):
-            self._programs.log(login).crash = when
+        if name in self._bots.names:
+            return [self._bots.log(name)]
+        return [self._programs.log(login) for login in self._programs.logins(name)]
 
     def crash_broker(self) -> None:
         """Kill the broker, and start another one on what the journal holds."""

@@ -5,14 +5,17 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TypeVar
+from uuid import UUID
 
 from xbus.broker.parts.front import envelope_limits
 from xbus.config import BackSettings, FrontSettings, JournalSettings
+from xbus.testing.bots import VirtualBots
 from xbus.testing.broker import VirtualBroker, VirtualSettings
 from xbus.testing.images import empty_image
 from xbus.testing.journal import Database
 from xbus.testing.loop import VirtualClock, VirtualLoop
 from xbus.testing.programs import Programs
+from xbus.testing.pull import ReadingConnection
 from xbus.testing.timing import Timing
 
 T = TypeVar("T")
@@ -30,6 +33,7 @@ class Machine:
         clock: tells the virtual time.
         database: of the journal.
         programs: the recipients.
+        bots: the bots, and their runners.
         random: chooses whatever is left to chance, from one seed.
     """
 
@@ -51,6 +55,7 @@ class Machine:
         self.clock = VirtualClock(self._loop)
         self.database = Database(empty_image())
         self.programs = Programs(self.clock, lambda: self._broker)
+        self.bots = VirtualBots(lambda: self._broker, self.random)
 
     def do(self, act: Callable[[VirtualBroker], Coroutine[object, object, T]]) -> T:
         """Bring broker and recipients up, let something happen, and raise what went wrong beside it.
@@ -69,6 +74,7 @@ class Machine:
                 self._is_changed = False
                 await self._broker.refresh()
             self.programs.start_all()
+            self.bots.start_all()
             return await act(self._broker)
 
         done = self._run(do())
@@ -82,6 +88,14 @@ class Machine:
     def note_change(self) -> None:
         """Have the broker take up a changed configuration before anything else happens."""
         self._is_changed = True
+
+    def new_connection(self) -> ReadingConnection:
+        """Make a connection for a reading program."""
+        return ReadingConnection(lambda: self._broker, Timing(self.random))
+
+    def new_id(self) -> UUID:
+        """Make an id."""
+        return UUID(int=self.random.getrandbits(128), version=4)
 
     def crash_broker(self) -> None:
         """Kill the broker; the next act brings up another one."""

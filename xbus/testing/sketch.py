@@ -1,20 +1,51 @@
 """A bus that a test describes by a few calls, where a bus file would be longer than the test."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 from xbus.broker.journal.configuration import (
+    BotSpec,
     BusSpec,
     EmitterSpec,
     EventTypeSpec,
     NodeSpec,
     ProfileSpec,
+    ReaderSpec,
     RoleSpec,
     ServiceSpec,
 )
+from xbus.broker.journal.configuration.entries import Start
+
+RUNNERS = "runners of tests"
+"""The service and the role whose program runs the bots of a sketch."""
 
 EMITTER = "tests"
 """The login and the profile of the emitter that may send every type of a sketch."""
+
+
+class ReaderFields(TypedDict, total=False):
+    """The settings of a reader; ``ReaderSpec`` says what each means."""
+
+    ranges: int
+    lease: float
+    batch_items: int
+    batch_bytes: int
+    batch_wait: float
+    start: Start
+
+
+class BotFields(TypedDict, total=False):
+    """The settings of a bot; ``BotSpec`` says what each means."""
+
+    cron: str
+    timezone: str
+    batch_items: int
+    batch_bytes: int
+    batch_wait: float
+    instances: int
+    attempts: int
+    settings: Mapping[str, object]
 
 
 class Sketch:
@@ -60,6 +91,25 @@ class Sketch:
             )
         )
         return name
+
+    def add_reader(self, type_name: str, reader: ReaderSpec) -> None:
+        """Add a reader, with a role of its name, or have one read a further event type."""
+        known = self.bus.readers.get(reader.name, reader)
+        reader = replace(reader, event_types=known.event_types | {type_name})
+        role = RoleSpec(reader.name, reader.name)
+        self.bus = self.bus.with_all(BusSpec(readers={reader.name: reader}, roles={role.login: role}))
+
+    def add_bot(self, bot: BotSpec) -> None:
+        """Add a bot, with all event types that it names."""
+        for name in sorted(bot.reads | bot.emits):
+            if name not in self.bus.event_types:
+                self.add_type(EventTypeSpec(name, False, {}))
+        runners = ServiceSpec(RUNNERS, "runner")
+        role = RoleSpec(RUNNERS, RUNNERS)
+        bot = replace(bot, runners=RUNNERS)
+        self.bus = self.bus.with_all(
+            BusSpec(services={RUNNERS: runners}, roles={RUNNERS: role}, bots={bot.name: bot}),
+        )
 
     def add_emission(self, type_name: str, emits: str, behind: str | None) -> None:
         """Add a node that emits to the graph of a type; one behind a worker also gets what that names its type for."""
@@ -120,4 +170,16 @@ class Flow:
         """
         for service in services:
             self._sketch.add_node(self._type_name, ServiceSpec(service, "consumer"), self._node, ordered=ordered)
+        return self
+
+    def read_by(self, *readers: str, **settings: Unpack[ReaderFields]) -> "Flow":
+        """Have readers read the events of this type; give the same place, for further ones.
+
+        Args:
+            readers: their names; the login of the role of each is the same.
+            **settings: of all of them, as in a bus file; ranges is 1 by default, and start "oldest".
+        """
+        for name in readers:
+            fields: ReaderFields = {"ranges": 1, "start": "oldest", **settings}
+            self._sketch.add_reader(self._type_name, ReaderSpec(name, frozenset(), **fields))
         return self

@@ -1,17 +1,21 @@
 """The gateway, asked in process, before a real broker."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
+import uvicorn
 from starlette.testclient import TestClient
 
-from tests.support.bus import Nodes, add_bus
+from tests.support.bus import Nodes, add_bus, add_reader
 from tests.support.daemon import Daemon
+from tests.support.waiting import eventually
 from xbus import model
 from xbus.broker.journal.api_tokens import add_api_token
 from xbus.broker.journal.database import schema
@@ -20,7 +24,11 @@ from xbus.clock import SystemClock
 from xbus.config import HttpSettings
 from xbus.headers import unpack_headers
 from xbus.http.application import build
+from xbus.http.dialects.gateway import Gateway
+from xbus.http.program import server_config
+from xbus.http.reading import TailPace
 from xbus.rpc.codec import unpack, unpack_items
+from xbus.web.listening import open_port
 
 LOOPBACK = ("127.0.0.1", 50_000)
 
@@ -43,7 +51,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Shop:
-    """A broker whose front takes calls by tokens, one of each emitter."""
+    """A broker that takes calls by tokens: one of each emitter, and of each reader's role."""
 
     daemon: Daemon
     tokens: dict[str, str]
@@ -91,13 +99,18 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     url = f"sqlite:///{folder / 'xbus.db'}"
     schema.upgrade(url)
     types: dict[str, Nodes] = {name: {"store": []} for name in ("orders", "eu/orders", "forbidden_orders")}
+    types |= {name: {} for name in ("bills", "news", "eu/news")}
     add_bus(url, {**types, "question": {"desk": []}}, immediate=["question"])
+    add_reader(url, "billing", "bills", start="oldest", ranges=4, lease=1.0, batch_items=3)
+    add_reader(url, "following", "news", "eu/news", "orders", start="oldest", ranges=1, lease=2.0)
     with writing(url) as connection:
         at = SystemClock().now()
         tokens = {
             login: add_api_token(connection, f"token of {login}", emitter=login, at=at)
             for login in ("emitter_1", "emitter_2")
         }
+        for login in ("billing_1", "following_1"):
+            tokens[login] = add_api_token(connection, f"token of {login}", role=login, at=at)
     daemon = Daemon(folder / "daemon", url)
     daemon.start()
     yield Shop(daemon, tokens)
@@ -113,7 +126,7 @@ def visit(shop: Shop) -> Iterator[Visit]:
     clients: list[TestClient] = []
 
     def visit(client: tuple[str, int] = LOOPBACK, **given: Any) -> TestClient:
-        app = build(shop.settings(**given), shop.daemon.front, SystemClock())
+        app = build(shop.settings(**given), shop.daemon.front, SystemClock(), back=shop.daemon.back)
         made = TestClient(app, "http://bus.example", client=client, raise_server_exceptions=False)
         made.__enter__()
         made.headers["authorization"] = f"Bearer {shop.tokens['emitter_1']}"
@@ -130,3 +143,41 @@ def visit(shop: Shop) -> Iterator[Visit]:
 def program(visit: Visit) -> TestClient:
     """A program on the gateway's machine, with the token of ``emitter_1``."""
     return visit()
+
+
+class Serve:
+    """Serves gateways with settings of their own.
+
+    Attributes:
+        gateway: the newest one.
+        server: its server.
+    """
+
+    gateway: Gateway
+    server: uvicorn.Server
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+
+    @asynccontextmanager
+    async def __call__(self, pace: TailPace | None = None, **given: Any) -> AsyncIterator[int]:
+        """Serve; the port."""
+        settings = self._shop.settings(**given)
+        app = build(settings, self._shop.daemon.front, SystemClock(), back=self._shop.daemon.back, pace=pace)
+        listening = open_port("http", "127.0.0.1:0")
+        self.gateway = app.state.gateway
+        self.server = server = uvicorn.Server(server_config(app, settings))
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        task = asyncio.create_task(server._serve([listening]))
+        await eventually(lambda: server.started, "it serves")
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await task
+
+
+@pytest.fixture
+def serve(shop: Shop) -> Serve:
+    """Serves gateways."""
+    return Serve(shop)

@@ -83,6 +83,18 @@ def test_a_header_of_the_bus_comes_once(program: TestClient, name: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
 
+def test_the_type_of_the_body_comes_once(program: TestClient) -> None:
+    two = [("Content-Type", "application/json"), ("Content-Type", "text/csv")]
+    for path in (ORDERS, "/v1/types/orders/ask", "/v1/cloudevents"):
+        answer = program.post(path, content=b"1", headers=two)
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_request"), path
+
+
+def test_one_name_comes_in_one_form(program: TestClient) -> None:
+    answer = program.post(ORDERS, json=[1], headers={"X-Xbus-a-b": "1", "X-Xbus-a_b": "2"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
 def test_a_trace_state_comes_in_several_lines(shop: Shop, program: TestClient) -> None:
     receipt = program.post(ORDERS, json=[1], headers=[("tracestate", "a=1"), ("tracestate", "b=2")]).json()
     assert shop.stored(receipt["envelope_id"]).headers == {"tracestate": "a=1,b=2"}
@@ -240,3 +252,26 @@ def test_all_that_it_does_is_described(program: TestClient) -> None:
         for method in operations:
             answer = program.request(method, path.replace("{type}", "orders").replace("{name}", "orders"))
             assert answer.status_code not in (404, 405)
+
+
+def test_the_gateway_counts_what_it_does(visit: Visit) -> None:
+    program = visit(metrics_from=("127.0.0.0/8",))
+    program.post(ORDERS, json={"order": 1})
+    program.post(ORDERS, content=b"?", headers={"content-type": "application/json"})
+    program.get("/nothing")
+    counted = program.get("/metrics")
+    assert counted.status_code == 200
+    publishing = 'xbus_http_requests_total{operation="POST /v1/types/{type}/envelopes",status="%s"} 1.0'
+    lines = counted.text.splitlines()
+    assert publishing % 201 in lines
+    assert publishing % 400 in lines
+    assert 'xbus_http_requests_total{operation="none",status="404"} 1.0' in lines
+    assert "xbus_http_followers 0.0" in lines
+    assert "xbus_http_kept_bytes 0.0" in lines
+    assert float(next(line for line in lines if line.startswith("xbus_http_received_bytes_total")).split()[1]) > 10
+
+
+def test_nobody_reads_the_counts_unless_it_is_allowed(visit: Visit) -> None:
+    assert visit().get("/metrics").status_code == 404
+    other = visit(client=("10.1.2.3", 5), metrics_from=("127.0.0.1",), trusted_proxies=("10.1.2.3",))
+    assert other.get("/metrics").status_code == 404

@@ -1,13 +1,21 @@
 """Publishers of Routemaster push as they always did."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from tests.integration.http.conftest import Shop
-from xbus.broker.journal.database.connection import reading
+from tests.integration.http.conftest import Shop, Visit
+from tests.support.waiting import wait_until
+from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens
+from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.configuration import BusSpec, EmitterSpec, ProfileSpec, apply, make_plan, read_stored
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.listing import list_envelopes
+from xbus.clock import SystemClock
+from xbus.ids import token_hash
 
 EVENT = {"type": "create", "url": "https://shop.example/orders/1", "timestamp": 1_900_000_000_123}
 
@@ -40,6 +48,7 @@ def test_an_event_is_pushed(shop: Shop, program: TestClient, extra: dict[str, An
         ("orders", {"timestamp": -1}),
         ("orders", {"timestamp": 10**18}),
         ("orders", {"more": 1}),
+        ("orders", {"topic": "others"}),
         ("orders", {"data": "x" * 64}),
     ],
 )
@@ -61,3 +70,230 @@ def test_strangers_are_401(program: TestClient) -> None:
 def test_the_pulse_is_felt(shop: Shop, program: TestClient) -> None:
     answer = program.get("/pulse", auth=(shop.tokens["emitter_1"], ""))
     assert (answer.status_code, answer.content) == (204, b"")
+
+
+ROOT = "the-root-key-of-the-old-bus"
+
+CLIENT_EVENT = {"type": "update", "url": "https://shop.example/widgets/1"}
+
+
+@pytest.fixture(scope="module")
+def registrar(shop: Shop) -> str:
+    """The token of an emitter that makes tokens for others, which make event types."""
+    profiles = {
+        "clients": ProfileSpec("clients", frozenset(), new_types="w*"),
+        "registrar": ProfileSpec("registrar", frozenset(), clients="clients"),
+    }
+    bus = BusSpec(profiles=profiles, emitters={"root": EmitterSpec("root", "registrar")})
+    with writing(shop.daemon.url) as connection:
+        at = SystemClock().now()
+        apply(connection, make_plan(read_stored(connection), bus), at)
+        add_api_token(connection, "root", emitter="root", chosen=ROOT, at=at)
+    return ROOT
+
+
+class Client:
+    """A client of Routemaster, which has a token and the password ``x``."""
+
+    def __init__(self, http: TestClient, token: str) -> None:
+        self.http = http
+        self.token = token
+
+    def ask(self, method: str, path: str, **given: Any) -> Any:
+        return self.http.request(method, path, auth=(self.token, "x"), **given)
+
+    def push(self, topic: str, **fields: Any) -> Any:
+        return self.ask("POST", f"/topics/{topic}", json=CLIENT_EVENT | fields)
+
+
+@pytest.fixture
+def root(program: TestClient, registrar: str) -> Client:
+    made = Client(program, registrar)
+    wait_until(lambda: made.ask("GET", "/pulse").status_code == 204, "the token of the root")
+    return made
+
+
+@pytest.fixture
+def join(root: Client) -> Callable[[str], Client]:
+    """Makes clients by name, as the root does."""
+
+    def join(name: str) -> Client:
+        answer = root.ask("POST", "/api_tokens", json={"name": name})
+        assert answer.status_code == 201
+        return Client(root.http, answer.json()["token"])
+
+    return join
+
+
+def test_the_root_makes_lists_and_deletes_tokens(root: Client, shop: Shop) -> None:
+    _revoke_all(root)
+    assert (root.ask("GET", "/api_tokens").status_code, root.ask("GET", "/api_tokens").content) == (204, b"")
+    answer = root.ask("POST", "/api_tokens", json={"name": "shop--one"})
+    made = answer.json()
+    assert (answer.status_code, set(made), made["name"]) == (201, {"name", "token"}, "shop--one")
+    # The client for Ruby takes no other tokens.
+    assert len(made["token"]) <= 64
+    assert made["token"] == made["token"].lower()
+    client = Client(root.http, made["token"])
+    assert client.ask("GET", "/pulse").status_code == 204
+    listed = root.ask("GET", "/api_tokens")
+    assert listed.json() == [{"name": "shop--one", "token": token_hash(made["token"]).hex()}]
+    assert root.ask("DELETE", f"/api_tokens/{made['token']}").status_code == 204
+    assert root.ask("DELETE", f"/api_tokens/{made['token']}").status_code == 204
+    assert client.ask("GET", "/pulse").status_code == 401
+    assert root.ask("GET", "/api_tokens").status_code == 204
+    with reading(shop.daemon.url) as connection:
+        acts = [row.act for row in list_acts(connection, AuditFilters(), 100)]
+    assert {(act.who, act.origin) for act in acts if act.action == "api_token_added" and "one" in act.object} == {
+        ("root", "the front")
+    }
+
+
+def _revoke_all(root: Client) -> None:
+    answer = root.ask("GET", "/api_tokens")
+    for each in answer.json() if answer.content else ():
+        assert root.ask("DELETE", f"/api_tokens/{each['token']}").status_code == 204
+
+
+def test_a_token_is_deleted_by_its_hash(root: Client, join: Callable[[str], Client]) -> None:
+    client = join("by hash")
+    assert root.ask("DELETE", f"/api_tokens/{token_hash(client.token).hex()}").status_code == 204
+    assert client.ask("GET", "/pulse").status_code == 401
+
+
+def test_a_client_keeps_the_token_that_it_has(root: Client) -> None:
+    token = "publishing-service--0d7f0c1e-5f0e"
+    answer = root.ask("POST", "/api_tokens", json={"name": "kept", "token": token})
+    assert (answer.status_code, answer.json()) == (201, {"name": "kept", "token": token})
+    assert Client(root.http, token).ask("GET", "/pulse").status_code == 204
+    assert root.ask("POST", "/api_tokens", json={"name": "kept", "token": token}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ([], "bad_body"),
+        ({}, "bad_body"),
+        ({"name": 1}, "bad_body"),
+        ({"name": " "}, "bad_name"),
+        ({"name": "emitter_1"}, "name_taken"),
+        ({"name": "root"}, "name_taken"),
+        ({"name": "n", "token": "short"}, "bad_token"),
+        ({"name": "n", "token": "with:colon-and-enough-letters"}, "bad_token"),
+        ({"name": "n", "token": 5}, "bad_token"),
+    ],
+)
+def test_a_token_of_nothing_is_400(root: Client, shop: Shop, body: Any, code: str) -> None:
+    with reading(shop.daemon.url) as connection:
+        before = list_api_tokens(connection)
+    answer = root.ask("POST", "/api_tokens", json=body)
+    assert (answer.status_code, answer.content, answer.headers["x-xbus-problem"]) == (400, b"", code)
+    with reading(shop.daemon.url) as connection:
+        assert [each.name for each in list_api_tokens(connection)] == [each.name for each in before]
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", ""), ("DELETE", "/x")])
+def test_tokens_are_the_matter_of_the_root(
+    root: Client, shop: Shop, join: Callable[[str], Client], method: str, path: str
+) -> None:
+    for client in (join("curious"), Client(root.http, shop.tokens["emitter_1"])):
+        answer = client.ask(method, f"/api_tokens{path}", json={"name": "mine"})
+        assert (answer.status_code, answer.headers["x-xbus-problem"]) == (403, "clients_not_allowed")
+    assert Client(root.http, "nobody").ask(method, f"/api_tokens{path}", json={"name": "mine"}).status_code == 401
+
+
+def test_the_root_reaches_no_token_of_others(root: Client, shop: Shop, program: TestClient) -> None:
+    for token in (shop.tokens["emitter_1"], ROOT):
+        assert root.ask("DELETE", f"/api_tokens/{token}").status_code == 204
+        assert program.get("/pulse", auth=(token, "")).status_code == 204
+
+
+def test_the_first_push_makes_a_topic_of_one_publisher(join: Callable[[str], Client]) -> None:
+    first, second = join("first"), join("second")
+    assert first.push("widgets").status_code == 204
+    refused = second.push("widgets")
+    assert (refused.status_code, refused.content, refused.headers["x-xbus-problem"]) == (403, b"", "type_not_allowed")
+    assert first.push("widgets", type="delete").status_code == 204
+    topics = {each["name"]: each for each in second.ask("GET", "/topics").json()}
+    assert topics["widgets"] == {"name": "widgets", "publisher": "first", "events": 2}
+
+
+def test_two_tokens_of_one_name_are_one_publisher(join: Callable[[str], Client]) -> None:
+    old, new = join("rotated"), join("rotated")
+    assert old.token != new.token
+    assert old.push("wheels").status_code == 204
+    assert new.push("wheels").status_code == 204
+
+
+def test_a_profile_bounds_the_names_of_topics(join: Callable[[str], Client], root: Client, shop: Shop) -> None:
+    client = join("bounded")
+    assert client.push("other_things").status_code == 403
+    assert client.push("orders").status_code == 403
+    assert root.push("widgets_of_the_root").status_code == 403
+    assert Client(root.http, shop.tokens["emitter_1"]).push("wanted").status_code == 403
+    assert "other_things" not in [each["name"] for each in client.ask("GET", "/topics").json()]
+
+
+def test_a_publisher_removes_its_topic(join: Callable[[str], Client]) -> None:
+    owner, other = join("owner"), join("other")
+    assert owner.push("wagons").status_code == 204
+    assert other.ask("DELETE", "/topics/wagons").status_code == 403
+    assert owner.ask("DELETE", "/topics/wagons").status_code == 204
+    assert owner.ask("DELETE", "/topic/wagons").status_code == 404
+    assert "wagons" not in [each["name"] for each in owner.ask("GET", "/topics").json()]
+    assert other.push("wagons").status_code == 204
+    assert owner.push("wagons").status_code == 403
+    assert other.ask("DELETE", "/topic/wagons").status_code == 204
+
+
+def test_the_root_removes_topics_of_clients_alone(root: Client, join: Callable[[str], Client]) -> None:
+    assert join("gone").push("wrecks").status_code == 204
+    assert root.ask("DELETE", "/topics/wrecks").status_code == 204
+    assert root.ask("DELETE", "/topics/orders").status_code == 403
+
+
+def test_topics_of_the_bus_file_are_shown_to_their_publishers(root: Client, shop: Shop) -> None:
+    names = [each["name"] for each in Client(root.http, shop.tokens["emitter_1"]).ask("GET", "/topics").json()]
+    assert "orders" in names
+    assert "forbidden_orders" not in names
+    assert "orders" not in [each["name"] for each in root.ask("GET", "/topics").json()]
+
+
+def test_the_client_for_go_is_understood(root: Client, join: Callable[[str], Client]) -> None:
+    """It sends the topic in the event, the body ``null`` where there is none, no type of it, and an empty password."""
+    token = join("gopher").token
+    event = b'{"topic":"wasps","type":"create","url":"https://orderweb/orders/1"}'
+    auth = (token, "")
+    assert root.http.post("/topics/wasps", content=event, auth=auth).status_code == 204
+    assert [each["publisher"] for each in _get_as_go(root.http, token) if each["name"] == "wasps"] == ["gopher"]
+    assert root.http.request("DELETE", "/topic/wasps", content=b"null", auth=auth).status_code == 204
+
+
+def _get_as_go(http: TestClient, token: str) -> Any:
+    return http.request("GET", "/topics", content=b"null", auth=(token, "")).json()
+
+
+def test_the_client_for_ruby_is_understood(join: Callable[[str], Client]) -> None:
+    client = join("rubyist")
+    head = {"Content-Type": "application/json"}
+    event = b'{"type":"create","url":"https://app.example.com/widgets/123","timestamp":null}'
+    assert client.ask("POST", "/topics/wombats", content=event, headers=head).status_code == 204
+    assert client.ask("GET", "/topics", headers=head).status_code == 200
+    assert client.ask("DELETE", "/topics/wombats").status_code == 204
+
+
+def test_scaling_takes_a_second_while_recipients_are_behind(
+    root: Client, visit: Visit, shop: Shop, program: TestClient
+) -> None:
+    # No recipient runs, so an envelope waits for one.
+    assert push(program, shop, "orders", EVENT).status_code == 204
+    calm, busy = visit(scaling_backlog=10**9), visit(scaling_backlog=1)
+
+    def seconds(http: TestClient) -> float:
+        begin = time.monotonic()
+        assert http.get("/pulse/scaling", auth=(ROOT, "x")).status_code == 204
+        return time.monotonic() - begin
+
+    assert seconds(busy) >= 1
+    assert min(seconds(calm) for _ in range(5)) < 1
+    assert calm.get("/pulse/scaling", auth=("nobody", "x")).status_code == 401

@@ -3,21 +3,11 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import pytest
-import uvicorn
-
-from tests.integration.http.conftest import Shop
+from tests.integration.http.conftest import Serve, Shop
 from tests.support.processes import run
 from tests.support.waiting import eventually
-from xbus.clock import SystemClock
-from xbus.http.application import build
-from xbus.http.program import server_config
-from xbus.web.listening import open_port
 
 DEADLINE_SECONDS = 30.0
 HEAD = (
@@ -26,30 +16,6 @@ HEAD = (
 )
 
 OPENSSL = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-
-Serve = Callable[..., AbstractAsyncContextManager[int]]
-
-
-@pytest.fixture
-def serve(shop: Shop) -> Serve:
-    """Serves a gateway with settings of its own; its port."""
-
-    @asynccontextmanager
-    async def serve(**given: Any) -> AsyncIterator[int]:
-        settings = shop.settings(**given)
-        app = build(settings, shop.daemon.front, SystemClock())
-        listening = open_port("http", "127.0.0.1:0")
-        server = uvicorn.Server(server_config(app, settings))
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        task = asyncio.create_task(server._serve([listening]))
-        await eventually(lambda: server.started, "it serves")
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            server.should_exit = True
-            await task
-
-    return serve
 
 
 async def exchange(port: int, *parts: bytes, tls: ssl.SSLContext | None = None) -> bytes:

@@ -318,3 +318,33 @@ def test_a_form_that_nobody_made_is_refused(manager: TestClient) -> None:
     assert manager.post("/configuration/check", data=odd).status_code == 200
     huge = {"section": "service", "name": "a", "kind": "worker", "attempts": "9" * 5000}
     assert manager.post(EDIT, data=huge).status_code == 422
+
+
+def test_a_text_that_no_database_takes_is_refused(manager: TestClient) -> None:
+    for text in ("\0", "[[event_type]]\nname = '\0'\n"):
+        for path in ("/configuration/plan", "/configuration/file/check", "/configuration/apply", "/configuration/file"):
+            assert manager.post(path, data={"file": text}).status_code == 422, path
+
+
+def test_a_plan_of_a_version_that_is_none_is_refused(manager: TestClient) -> None:
+    for wrong in ({"version": "-1"}, {"to": "x" * 5000}):
+        assert manager.post("/configuration/plan", data={"file": "", **wrong}).status_code == 422
+
+
+def test_a_form_with_a_text_that_no_database_takes_is_refused(manager: TestClient) -> None:
+    for name in ("\0", "a\0b"):
+        form = {"section": "service", "name": name, "kind": "worker"}
+        assert manager.post(EDIT, data=form).status_code == 422
+        assert manager.post("/configuration/check", data=form).status_code in (200, 422)
+
+
+def test_settings_with_half_a_letter_are_refused(manager: TestClient) -> None:
+    form = {"section": "bot", "name": "report", "call": "reports:nightly", "settings": '{"a": "\\ud800"}'}
+    assert manager.post(EDIT, data=form).status_code in (409, 422)
+    assert manager.post("/configuration/check", data=form).status_code in (409, 422)
+
+
+def test_a_removal_of_nobody_is_refused(manager: TestClient) -> None:
+    fields = {"section": "role", "stored": "nobody", "prune": "true", "file": "", "base": ""}
+    assert manager.post("/configuration/plan", data=fields).status_code in (200, 404)
+    assert manager.post("/configuration/apply", data={**fields, "base": "x"}).status_code in (404, 409)

@@ -34,6 +34,7 @@ from xbus.admin.bus_file.table_keys import (
     is_list_of_names,
     is_list_of_paths,
     is_list_of_texts,
+    is_new_types,
     is_number,
     is_plain,
     is_span,
@@ -45,12 +46,16 @@ from xbus.broker.journal.configuration.entries import (
     BOT_BATCH_ITEMS,
     BOT_SECONDS,
     MAX_ISOLATED,
+    SUBSCRIPTION_ITEMS,
+    SUBSCRIPTION_MILLISECONDS,
     ReaderSpec,
 )
 from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.writes import LIMIT_NAMES
 from xbus.rpc.curve import KEY_LENGTH
 from xbus.slots import Missed
+
+MOST_MILLISECONDS = 3_600_000
 
 SECRET: Fields = {
     "secret": TableKey(
@@ -184,6 +189,22 @@ LAGGING: Fields = {
     ),
 }
 
+MAKING: Fields = {
+    "new_types": TableKey(
+        is_new_types,
+        'the beginning of names and a star, such as "shop_*", or "*" for any name',
+        default="",
+        means="Event types that its emitters make by sending to them: the beginning of their names, and a star.",
+    ),
+    "clients": replace(
+        NAME,
+        required=False,
+        shape=FieldShape.CHOICE,
+        refers_to=Section.EMITTER_PROFILE,
+        means="Its emitters make API tokens, each for an emitter of this profile.",
+    ),
+}
+
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
 
 IMMEDIATE: Fields = {"immediate_reply": replace(SWITCH, means="Its emitter waits for what a consumer replies.")}
@@ -236,6 +257,23 @@ RUNS: Fields = {
     "description": replace(TEXT, means="What it is for."),
 }
 
+CALLBACK: Fields = {
+    "format": choice("json", "cloudevents", "routemaster", means="The format of the bodies of calls."),
+    "verify": replace(SWITCH, default=True, means="Check the certificate of the subscriber."),
+    "max": replace(COUNT, default=SUBSCRIPTION_ITEMS, means="The most items of a batch."),
+    "timeout": TableKey(
+        lambda value: type(value) is int and 0 <= value <= MOST_MILLISECONDS,
+        f"a whole number of milliseconds from 0 to {MOST_MILLISECONDS}, which is an hour",
+        default=SUBSCRIPTION_MILLISECONDS,
+        shape=FieldShape.NUMBER,
+        means="Milliseconds that a batch waits for more items.",
+    ),
+    "ranges": replace(
+        INSTANCES["instances"], means="With how many ranges it begins; with one, all comes in the order of the log."
+    ),
+    "keeps": replace(SWITCH, default=True, means="Retention waits until it has been called."),
+}
+
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, **IMMEDIATE, "node": TABLES, **ISOLATION, **SECRET, **KEEPING, **FORMER},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
@@ -260,6 +298,7 @@ SECTIONS: Mapping[Section, Fields] = {
     Section.EMITTER_PROFILE: {
         "name": NAME,
         "event_types": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What its emitters may send."),
+        **MAKING,
         **LIMITS,
         **FORMER,
     },
@@ -279,6 +318,15 @@ SECTIONS: Mapping[Section, Fields] = {
         "emits": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What its runs may put."),
         "runners": replace(OF_SERVICE, required=False, means="The service whose programs run it."),
         **RUNS,
+        **FORMER,
+    },
+    Section.SUBSCRIPTION: {
+        "name": NAME,
+        "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it gets."),
+        "url": replace(TEXT, required=True, means="The address that is called."),
+        **CALLBACK,
+        "secret": replace(TEXT, default=None, means="Signs the calls; nothing shows it, and empty leaves it as it is."),
+        "start": replace(START, means="Where a new subscription begins."),
         **FORMER,
     },
 }

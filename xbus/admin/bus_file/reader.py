@@ -21,6 +21,7 @@ from xbus.broker.journal.configuration import (
     RoleSpec,
     Section,
     ServiceSpec,
+    SubscriptionSpec,
 )
 from xbus.broker.journal.writes import SendingLimits
 
@@ -103,8 +104,16 @@ def _reader(name: str, event_types: Sequence[str], **settings: Any) -> ReaderSpe
     return ReaderSpec(name, frozenset(event_types), **settings)
 
 
-def _profile(name: str, event_types: Sequence[str], renamed_from: str | None, **limits: int | None) -> ProfileSpec:
-    return ProfileSpec(name, frozenset(event_types), renamed_from, SendingLimits(**limits))
+def _profile(
+    *,
+    name: str,
+    event_types: Sequence[str],
+    new_types: str,
+    clients: str | None,
+    renamed_from: str | None,
+    **limits: int | None,
+) -> ProfileSpec:
+    return ProfileSpec(name, frozenset(event_types), renamed_from, SendingLimits(**limits), new_types, clients)
 
 
 def _emitter(
@@ -115,6 +124,10 @@ def _emitter(
 
 def _bot(*, reads: Sequence[str], emits: Sequence[str], **values: Any) -> BotSpec:
     return BotSpec(reads=frozenset(reads), emits=frozenset(emits), **values)
+
+
+def _subscription(*, event_types: Sequence[str], **values: Any) -> SubscriptionSpec:
+    return SubscriptionSpec(event_types=frozenset(event_types), **values)
 
 
 class _BusFileReader:
@@ -137,6 +150,7 @@ class _BusFileReader:
             profiles={entry.name: entry for _, entry in self._section(tables, Section.EMITTER_PROFILE, _profile)},
             emitters={entry.login: entry for _, entry in self._section(tables, Section.EMITTER, _emitter)},
             bots={entry.name: entry for _, entry in self._section(tables, Section.BOT, _bot)},
+            subscriptions={each.name: each for _, each in self._section(tables, Section.SUBSCRIPTION, _subscription)},
         )
         unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
         return BusFile(bus, tuple(sorted(self._problems)), unreadable, self._places)

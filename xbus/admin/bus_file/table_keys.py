@@ -103,6 +103,10 @@ def is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) and "\0" not in word for word in value)
 
 
+def is_new_types(value: Any) -> bool:
+    return is_name(value) and value.endswith("*") and "*" not in value[:-1]
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= MOST_LETTERS and "\0" not in value
 
@@ -193,14 +197,15 @@ KIND = choice(
     "worker",
     "consumer",
     "runner",
-    means="A worker answers items; a consumer ends the line; a runner runs bots. For good.",
+    "gateway",
+    means="A worker answers items; a consumer ends the line; runners run bots, gateways call subscribers. For good.",
     required=True,
 )
 FAILURES = choice(
     "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."
 )
 BAD_ITEMS = choice("envelope", "isolate", means="Park the whole envelope, or the refused items alone.")
-COMPRESS = choice("zstd", means="How the journal compresses the items.")
+COMPRESS = choice("none", "zstd", means="How the journal compresses the items.")
 START = TableKey(
     lambda value: _read_start(value) is not None,
     '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',

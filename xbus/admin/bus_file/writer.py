@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from xbus.admin.bus_file.fields import (
     BATCHES,
+    CALLBACK,
     FAILING,
     INSTANCES,
     ISOLATION,
@@ -12,6 +13,7 @@ from xbus.admin.bus_file.fields import (
     KEYS,
     LAGGING,
     LIMITS,
+    MAKING,
     ORDER,
     READING,
     RUNS,
@@ -51,7 +53,7 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
         yield "role", {"login": role.login, "service": role.service} | said
     for profile in bus.profiles.values():
         allowed = {"name": profile.name, "event_types": sorted(profile.event_types)}
-        yield "emitter_profile", allowed | _said(profile.limits, LIMITS)
+        yield "emitter_profile", allowed | _said(profile, MAKING) | _said(profile.limits, LIMITS)
     for emitter in bus.emitters.values():
         said = _said(emitter, KEYS) | _said(emitter.limits, LIMITS)
         yield "emitter", {"login": emitter.login, "profile": emitter.profile} | said
@@ -61,6 +63,10 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
         runners = {"runners": bot.runners} if bot.runners is not None else {}
         of_runs = _said(bot, {**BATCHES, **RUNS})
         yield "bot", {"name": bot.name} | _said(bot, {**WORK, **TIME}) | reads | emits | runners | of_runs
+    for each in bus.subscriptions.values():
+        # The secret is written nowhere: a file without it leaves it as it is.
+        said = {"event_types": sorted(each.event_types), "url": each.url} | _said(each, CALLBACK)
+        yield "subscription", {"name": each.name} | said
 
 
 def _of_node(node: NodeSpec) -> dict[str, object]:

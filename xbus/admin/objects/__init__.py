@@ -27,6 +27,7 @@ from xbus.admin.objects.others import (
     of_type,
     of_verification,
 )
+from xbus.admin.objects.readers import of_move, of_range, of_reader
 from xbus.admin.objects.roles import of_pause, of_role, progress_of
 
 __all__ = [
@@ -45,10 +46,13 @@ __all__ = [
     "of_finding",
     "of_group_detail",
     "of_keys",
+    "of_move",
     "of_outbox",
     "of_parked",
     "of_parked_part",
     "of_pause",
+    "of_range",
+    "of_reader",
     "of_role",
     "of_run",
     "of_sessions",

@@ -11,6 +11,7 @@ def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
     waits = None if bot.slowed_until is None else max(round((bot.slowed_until - now).total_seconds(), 3), 0.0)
     return {
         "bot": bot.name,
+        "state": bot.state,
         "call": bot.work,
         "description": bot.description,
         "service": bot.runners,

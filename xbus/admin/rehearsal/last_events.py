@@ -1,11 +1,13 @@
 """Sends the last events of each type through two buses in thought: as the bus is, and as a plan would leave it."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from xbus.admin.rehearsal.comparing import TypeComparison, compare
-from xbus.broker.journal.configuration import BusSpec, Plan, Section
-from xbus.broker.journal.configuration.chaining import expanded
+from xbus.admin.rehearsal.routing import with_own
+from xbus.broker.journal.configuration import BusSpec, NodeSpec, Plan, Section
+from xbus.broker.journal.configuration.chaining import emitting_nodes
+from xbus.broker.journal.configuration.entries import BotSpec
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.operations.traffic.recent import SentEvents, read_recent
@@ -22,15 +24,36 @@ def rehearse(connection: Connection, plan: Plan, last: int) -> Iterator[TypeComp
     with connection.begin():
         roles = read_catalog(connection).roles.values()
     detached = {plan.name_of(Section.ROLE, role.login) for role in roles if role.detached}
-    before, after = (expanded(_without(bus, detached)) for bus in (plan.before, plan.after))
+    before, after = (with_own(_without(bus, detached)) for bus in (plan.before, plan.after))
+    own = own_logins(plan)
     for name in sorted({*before.event_types, *after.event_types}):
         with connection.begin():
             sent = read_recent(connection, plan.stored_name(Section.EVENT_TYPE, name), last)
-            yield compare(name, before, after, (_renamed(plan, each) for each in sent))
+            yield compare(name, before, after, (_renamed(plan, own, each) for each in sent))
 
 
-def _renamed(plan: Plan, sent: SentEvents) -> SentEvents:
-    return replace(sent, emitter=plan.name_of(Section.EMITTER, sent.emitter))
+def own_logins(plan: Plan) -> Mapping[str, str]:
+    """Map the logins by which the bus itself writes now, for nodes and bots, to those after the plan."""
+    logins: dict[str, str] = {}
+    for event_type in plan.before.event_types.values():
+        former = replace(
+            event_type,
+            name=plan.stored_name(Section.EVENT_TYPE, event_type.name),
+            nodes={node.name: _with_stored_types(plan, node) for node in event_type.nodes.values()},
+        )
+        owners = zip(emitting_nodes(former), emitting_nodes(event_type), strict=True)
+        logins |= {before.owner: after.owner for before, after in owners}
+    for bot in plan.before.bots.values():
+        logins[BotSpec(plan.stored_name(Section.BOT, bot.name)).emitter] = bot.emitter
+    return logins
+
+
+def _with_stored_types(plan: Plan, node: NodeSpec) -> NodeSpec:
+    return replace(node, emits=tuple(plan.stored_name(Section.EVENT_TYPE, name) for name in node.emits))
+
+
+def _renamed(plan: Plan, own: Mapping[str, str], sent: SentEvents) -> SentEvents:
+    return replace(sent, emitter=own.get(sent.emitter) or plan.name_of(Section.EMITTER, sent.emitter))
 
 
 def _without(bus: BusSpec, roles: Collection[str]) -> BusSpec:

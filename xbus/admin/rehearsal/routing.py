@@ -1,10 +1,11 @@
 """Says where a bus leads the events of a type, and who may send them; pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration import BusSpec, EventTypeSpec
+from xbus.broker.journal.configuration import BusSpec, EmitterSpec, EventTypeSpec, ProfileSpec
+from xbus.broker.journal.configuration.chaining import expanded
 from xbus.graph import Graph, Node
 
 Stop: TypeAlias = tuple[str, str | None]
@@ -42,6 +43,17 @@ def ways(bus: BusSpec, type_name: str) -> Mapping[Stop, Way]:
         stops: list[Stop] = [(service, login) for login in logins] or [(service, None)]
         found |= dict.fromkeys(stops, way)
     return found
+
+
+def with_own(bus: BusSpec) -> BusSpec:
+    """Give a bus with the entries that it has of its own: for nodes that emit, and as the emitters of bots."""
+    whole = expanded(bus)
+    bots = bus.bots.values()
+    return replace(
+        whole,
+        profiles={**whole.profiles, **{bot.emitter: ProfileSpec(bot.emitter, bot.emits) for bot in bots}},
+        emitters={**whole.emitters, **{bot.emitter: EmitterSpec(bot.emitter, bot.emitter) for bot in bots}},
+    )
 
 
 def may_send(bus: BusSpec, emitter: str, type_name: str) -> bool:

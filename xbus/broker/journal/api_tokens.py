@@ -1,5 +1,6 @@
 """API tokens of emitters and roles, by which their programs call without a login."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,8 +14,14 @@ from xbus.broker.journal.configuration.names import is_name
 from xbus.errors import ConfigurationError
 from xbus.ids import Ids, token_hash
 
+LEAST_LETTERS = 16
+"""The letters of a token that its maker chooses. Fewer can be guessed."""
+
 MARK = "xbus_api_"
 """The beginning of each API token, by which programs that search texts for secrets recognise it."""
+
+_CHOSEN = re.compile(rf"[A-Za-z0-9_.~-]{{{LEAST_LETTERS},255}}")
+"""A token that is a user name of HTTP, too: it has no colon."""
 
 _token = model.api_token.c
 
@@ -38,7 +45,13 @@ class ApiToken:
 
 
 def add_api_token(
-    connection: sa.Connection, name: str, *, emitter: str | None = None, role: str | None = None, at: datetime
+    connection: sa.Connection,
+    name: str,
+    *,
+    emitter: str | None = None,
+    role: str | None = None,
+    chosen: str | None = None,
+    at: datetime,
 ) -> str:
     """Let programs call as an emitter, as a role, or as either, until the token is revoked.
 
@@ -46,6 +59,7 @@ def add_api_token(
         name: what operators call it; no other API token has it.
         emitter: the login of a program's emitter in use; what the bus has of its own gets no tokens.
         role: the login of a program's role in use, likewise.
+        chosen: a token that programs have already; None for a new one.
         at: the moment of the change.
 
     Returns:
@@ -53,7 +67,8 @@ def add_api_token(
 
     Raises:
         ConfigurationError: the name is invalid (``bad_name``) or taken (``name_taken``), nobody is named
-            (``owner_missing``), or no such emitter or role is in use (``unknown_login``).
+            (``owner_missing``), no such emitter or role is in use (``unknown_login``), or the chosen token can be
+            guessed (``bad_token``) or is there already (``token_taken``).
     """
     if not is_name(name):
         step = "take 1 to 255 printable characters, without blanks around them"
@@ -66,7 +81,7 @@ def add_api_token(
         raise ConfigurationError(
             f'there is an API token "{name}" already', "choose another name, or revoke that one", code="name_taken"
         )
-    token = MARK + Ids().token()
+    token = _new_token() if chosen is None else _checked(connection, chosen)
     row = {
         "name": name,
         "token_hash": token_hash(token),
@@ -79,6 +94,21 @@ def add_api_token(
     with new_version(connection, "API token added", f'API token "{name}" of {whose}', at, acts=[act]):
         connection.execute(sa.insert(model.api_token).values(**row))
     return token
+
+
+def _new_token() -> str:
+    """Make a token in lower case, of up to 64 letters: clients of Routemaster take no other."""
+    return MARK + Ids().hex_token()
+
+
+def _checked(connection: sa.Connection, chosen: str) -> str:
+    if not _CHOSEN.fullmatch(chosen):
+        cause = "the chosen token is too short, or has letters that a user name of HTTP can't have"
+        step = f"take {LEAST_LETTERS} to 255 random letters, digits, dots, hyphens and underscores"
+        raise ConfigurationError(cause, step, code="bad_token")
+    if connection.execute(sa.select(_token.id).where(_token.token_hash == token_hash(chosen))).first() is not None:
+        raise ConfigurationError("this token is an API token already", "choose another one", code="token_taken")
+    return chosen
 
 
 def list_api_tokens(connection: sa.Connection) -> list[ApiToken]:

@@ -11,10 +11,12 @@ from xbus.broker.front.envelopes import (
     ReplyRequests,
 )
 from xbus.broker.front.front import Front
+from xbus.broker.front.provisioning import Provisioning
 from xbus.broker.front.replay import ArchiveRestore, Replay, restore_command
 from xbus.broker.front.verbs import (
     FrontBatchVerbs,
     FrontVerbs,
+    ProvisioningVerbs,
     RefusalNotes,
     Refusals,
     RefusalVerbs,
@@ -112,6 +114,7 @@ class FrontPart:
         """Make the table of the verbs."""
         shared, config = self._shared, self._shared.config.front
         refusals = Refusals(shared.clock)
+        provisioning = Provisioning(shared.journal, shared.configuration, self._sessions, shared.clock)
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),
             FrontBatchVerbs(
@@ -123,6 +126,7 @@ class FrontPart:
             ),
             RepeatVerbs(repeating, self._sessions),
             RepeatBatchVerbs(repeating, self._sessions),
+            ProvisioningVerbs(provisioning, self._sessions),
             HealthVerbs(shared.health),
             RefusalVerbs(refusals),
             sessions=self._sessions,

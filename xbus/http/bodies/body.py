@@ -4,6 +4,18 @@ from collections.abc import AsyncIterator
 
 from xbus.errors import Failed, Refused
 
+MOST_VALUES = 1_000_000
+"""The values of a document that is read as a whole. More take more memory, many times that of their text."""
+
+VALUE_BYTES = 100
+"""Bytes that a value takes in memory, about, with its place in a list or a map."""
+
+UNCOUNTED_BYTES = 65_536
+"""Documents up to this size are small enough, whatever is in them."""
+
+SEPARATORS = (b",", b":", b"[", b"{")
+"""One of them stands before each value of JSON but the first. Those in texts count, too."""
+
 
 class Room:
     """Bounds the bytes that all requests keep together, while a document or a line is not complete or not sent yet.
@@ -13,7 +25,21 @@ class Room:
     """
 
     def __init__(self, most: int) -> None:
+        self.most = most
         self._left = most
+
+    @property
+    def taken(self) -> int:
+        """The bytes that are taken."""
+        return self.most - self._left
+
+    def held(self, size: int) -> "HeldRoom":
+        """Take room until it is closed. One that wants more than there is takes all.
+
+        Raises:
+            Failed: ``gateway_full``.
+        """
+        return HeldRoom(self, min(size, self.most))
 
     def take(self, size: int) -> None:
         """Take room; a negative size gives some back.
@@ -24,6 +50,25 @@ class Room:
         if size > self._left:
             raise Failed("other requests fill the memory of the gateway", "send it again", code="gateway_full")
         self._left -= size
+
+
+class HeldRoom:
+    """Some of the room, until it is closed.
+
+    Args:
+        room: all of it.
+        size: bytes.
+    """
+
+    def __init__(self, room: Room, size: int) -> None:
+        room.take(size)
+        self._room = room
+        self._size = size
+
+    def close(self) -> None:
+        """Give it back; again it does nothing."""
+        size, self._size = self._size, 0
+        self._room.take(-size)
 
 
 class Body:
@@ -40,10 +85,42 @@ class Body:
         self._parts = parts
         self._room = room
         self._kept = 0
+        self._made = 0
 
     def close(self) -> None:
         """Give the room back."""
         self.keep(-self._kept)
+        self._room.take(-self._made)
+        self._made = 0
+
+    async def json_text(self) -> bytes:
+        """Read all of it, and take room for the values that are to be made of it.
+
+        Raises:
+            Refused: it is too large for that, or has too many values (``body_too_large``).
+            Failed: ``gateway_full``.
+        """
+        text = await self.whole()
+        if len(text) > UNCOUNTED_BYTES:
+            self.make(1 + sum(map(text.count, SEPARATORS)))
+        return text
+
+    def make(self, values: int) -> None:
+        """Take room for values; who needs more than there is takes all.
+
+        Raises:
+            Refused: there are too many (``body_too_large``).
+            Failed: other requests have the room (``gateway_full``).
+        """
+        if values > MOST_VALUES:
+            raise Refused(
+                f"the document has {values:,} values, and more than {MOST_VALUES:,} are not read as a whole",
+                "send items line by line, as application/x-ndjson",
+                code="body_too_large",
+            )
+        size = min(values * VALUE_BYTES, self._room.most - self._kept - self._made)
+        self._room.take(size)
+        self._made += size
 
     async def whole(self) -> bytes:
         """Read all of it.

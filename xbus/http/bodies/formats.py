@@ -4,19 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from xbus.errors import Refused
-from xbus.http.bodies.body import Body
+from xbus.http.bodies.body import UNCOUNTED_BYTES, Body
 from xbus.http.bodies.csv_text import csv_rows
 from xbus.http.bodies.json_text import parse_json
-from xbus.http.bodies.packed import packed_items
+from xbus.http.bodies.packed import count_members, packed_items
 from xbus.rpc.items import item_bytes
-
-LARGE_BYTES = 65_536
-"""Documents above this size are read in a thread: they would keep other requests waiting."""
 
 
 async def json_items(body: Body) -> AsyncIterator[bytes]:
     """Iterate over the members of a list, or over the one item that the body is."""
-    for item in await _read(await body.whole(), _json_list):
+    for item in await _read(await body.json_text(), _json_list):
         yield item
 
 
@@ -31,7 +28,10 @@ async def ndjson_items(body: Body) -> AsyncIterator[bytes]:
 
 async def msgpack_items(body: Body) -> AsyncIterator[bytes]:
     """Iterate over the members of a list, or over the one item that the body is; their bytes stay as they are."""
-    for item in await _read(await body.whole(), packed_items):
+    data = await body.whole()
+    if len(data) > UNCOUNTED_BYTES:
+        body.make(count_members(data))
+    for item in await _read(data, packed_items):
         yield item
 
 
@@ -88,4 +88,5 @@ def _json_list(data: bytes) -> list[bytes]:
 
 
 async def _read(data: bytes, read: Callable[[bytes], list[bytes]]) -> list[bytes]:
-    return read(data) if len(data) <= LARGE_BYTES else await asyncio.to_thread(read, data)
+    """Read a document; a large one in a thread, as it would keep other requests waiting."""
+    return read(data) if len(data) <= UNCOUNTED_BYTES else await asyncio.to_thread(read, data)

@@ -7,6 +7,14 @@ import msgpack  # type: ignore[import-untyped]
 from xbus.errors import Refused
 
 
+def count_members(data: bytes) -> int:
+    """Read how many members a list says that it has; 1 for anything else."""
+    if not _is_list(data):
+        return 1
+    width = {0xDC: 2, 0xDD: 4}.get(data[0])
+    return data[0] & 0x0F if width is None else int.from_bytes(data[1 : 1 + width], "big")
+
+
 def packed_items(data: bytes) -> list[bytes]:
     """Cut a list into its members; anything else is one item.
 

@@ -27,6 +27,7 @@ from xbus.http.bodies import media_type, parse_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.native import REFUSALS, receipt_map
 from xbus.http.publishing import publish
+from xbus.http.request_tags import CONTENT_TYPE, one_value
 from xbus.rpc.items import item_bytes
 
 STRUCTURED = "application/cloudevents+json"
@@ -82,9 +83,9 @@ async def _post(gateway: Gateway, request: Request) -> Response:
     line = await gateway.line(request)
     body = gateway.body(request)
     try:
-        content_type = request.headers.get("content-type", "")
+        content_type = one_value(request.headers, CONTENT_TYPE)
         kind = media_type(content_type)
-        data = await body.whole()
+        data = await (body.json_text() if _JSON.fullmatch(kind) else body.whole())
         if kind == BATCHED:
             return JsonAnswer([*map(receipt_map, await _send_all(line, _batch(data)))], HTTPStatus.CREATED)
         event = (

@@ -7,9 +7,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from xbus.clock import Clock
+from xbus.config import HttpSettings
 from xbus.emitter.context import EmitterContext
 from xbus.http.bodies import Body, Room
 from xbus.http.front import FrontConnection
+from xbus.http.reading import BackConnection, Tails
 from xbus.http.request_tags import token_of
 
 
@@ -18,16 +20,20 @@ class Gateway:
     """The means of all requests.
 
     Args:
-        front: the connection to the broker.
+        front: the connection to the broker's front.
+        back: the connection to the broker's back.
+        tails: what is followed at this moment.
         clock: tells the moment.
         room: bounds what all bodies keep.
-        document_bytes: the most bytes of a document.
+        settings: the section ``[http]`` of the configuration.
     """
 
     front: FrontConnection
+    back: BackConnection
+    tails: Tails
     clock: Clock
     room: Room
-    document_bytes: int
+    settings: HttpSettings
 
     async def line(self, request: Request) -> EmitterContext:
         """Give the way to the front for the token of a request.
@@ -40,7 +46,7 @@ class Gateway:
 
     def body(self, request: Request) -> Body:
         """Give the body of a request, as it comes."""
-        return Body(request.stream(), self.room, self.document_bytes)
+        return Body(request.stream(), self.room, self.settings.max_document_bytes)
 
 
 class JsonAnswer(JSONResponse):
@@ -67,6 +73,8 @@ class Operation:
         problems: the codes with which it is refused most often.
         media_types: of the request's body; empty where it has none.
         parameters: headers that it reads, each with its meaning.
+        query: options that it reads from the query, each with its meaning.
+        produces: media types of what it answers; empty where it has no body, or that of the operation's own kind.
         needs_token: whether it refuses requests without a token.
     """
 
@@ -78,4 +86,6 @@ class Operation:
     problems: Sequence[str] = ()
     media_types: Sequence[str] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    produces: Sequence[str] = ()
     needs_token: bool = True

@@ -14,7 +14,7 @@ from xbus.headers import event_tags
 from xbus.http.bodies import FORMATS, items_of
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.publishing import ask, publish
-from xbus.http.request_tags import tags_of
+from xbus.http.request_tags import CONTENT_TYPE, one_value, tags_of
 from xbus.rpc.codec import Value, pack
 
 MSGPACK = "application/msgpack"
@@ -59,7 +59,7 @@ async def _post_envelope(gateway: Gateway, request: Request) -> Response:
     start = EventStart(request.path_params["type"], tags=event_tags(None, tags.partition_key))
     options = envelope_options(tags.ordering_key, tags.key, tags.headers)
     try:
-        items = items_of(request.headers.get("content-type", ""), body)
+        items = items_of(one_value(request.headers, CONTENT_TYPE), body)
         receipt = await publish(line, start, items, options)
     finally:
         body.close()
@@ -73,7 +73,7 @@ async def _ask(gateway: Gateway, request: Request) -> Response:
     start = EventStart(request.path_params["type"], tags=event_tags(None, tags.partition_key))
     options = envelope_options(tags.ordering_key, tags.key, tags.headers)
     try:
-        items = items_of(request.headers.get("content-type", ""), body)
+        items = items_of(one_value(request.headers, CONTENT_TYPE), body)
         receipt, reply = await ask(line, start, items, options)
     finally:
         body.close()

@@ -2,6 +2,7 @@
 
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.bots import FireBot, ReleaseBot
 from xbus.monitor.actions.clearing import ClearItem
 from xbus.monitor.actions.configuration import ApplyBusFile
 from xbus.monitor.actions.failures import AssignFailures, CommentFailures, ReleaseFailures, TrackFailures
@@ -19,6 +20,7 @@ from xbus.monitor.actions.people import (
     SetPassword,
     SetRights,
 )
+from xbus.monitor.actions.readers import MergeRanges, MoveReader, SplitRange, UndoMove
 
 ACTIONS: tuple[type[Action], ...] = (
     ResumeParked,
@@ -35,6 +37,12 @@ ACTIONS: tuple[type[Action], ...] = (
     ResumePaused,
     Detach,
     Attach,
+    MoveReader,
+    UndoMove,
+    SplitRange,
+    MergeRanges,
+    FireBot,
+    ReleaseBot,
     SetLoginPassword,
     ApplyBusFile,
     AddPerson,

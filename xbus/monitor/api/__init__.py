@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.api import clearing, description, envelopes, failures, items, parked, state
+from xbus.monitor.api import bots, clearing, description, envelopes, failures, items, parked, readers, state
 
 RESOURCES: tuple[APIRouter, ...] = (
     envelopes.router,
@@ -10,6 +10,8 @@ RESOURCES: tuple[APIRouter, ...] = (
     parked.router,
     failures.router,
     clearing.router,
+    readers.router,
+    bots.router,
     state.router,
     description.router,
 )

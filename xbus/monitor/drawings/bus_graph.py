@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from xbus.admin.table import cut, printable
 from xbus.monitor.drawings.layers import BEND_HEIGHT, Bend, Place, arrange
+from xbus.states import RISING_TONES
 
 BOX_WIDTH = 178.0
 COLUMN_GAP = 66.0
@@ -23,9 +24,6 @@ MOST_BOXES = 24
 MOST_ROWS = 6
 """Rows of a box. Of more the calmest are left out, and their number is told."""
 
-TONES = ("", "busy", "bad")
-"""The tones from calm to bad."""
-
 
 @dataclass(frozen=True, slots=True)
 class GraphRow:
@@ -34,7 +32,7 @@ class GraphRow:
     Args:
         name: anything, however long.
         address: the page that it leads to; None for none.
-        tone: one of :data:`TONES`: how much it asks for a person.
+        tone: one of :data:`~xbus.states.RISING_TONES`: how much it asks for a person.
         figure: a short text at its end, such as a rate.
         about: all that is to be said of it, for those who point at it or can't see it.
     """
@@ -77,7 +75,7 @@ class GraphNode:
     @property
     def importance(self) -> tuple[int, float]:
         """Trouble first, then what passes."""
-        return max(TONES.index(row.tone) for row in (self.head, *self.rows)), self.weight
+        return max(RISING_TONES.index(row.tone) for row in (self.head, *self.rows)), self.weight
 
 
 class GraphColumn(NamedTuple):
@@ -113,7 +111,7 @@ class Box:
     @property
     def tone(self) -> str:
         """The worst tone in it."""
-        return TONES[self.node.importance[0]]
+        return RISING_TONES[self.node.importance[0]]
 
 
 class Curve(NamedTuple):
@@ -183,7 +181,7 @@ def _short(node: GraphNode) -> GraphNode:
     """Leave out the calmest rows of a box that has too many."""
     if len(node.rows) <= MOST_ROWS:
         return node
-    by_tone = sorted(node.rows, key=lambda row: TONES.index(row.tone), reverse=True)
+    by_tone = sorted(node.rows, key=lambda row: RISING_TONES.index(row.tone), reverse=True)
     kept = [id(row) for row in by_tone[: MOST_ROWS - 1]]
     rows = [row for row in node.rows if id(row) in kept]
     more = GraphRow(f"{len(node.rows) - len(rows):,} more", node.head.address)

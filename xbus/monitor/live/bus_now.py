@@ -6,6 +6,7 @@ from datetime import datetime
 
 from xbus.broker.journal.samples.attention import Attention
 from xbus.broker.journal.samples.outline import BusOutline
+from xbus.broker.journal.samples.readers import ReaderFigures
 from xbus.broker.journal.samples.roles import RoleFigures
 from xbus.broker.journal.samples.sample import Count, Sample
 from xbus.rpc.messages import HealthProblem
@@ -34,6 +35,7 @@ class BusNow:
         minute: what came in the last minute, as far as a monitor ran.
         roles: all in use, by login.
         attention: what waits for a person.
+        readers: all in use, by name.
     """
 
     at: datetime
@@ -42,6 +44,7 @@ class BusNow:
     roles: Sequence[RoleFigures]
     attention: Attention
     health: BrokerHealth
+    readers: Sequence[ReaderFigures] = ()
 
     @property
     def event_rates(self) -> Mapping[tuple[int, int], float]:

@@ -1,11 +1,12 @@
 """Lists what needs a decision: problems of the broker, what is parked, failures, pauses, envelopes left open."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
 from xbus.broker.journal.samples.attention import AttentionGroup
+from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.monitor.live.bus_now import BusNow
 from xbus.monitor.rendering import link
 from xbus.rpc.messages import HealthProblem
@@ -60,7 +61,7 @@ def decisions_of(now: BusNow) -> list[NeededDecision]:
                 "resume it when the reason is gone"
                 if pause.until is None
                 else f"it ends at {pause.until:%Y-%m-%d %H:%MZ}",
-                _address_of(pause.kind.value, pause.name),
+                _address_of_paused(pause, {reader.name for reader in now.readers}),
                 pause.since,
             )
             for pause in attention.pauses
@@ -142,5 +143,9 @@ def _number(group: AttentionGroup, what: str) -> str:
 
 
 def _address_of(kind: str, name: str) -> str:
-    pages = {"role": "recipients", "type": "types", "emitter": "emitters"}
-    return f"/{pages[kind]}/{quote(name, safe='')}" if kind in pages else "/pauses"
+    return f"/{'recipients' if kind == 'role' else f'{kind}s'}/{quote(name, safe='')}"
+
+
+def _address_of_paused(pause: PauseEntry, readers: Collection[str]) -> str:
+    is_reader = pause.kind is PauseKind.SERVICE and pause.name in readers
+    return _address_of("reader" if is_reader else pause.kind.value, pause.name)

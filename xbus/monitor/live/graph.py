@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from urllib.parse import quote
 
-from xbus.admin.output import age
+from xbus.admin.output import age, counted
+from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.samples.outline import BusOutline, Ways
+from xbus.broker.journal.samples.readers import ReaderFigures
 from xbus.broker.journal.samples.roles import RoleFigures
 from xbus.broker.journal.writes import PauseKind
 from xbus.monitor.drawings.bus_graph import BusDrawing, GraphColumn, GraphNode, GraphRow, draw
@@ -40,7 +42,7 @@ def graph_of(now: BusNow) -> tuple[Sequence[GraphColumn], Mapping[tuple[str, str
     emitters = [
         _sender(
             f"e{key}",
-            "node" if key in outline.own_emitters else "emitter",
+            outline.own_emitters.get(key, "emitter"),
             login,
             of_emitter[key],
             paused.get((PauseKind.EMITTER, key)),
@@ -48,9 +50,10 @@ def graph_of(now: BusNow) -> tuple[Sequence[GraphColumn], Mapping[tuple[str, str
         for key, login in _by_name(outline.emitters)
     ]
     types = [
-        _sender(f"t{key}", "type", name, of_type[key], paused.get((PauseKind.TYPE, key)), _nowhere(outline, key))
+        _sender(f"t{key}", "type", name, of_type[key], paused.get((PauseKind.TYPE, key)), _nowhere(now, key))
         for key, name in _by_name(outline.types)
     ]
+    readers = [_reader(reader, now, _rate_of(reader, of_type), paused) for reader in now.readers]
     services = [*_services(now, through, {key for kind, key in paused if kind is PauseKind.SERVICE})]
     deepest = max(depths.values(), default=0)
     columns = [
@@ -63,22 +66,55 @@ def graph_of(now: BusNow) -> tuple[Sequence[GraphColumn], Mapping[tuple[str, str
             for depth in range(1, deepest + 1)
         ),
         GraphColumn("Consumers", [node for _, node in services if node.kind == "consumer"], "/recipients"),
+        *([GraphColumn("Readers", readers, "/readers")] if readers else ()),
     ]
-    return columns, {**_sent(outline, rates), **_passed(outline, of_type)}
+    return columns, {**_sent(outline, rates), **_passed(outline, of_type), **_read(now, of_type)}
 
 
 def _sender(key: str, kind: str, name: str, rate: float, pause: str | None, wrong: str = "") -> GraphNode:
     told = [f"{kind} {name}: {_EVENTS.write(rate)}", pause or "", wrong]
-    # The role of a node that emits has its name.
+    # The role of a node that emits has its name, and the emitter of a bot that of the bot behind a prefix.
     page = "recipients" if kind == "node" else f"{kind}s"
-    address = f"/{page}/{quote(name, safe='')}"
+    address = f"/{page}/{quote(name.removeprefix(OF_BOTS) if kind == 'bot' else name, safe='')}"
     tone = "busy" if pause or (wrong and rate) else ""
     figure = "paused" if pause else f"{number_text(rate)}/s" if rate else ""
     return GraphNode(key, kind, GraphRow(name, address, tone, figure, "; ".join(filter(None, told))), weight=rate)
 
 
-def _nowhere(outline: BusOutline, type_id: int) -> str:
-    return "" if outline.ways.get(type_id) else "it leads to no service"
+def _reader(reader: ReaderFigures, now: BusNow, rate: float, paused: Mapping[tuple[PauseKind, int], str]) -> GraphNode:
+    pause = paused.get((PauseKind.SERVICE, reader.service_id))
+    lag = 0.0 if reader.waits_since is None else (now.at - reader.waits_since).total_seconds()
+    is_late = lag >= LATE_SECONDS
+    figure = "paused" if pause else f"{span_text(lag)} late" if is_late else ""
+    tone = "busy" if pause or (is_late and not reader.programs) else ""
+    told = [
+        f"reader {reader.name}: {counted(reader.programs, 'program')}",
+        f"the oldest event that it has not read was sealed {span_text(lag)} ago" if is_late else "",
+        f"{reader.skipped:,} envelopes were removed before it read them" if reader.skipped else "",
+        pause or "",
+    ]
+    address = f"/readers/{quote(reader.name, safe='')}"
+    row = GraphRow(reader.name, address, tone, figure, "; ".join(filter(None, told)))
+    return GraphNode(f"r{reader.service_id}", "reader", row, weight=rate)
+
+
+def _rate_of(reader: ReaderFigures, of_type: Mapping[int, float]) -> float:
+    return sum(of_type.get(type_id, 0.0) for type_id in reader.types)
+
+
+def _read(now: BusNow, of_type: Mapping[int, float]) -> dict[tuple[str, str], float]:
+    """The ways from types to readers."""
+    return {
+        (f"t{type_id}", f"r{reader.service_id}"): of_type.get(type_id, 0.0)
+        for reader in now.readers
+        for type_id in reader.types
+        if type_id in now.outline.types
+    }
+
+
+def _nowhere(now: BusNow, type_id: int) -> str:
+    is_read = any(type_id in reader.types for reader in now.readers)
+    return "" if is_read or now.outline.ways.get(type_id) else "it leads to no service, and nobody reads it"
 
 
 def _services(now: BusNow, through: Mapping[int, float], paused: set[int]) -> Iterator[tuple[int, GraphNode]]:

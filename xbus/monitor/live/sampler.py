@@ -5,16 +5,17 @@ After each look it leaves the journal alone for many times as long as the look t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.samples import keeping
 from xbus.broker.journal.samples.attention import Attention, read_attention
 from xbus.broker.journal.samples.lags import LagReader
 from xbus.broker.journal.samples.outline import BusOutline, read_bus
+from xbus.broker.journal.samples.readers import ReaderFigures, read_reader_figures
 from xbus.broker.journal.samples.sample import Sample, join
 from xbus.broker.journal.samples.taking import TakenSample, take
 from xbus.clock import span
@@ -36,6 +37,15 @@ LONGEST_PAUSE_SECONDS = 30.0
 """The longest pause. After :data:`~xbus.broker.journal.samples.keeping.GAP` counting would begin anew."""
 
 MINUTE = timedelta(seconds=60)
+
+
+class _LookedAt(NamedTuple):
+    """The parts of one look at the journal."""
+
+    taken: TakenSample
+    outline: BusOutline
+    attention: Attention
+    readers: Sequence[ReaderFigures]
 
 
 class Sampler:
@@ -87,20 +97,21 @@ class Sampler:
         health = asyncio.gather(self._ask("front"), self._ask("back"))
         try:
             now, began = self._bus.now(), self._bus.clock.monotonic()
-            taken, outline, attention = await asyncio.to_thread(self._read, now)
+            taken, outline, attention, readers = await asyncio.to_thread(self._read, now)
             minute = await asyncio.to_thread(self._keep, taken.sample, now)
             self._took = self._bus.clock.monotonic() - began
         finally:
             reports = await health
-        self.newest = BusNow(now, outline, minute, taken.roles, attention, _health(reports))
+        self.newest = BusNow(now, outline, minute, taken.roles, attention, _health(reports), readers)
 
-    def _read(self, now: datetime) -> tuple[TakenSample, BusOutline, Attention]:
+    def _read(self, now: datetime) -> _LookedAt:
         open_before = now - span(60 * self._bus.config.health.open_minutes)
         with self._bus.reading() as connection:
             taken = take(connection, self._lags, now)
             if self._outline is None or self._outline.version != read_version(connection):
                 self._outline = read_bus(connection)
-            return taken, self._outline, read_attention(connection, open_before)
+            attention, readers = read_attention(connection, open_before), read_reader_figures(connection)
+            return _LookedAt(taken, self._outline, attention, readers)
 
     def _keep(self, sample: Sample, now: datetime) -> Sample | None:
         """Keep a sample, and give what the samples of the last minute came to."""

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 
 from xbus.monitor.pages import (
     audit,
+    bots,
     clearing,
     configuration,
     envelopes,
@@ -13,6 +14,7 @@ from xbus.monitor.pages import (
     log_in,
     parked,
     people,
+    readers,
     recipients,
     upload,
 )
@@ -25,6 +27,8 @@ PAGES: tuple[APIRouter, ...] = (
     failures.router,
     clearing.router,
     recipients.router,
+    readers.router,
+    bots.router,
     *configuration.ROUTERS,
     people.router,
     audit.router,

@@ -9,6 +9,7 @@ import pytest
 from xbus.broker.journal.operations.stalled import Stalled
 from xbus.broker.journal.samples.attention import Attention, AttentionGroup
 from xbus.broker.journal.samples.outline import BusOutline, RoleOfService, ServiceOutline
+from xbus.broker.journal.samples.readers import ReaderFigures
 from xbus.broker.journal.samples.roles import RoleFigures
 from xbus.broker.journal.samples.sample import Count, Sample
 from xbus.broker.journal.writes import PauseEntry, PauseKind
@@ -193,7 +194,7 @@ def test_what_needs_a_decision() -> None:
         ("busy", "3 failures that nobody has looked at", "/failures?state=unprocessed&code=timed_out"),
         ("busy", "at least 1,000 envelopes of north open for long", "/envelopes?state=open&emitter=north"),
         ("busy", "Role role 3 is paused", "/recipients/role%203"),
-        ("busy", "Service shop is paused", "/pauses"),
+        ("busy", "Service shop is paused", "/services/shop"),
     ]
     assert all(each.code and each.cause and each.next_step for each in found)
     assert found[1] == NeededDecision(
@@ -211,3 +212,41 @@ def test_a_role_in_trouble_leads_to_its_failures() -> None:
     }
     (found,) = decisions_of(bus(health=BrokerHealth([problem])))
     assert (found.address, found.since) == ("/failures?role=a%26b", None)
+
+
+def test_readers_stand_at_the_end_with_how_late_they_are() -> None:
+    late = ReaderFigures(9, "billing", [1], 0, NOW - HOUR, 3)
+    well = ReaderFigures(10, "bot/nightly", [1, 3], 2, None, 0)
+    columns, edges = graph_of(bus(readers=[late, well]))
+    assert (columns[-1].title, [node.head.name for node in columns[-1].nodes]) == (
+        "Readers",
+        ["billing", "bot/nightly"],
+    )
+    assert (edges["t1", "r9"], edges["t3", "r10"]) == (2.0, 0.0)
+    found = nodes(bus(readers=[late, well]))
+    assert (found["billing"].head.tone, found["billing"].head.figure) == ("busy", "1 h late")
+    assert (found["bot/nightly"].head.tone, found["bot/nightly"].head.figure) == ("", "")
+    assert found["bot/nightly"].head.address == "/readers/bot%2Fnightly"
+    assert "nobody reads it" not in found["lost"].head.about
+
+
+def test_what_bots_and_nodes_put_leads_to_their_pages() -> None:
+    own = replace(bus().outline, emitters={1: "bot/nightly", 2: "orders/made"}, own_emitters={1: "bot", 2: "node"})
+    found = nodes(bus(outline=own))
+    assert found["bot/nightly"].head.address == "/bots/nightly"
+    assert found["orders/made"].head.address == "/recipients/orders%2Fmade"
+
+
+def test_each_pause_leads_to_the_page_of_what_is_paused() -> None:
+    kinds = [PauseKind.ROLE, PauseKind.SERVICE, PauseKind.TYPE, PauseKind.EMITTER, PauseKind.BOT]
+    pauses = [PauseEntry(kind, number, f"a {kind}", "tired", "ada", NOW, None) for number, kind in enumerate(kinds)]
+    pauses.append(PauseEntry(PauseKind.SERVICE, 9, "billing", "tired", "ada", NOW, None))
+    now = bus(attention=replace(CALM, pauses=pauses), readers=[ReaderFigures(9, "billing", [1], 1, None, 0)])
+    assert [each.address for each in decisions_of(now)] == [
+        "/recipients/a%20role",
+        "/services/a%20service",
+        "/types/a%20type",
+        "/emitters/a%20emitter",
+        "/bots/a%20bot",
+        "/readers/billing",
+    ]

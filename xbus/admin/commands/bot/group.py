@@ -14,7 +14,7 @@ from xbus.admin.repair.moves import decision_of
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.operations.bots import BotStatus, fire_bot, list_bots, release_bot
+from xbus.broker.journal.operations.bots import fire_bot, list_bots, release_bot
 from xbus.clock import SystemClock
 
 HEADS = (
@@ -58,7 +58,7 @@ def list_(config_path: Path | None, output: Output) -> None:
     rows = [
         (
             each.name,
-            _state(each),
+            each.state,
             output.ahead(each.slowed_until or each.next_slot, now),
             each.due,
             each.running,
@@ -70,14 +70,6 @@ def list_(config_path: Path | None, output: Output) -> None:
         for each in found
     ]
     click.echo("\n".join(output.table(HEADS, rows)) if rows else "No bots.")
-
-
-def _state(each: BotStatus) -> str:
-    if each.pause is not None:
-        return "paused"
-    if each.slowed_until is not None:
-        return "slowed"
-    return "running" if each.running else "waiting" if each.cron or each.reads or each.due else "manual"
 
 
 @bot.command()
@@ -95,7 +87,7 @@ def show(config_path: Path | None, name: str, as_json: bool) -> None:
     last = found.last
     told = {
         "bot": found.name,
-        "state": _state(found),
+        "state": found.state,
         "description": found.description or None,
         "work": found.work,
         "cron": f"{found.cron} ({found.timezone}, missed: {found.missed})" if found.cron else None,

@@ -1,6 +1,7 @@
 """``xbus token``: makes API tokens, by which programs call as an emitter or a role without a login."""
 
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -25,13 +26,15 @@ def token() -> None:
 @click.argument("name")
 @click.option("--emitter", type=EMITTER, metavar="LOGIN", help="Let programs send as this emitter.")
 @click.option("--role", type=ROLE, metavar="LOGIN", help="Let programs receive as this role.")
-def new(config_path: Path | None, name: str, emitter: str | None, role: str | None) -> None:
+@click.option("--existing", type=click.File(), metavar="FILE", help="Take the token in this file; - is standard input.")
+def new(config_path: Path | None, name: str, emitter: str | None, role: str | None, existing: TextIO | None) -> None:
     """Make an API token, and print it. Nobody can read it again.
 
     NAME is what you call it. The broker takes calls by it within 2 seconds. It has no end: revoke it when it leaks.
     """
+    chosen = None if existing is None else existing.read().strip()
     with writing(database_url(config_path)) as connection:
-        made = add_api_token(connection, name, emitter=emitter, role=role, at=SystemClock().now())
+        made = add_api_token(connection, name, emitter=emitter, role=role, chosen=chosen, at=SystemClock().now())
     click.echo(made)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.commands.reader.objects import of_move, of_range, of_reader
 from xbus.admin.names import READER
+from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.admin.output import Output, age, counted, name_column
 from xbus.admin.program import (
     Careful,

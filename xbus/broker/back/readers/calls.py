@@ -12,7 +12,7 @@ from xbus.rpc.codec import Value
 MOST_WAIT_SECONDS = 30.0
 """Seconds that a call may wait. More would keep calls open to programs that are gone."""
 
-_KNOWN = frozenset({"wait", "max_items", "max_bytes", "done"})
+_KNOWN = frozenset({"wait", "max_items", "max_bytes", "done", "reader"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,14 @@ class BatchCall:
         max_items: the most items, with those of the reader's settings; None for these alone.
         max_bytes: the bytes at which the batch ends, in the same way.
         done: what is settled first.
+        reader: the name of the reader that the caller means; empty for that of its role.
     """
 
     wait: float
     max_items: int | None
     max_bytes: int | None
     done: Settlement | None
+    reader: str = ""
 
 
 def read_program(value: Value) -> UUID:
@@ -92,12 +94,15 @@ def read_batch_call(options: Mapping[str, Value]) -> BatchCall:
     wait = options.get("wait", 0)
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= MOST_WAIT_SECONDS:
         raise _invalid(f"wait is {wait!r:.60}", f"give seconds from 0 to {MOST_WAIT_SECONDS:g}")
-    done = options.get("done")
+    done, reader = options.get("done"), options.get("reader", "")
+    if not isinstance(reader, str):
+        raise _invalid(f"reader is {reader!r:.60}", "give the name of the reader, or leave it out")
     return BatchCall(
         wait,
         _count(options, "max_items"),
         _count(options, "max_bytes"),
         None if done is None else read_settlement(done),
+        reader,
     )
 
 

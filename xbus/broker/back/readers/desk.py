@@ -86,7 +86,8 @@ class ReaderDesk:
                 head, changed = self._slices.head, self._changed
                 if not is_paused():
                     batch = await self._next(program, call, None)
-                if batch is None and not await self._wait(head, changed, until):
+                has_ranges = bool(self.sharing.of(program.id))
+                if batch is None and not await self._wait(head if has_ranges else None, changed, until):
                     break
         finally:
             if self._polls.get(program.id) is poll:
@@ -204,13 +205,21 @@ class ReaderDesk:
 
     # -- the next batch --------------------------------------------------------------------------------------------
 
-    async def _wait(self, head: int, changed: "asyncio.Future[None]", until: float) -> bool:
-        """Wait until there may be more than there was at some head of the log; false once the time is over."""
+    async def _wait(self, head: int | None, changed: "asyncio.Future[None]", until: float) -> bool:
+        """Wait until there may be more than there was; false once the time is over.
+
+        Args:
+            head: the end of the log then; None for a program without a range, which more events do not concern.
+            changed: is done when ranges may have become free.
+        """
         loop = asyncio.get_running_loop()
         fills = [since + self.entry.batch_wait for since in self._waits_since.values()]
         left = min([until, *fills]) - loop.time()
         if until <= loop.time():
             return False
+        if head is None:
+            await asyncio.wait({changed}, timeout=max(0.0, left))
+            return True
         beyond = loop.create_task(self._slices.beyond(self.entry.event_types, Place(head + 1)))
         try:
             await asyncio.wait({beyond, changed}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)

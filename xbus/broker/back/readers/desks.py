@@ -103,13 +103,23 @@ class ReaderDesks:
         """Give a reader; None until the configuration has been followed."""
         return self._desks.get(key)
 
-    def login_of(self, role_id: int | None) -> str:
+    def login_of(self, role_id: int | None, expected: str = "") -> str:
         """Give the login of a reader's role.
 
+        Args:
+            expected: the name of the reader whose role it has to be; empty for any.
+
         Raises:
-            Refused: the role is not a reader's (``not_a_reader``).
+            Refused: the role is not a reader's (``not_a_reader``), or another one's (``reader_not_allowed``).
         """
-        return self._role(role_id).login
+        role = self._role(role_id)
+        if expected and self._desk(role_id).entry.name != expected:
+            raise Refused(
+                f"the role {role.login} does not read for {expected!r:.100}",
+                f"name its reader, {self._desk(role_id).entry.name}, or call by a role of the other one",
+                code="reader_not_allowed",
+            )
+        return role.login
 
     def _role(self, role_id: int | None) -> RoleEntry:
         role = None if role_id is None else self._catalog().reader_roles.get(role_id)

@@ -5,6 +5,7 @@ no batch of it is out, else as soon as the owner has settled it. Nobody else wai
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -118,8 +119,11 @@ class RangeSharing:
         lease.owner, lease.counter, lease.heir = program, counter, None
 
     def _steal(self, program: UUID) -> RangeLease | None:
-        richest = max(self._programs, key=lambda other: (self._share(other), str(other)), default=None)
-        if richest is None or self._share(richest) < self._share(program) + 2:
+        # Thousands of programs may wait for few ranges: only those are looked at that have some.
+        shares = Counter(lease.owner if lease.heir is None else lease.heir for lease in self.leases.values())
+        living = [other for other in shares if other is not None and other in self._programs]
+        richest = max(living, key=lambda other: (shares[other], str(other)), default=None)
+        if richest is None or shares[richest] < shares[program] + 2:
             return None
         spare = [lease for lease in self.of(richest) if lease.heir is None]
         if not spare:

@@ -23,7 +23,8 @@ class ReaderVerbs:
     @verb("xbus.read_batch")
     @coded_answer
     async def read_batch(self, token: str, program: str, options: dict[str, Value]) -> BatchAnswer:
-        return await self._desks.read(self._caller(token, program), read_batch_call(options))
+        call = read_batch_call(options)
+        return await self._desks.read(self._caller(token, program, call.reader), call)
 
     @undoes("xbus.read_batch")
     def undo_read_batch(self, answer: BatchAnswer) -> None:
@@ -32,21 +33,23 @@ class ReaderVerbs:
 
     @verb("xbus.checkpoint")
     @coded_answer
-    async def checkpoint(self, token: str, program: str, range_id: int, counter: int, place: Value) -> CheckpointAnswer:
+    async def checkpoint(
+        self, token: str, program: str, range_id: int, counter: int, place: Value, reader: str = ""
+    ) -> CheckpointAnswer:
         done = read_settlement([range_id, counter, place])
-        return {"lease": await self._desks.settle(self._caller(token, program), done)}
+        return {"lease": await self._desks.settle(self._caller(token, program, reader), done)}
 
     @verb("xbus.renew_ranges")
     @coded_answer
-    def renew_ranges(self, token: str, program: str) -> RangesAnswer:
-        return self._desks.renew(self._caller(token, program))
+    def renew_ranges(self, token: str, program: str, reader: str = "") -> RangesAnswer:
+        return self._desks.renew(self._caller(token, program, reader))
 
     @verb("xbus.leave_ranges")
     @coded_answer
-    async def leave_ranges(self, token: str, program: str) -> bool:
-        await self._desks.leave(self._caller(token, program))
+    async def leave_ranges(self, token: str, program: str, reader: str = "") -> bool:
+        await self._desks.leave(self._caller(token, program, reader))
         return True
 
-    def _caller(self, token: str, program: str) -> ReadingProgram:
+    def _caller(self, token: str, program: str, reader: str) -> ReadingProgram:
         role_id = self._sessions.owner(token)
-        return ReadingProgram(read_program(program), role_id, self._desks.login_of(role_id))
+        return ReadingProgram(read_program(program), role_id, self._desks.login_of(role_id, reader))

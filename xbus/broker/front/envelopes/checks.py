@@ -89,7 +89,7 @@ class Checks:
             raise Refused(
                 f'there is no event type "{type_name}"', "see xbus export for those there are", code="unknown_type"
             )
-        if emitter is None or type_name not in emitter.event_types:
+        if emitter is None or not (type_name in emitter.event_types or event_type.publisher_id == emitter_id):
             raise Refused(
                 f'the emitter\'s profile does not allow event type "{type_name}"',
                 "add the type to the profile with xbus apply",
@@ -102,7 +102,9 @@ class Checks:
         """Check whether an emitter's profile has an event type, by its present name or a former one."""
         catalog = self._configuration.catalog
         event_type, emitter = catalog.event_type(type_name), catalog.emitters.get(emitter_id)
-        return event_type is not None and emitter is not None and event_type.name in emitter.event_types
+        if event_type is None or emitter is None:
+            return False
+        return event_type.name in emitter.event_types or event_type.publisher_id == emitter_id
 
     def wants_reply(self, type_name: str) -> bool:
         """Check whether emitters of an event type wait for an immediate reply."""

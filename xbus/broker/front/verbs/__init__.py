@@ -5,6 +5,7 @@ A verb checks who calls and hands the call on; it decides nothing. Only ``parts`
 
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
+from xbus.broker.front.verbs.provisioning import ProvisioningVerbs
 from xbus.broker.front.verbs.refusals import RefusalNotes, Refusals, RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.verbs.throttling import ThrottlingDispatch
@@ -12,6 +13,7 @@ from xbus.broker.front.verbs.throttling import ThrottlingDispatch
 __all__ = [
     "FrontBatchVerbs",
     "FrontVerbs",
+    "ProvisioningVerbs",
     "RefusalNotes",
     "RefusalVerbs",
     "Refusals",

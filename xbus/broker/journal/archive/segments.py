@@ -66,13 +66,13 @@ def read_stored(connection: sa.Connection, segments_id: UUID, from_index: int, m
         return []
     upto = segment.first_index <= page[-1].first_index
     rows = connection.execute(sa.select(model.segment).where(following, upto).order_by(segment.first_index))
-    return [stored_row(row) for row in rows]
+    return [stored_row(row) for row in rows.mappings()]
 
 
-def stored_row(row: sa.Row[Any]) -> SegmentRow:
+def stored_row(row: sa.RowMapping) -> SegmentRow:
     """Take a row of ``model.segment`` as it is stored."""
-    found = SegmentRow(*row)
-    return found._replace(data=bytes(found.data), hash=bytes(found.hash))
+    named: dict[str, Any] = dict(row)
+    return SegmentRow(**named)._replace(data=bytes(row["data"]), hash=bytes(row["hash"]))
 
 
 def put_rows(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
@@ -102,4 +102,4 @@ def _are_compressed(connection: sa.Connection, rows: Sequence[SegmentRow]) -> bo
         .join(model.event, model.event.c.event_type_id == model.event_type.c.id)
         .where(model.event.c.id == rows[0].event_id)
     )
-    return connection.execute(of_event).scalar() is not None
+    return connection.execute(of_event).scalar() not in (None, "none")

@@ -5,11 +5,15 @@ import json
 import os
 import pwd
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NO_HASH = bytes(32)
 """The hash before the first row."""
@@ -92,6 +96,16 @@ def acting_as(who: str, origin: str) -> Iterator[None]:
         yield
     finally:
         _actor.reset(token)
+
+
+def done_by(who: str, origin: str, errand: Callable[P, T]) -> Callable[P, T]:
+    """Make an errand that acts for somebody, wherever it is run; see :func:`acting_as`."""
+
+    def done(*args: P.args, **kwargs: P.kwargs) -> T:
+        with acting_as(who, origin):
+            return errand(*args, **kwargs)
+
+    return done
 
 
 def acting_person() -> str | None:

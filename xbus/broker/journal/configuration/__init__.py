@@ -23,6 +23,7 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     Section,
     ServiceSpec,
+    SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.logins import (
     LoginKeys,
@@ -56,6 +57,7 @@ __all__ = [
     "Section",
     "ServiceSpec",
     "Stored",
+    "SubscriptionSpec",
     "add_demo_rows",
     "allow_key",
     "apply",

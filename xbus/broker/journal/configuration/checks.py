@@ -16,6 +16,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.reading import Stored
+from xbus.broker.journal.configuration.subscriptions.rules import find_subscription_problems
 
 FAILURE_FIELDS = ("failures", "attempts", "first_delay", "longest_delay", "jitter")
 """The fields of a service about failures."""
@@ -41,6 +42,7 @@ def find_problems(
     yield from _crossed_delays(bus)
     yield from _lost_to_the_archive(bus)
     yield from find_bot_problems(stored.ever, bus, known)
+    yield from find_subscription_problems(stored.ever, bus)
 
 
 def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
@@ -63,6 +65,8 @@ def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
     for profile in bus.profiles.values():
         for name in sorted(profile.event_types):
             yield (Section.EMITTER_PROFILE, profile.name, "event_types"), Section.EVENT_TYPE, name
+        if profile.clients is not None:
+            yield (Section.EMITTER_PROFILE, profile.name, "clients"), Section.EMITTER_PROFILE, profile.clients
     for emitter in bus.emitters.values():
         yield (Section.EMITTER, emitter.login, "profile"), Section.EMITTER_PROFILE, emitter.profile
     for bot in bus.bots.values():
@@ -71,6 +75,9 @@ def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
                 yield (Section.BOT, bot.name, field), Section.EVENT_TYPE, name
         if bot.runners is not None:
             yield (Section.BOT, bot.name, "runners"), Section.SERVICE, bot.runners
+    for subscription in bus.subscriptions.values():
+        for name in sorted(subscription.event_types):
+            yield (Section.SUBSCRIPTION, subscription.name, "event_types"), Section.EVENT_TYPE, name
 
 
 def _unknown_references(bus: BusSpec, known: Collection[tuple[Section, str]]) -> Iterator[ConfigurationProblem]:
@@ -180,14 +187,15 @@ def _crossed_delays(bus: BusSpec) -> Iterator[ConfigurationProblem]:
 def _bad_event_types(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
     services = stored.ever.with_all(bus).services
     workers = {service.name: service.kind == "worker" for service in services.values()}
-    runners = {service.name for service in services.values() if service.kind == "runner"}
+    others = {"runner": "it runs bots", "gateway": "it calls subscribers"}
     for event_type in bus.event_types.values():
         place = (Section.EVENT_TYPE, event_type.name)
         for sentence in _graph_problems(event_type, workers):
             yield ConfigurationProblem(place, sentence)
         for node in event_type.nodes.values():
-            if node.service in runners:
-                sentence = f'service "{node.service}" is a runner: it runs bots, and gets no events'
+            kind = services[node.service].kind if node.service in services else ""
+            if kind in others:
+                sentence = f'service "{node.service}" is a {kind}: {others[kind]}, and gets no events'
                 yield ConfigurationProblem((*place, "node", node.name, "service"), sentence)
 
 

@@ -25,6 +25,10 @@ BOT_BATCH_ITEMS = 10_000
 BOT_BATCH_BYTES = 4 * 1024 * 1024
 """The items and the bytes of a batch of a bot, unless the bot sets numbers."""
 
+SUBSCRIPTION_ITEMS = 100
+SUBSCRIPTION_MILLISECONDS = 500
+"""The items of a batch of a subscription, and how long it waits for more, unless the subscription sets numbers."""
+
 Start: TypeAlias = Literal["head", "oldest"] | int | datetime
 """The begin of a role or reader: the end of the log, the oldest existing envelope, a position, or a moment."""
 
@@ -56,6 +60,7 @@ class Section(StrEnum):
     EMITTER_PROFILE = "emitter_profile"
     EMITTER = "emitter"
     BOT = "bot"
+    SUBSCRIPTION = "subscription"
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class EventTypeSpec:
         keep_bytes: bytes of its newest events that stay; None for no such limit.
         keep_last_per_key: how many of the newest events of each partition key stay; None for no such limit.
         archive_after: seconds after which the broker moves its settled events into the archive; None for never.
-        compress: how its items are compressed in the journal; None for not at all.
+        compress: how its items are compressed in the journal.
     """
 
     name: str
@@ -105,7 +110,7 @@ class EventTypeSpec:
     keep_bytes: int | None = None
     keep_last_per_key: int | None = None
     archive_after: float | None = None
-    compress: Literal["zstd"] | None = None
+    compress: Literal["none", "zstd"] = "none"
     renamed_from: str | None = field(default=None, compare=False)
 
 
@@ -124,7 +129,7 @@ class ServiceSpec:
     """
 
     name: str
-    kind: Literal["worker", "consumer", "runner"]
+    kind: Literal["worker", "consumer", "runner", "gateway"]
     failures: Literal["shared", "own"] = "shared"
     attempts: int | None = None
     first_delay: float | None = None
@@ -197,12 +202,19 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class ProfileSpec:
-    """A set of event types that its emitters may send, and the limits of each of them."""
+    """A set of event types that its emitters may send, and the limits of each of them.
+
+    Args:
+        new_types: the beginning of the names, and a star, of the types that they may make; empty for none.
+        clients: the profile of the emitters for which they may make API tokens; None if they may not.
+    """
 
     name: str
     event_types: frozenset[str]
     renamed_from: str | None = field(default=None, compare=False)
     limits: SendingLimits = NO_LIMITS
+    new_types: str = ""
+    clients: str | None = None
 
 
 @dataclass(frozen=True)
@@ -277,7 +289,55 @@ class BotSpec:
         )
 
 
-Entry: TypeAlias = EventTypeSpec | ServiceSpec | ReaderSpec | RoleSpec | ProfileSpec | EmitterSpec | BotSpec
+@dataclass(frozen=True)
+class SubscriptionSpec:
+    """A reader with a URL: gateways call it back with batches, each signed by the secret.
+
+    Args:
+        name: of the subscription.
+        event_types: the names of the types that it gets.
+        url: of the subscriber, http or https, without login and password.
+        format: of the bodies of calls.
+        secret: signs the calls, see docs/subscriptions.md; empty for none. None where nobody says it: it stays as it
+            is. Nothing shows it, so it makes no difference by ``==``.
+        verify: whether the certificate of the subscriber is checked.
+        max: the most items of a batch.
+        timeout: milliseconds that a batch waits for more items; 0 for none.
+        ranges: with how many ranges of the ring of hashes it begins; with one, all comes in the order of the log.
+        keeps: whether retention waits for it.
+        start: where it begins when it is new, as of a reader.
+    """
+
+    name: str
+    event_types: frozenset[str]
+    url: str
+    format: Literal["json", "cloudevents", "routemaster"] = "json"
+    secret: str | None = field(default=None, compare=False, repr=False)
+    verify: bool = True
+    max: int = SUBSCRIPTION_ITEMS
+    timeout: int = SUBSCRIPTION_MILLISECONDS
+    ranges: int = 1
+    keeps: bool = True
+    start: Start | None = field(default=None, compare=False)
+    renamed_from: str | None = field(default=None, compare=False)
+
+    @property
+    def reader(self) -> ReaderSpec:
+        """The reader that the bus has of its own for it."""
+        return ReaderSpec(
+            f"subscription/{self.name}",
+            self.event_types,
+            ranges=self.ranges,
+            batch_items=self.max,
+            batch_wait=self.timeout / 1000,
+            keeps=self.keeps,
+            start=self.start,
+        )
+
+
+Entry: TypeAlias = (
+    EventTypeSpec | ServiceSpec | ReaderSpec | RoleSpec | ProfileSpec | EmitterSpec | BotSpec | SubscriptionSpec
+)
 
 
 @dataclass(frozen=True)
@@ -291,6 +351,7 @@ class BusSpec:
     emitters: Mapping[str, EmitterSpec] = field(default_factory=dict)
     readers: Mapping[str, ReaderSpec] = field(default_factory=dict)
     bots: Mapping[str, BotSpec] = field(default_factory=dict)
+    subscriptions: Mapping[str, SubscriptionSpec] = field(default_factory=dict)
 
     def section(self, section: Section) -> Mapping[str, Entry]:
         """Give the entries of one section by name."""
@@ -302,6 +363,7 @@ class BusSpec:
             Section.EMITTER_PROFILE: self.profiles,
             Section.EMITTER: self.emitters,
             Section.BOT: self.bots,
+            Section.SUBSCRIPTION: self.subscriptions,
         }
         return sections[section]
 
@@ -331,6 +393,8 @@ class BusSpec:
                 return replace(self, emitters=entries)
             case Section.BOT:
                 return replace(self, bots=entries)
+            case Section.SUBSCRIPTION:
+                return replace(self, subscriptions=entries)
 
     def names(self) -> Iterator[tuple[Section, str]]:
         """Iterate over every entry's section and name."""
@@ -346,4 +410,5 @@ class BusSpec:
             {**self.emitters, **other.emitters},
             {**self.readers, **other.readers},
             {**self.bots, **other.bots},
+            {**self.subscriptions, **other.subscriptions},
         )

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from xbus.broker.journal.configuration.checks import find_problems
-from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, Entry, Section
+from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, Entry, Section, SubscriptionSpec
 from xbus.broker.journal.configuration.reading import Stored
 from xbus.broker.journal.configuration.renaming import Renames, find_renames, renamed
 
@@ -127,8 +127,8 @@ def _wished(stored: Stored, bus: BusSpec) -> Iterator[Change]:
         if present is None:
             move = Move.RESTORE if name in stored.removed.section(section) else Move.ADD
             yield Change(move, section, name, entry)
-        elif present != entry:
-            yield Change(Move.CHANGE, section, name, entry, _differences(present, entry), before=present)
+        elif different := _differences(present, entry):
+            yield Change(Move.CHANGE, section, name, entry, different, before=present)
 
 
 def _removals(stored: Stored, bus: BusSpec) -> Iterator[Change]:
@@ -138,5 +138,7 @@ def _removals(stored: Stored, bus: BusSpec) -> Iterator[Change]:
 
 
 def _differences(present: Entry, wished: Entry) -> tuple[str, ...]:
-    names = (each.name for each in fields(wished) if each.compare)
+    names = [each.name for each in fields(wished) if each.compare]
+    if isinstance(wished, SubscriptionSpec) and wished.secret is not None:
+        names.append("secret")
     return tuple(name for name in names if getattr(present, name) != getattr(wished, name))

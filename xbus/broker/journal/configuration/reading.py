@@ -20,7 +20,9 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.log.catalog import read_graph, read_limits, read_service_names, read_version
+from xbus.broker.journal.configuration.subscriptions.stored import is_of_subscription, read_subscriptions
+from xbus.broker.journal.log.catalog import read_graph, read_service_names, read_version
+from xbus.broker.journal.log.emitters.entries import read_limits
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import NO_LIMITS
@@ -111,6 +113,7 @@ def _read_bus(connection: Connection, *, removed: bool) -> BusSpec:
         profiles={entry.name: entry for entry in _profiles(connection, removed)},
         emitters={entry.login: entry for entry in _emitters(connection, removed)},
         bots={entry.name: entry for entry in read_bots(connection, removed=removed)},
+        subscriptions={entry.name: entry for entry in read_subscriptions(connection, removed=removed)},
     )
 
 
@@ -156,7 +159,7 @@ def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
     rows = connection.execute(
         select(service.c.name, *reader.c)
         .join(reader, reader.c.service_id == service.c.id)
-        .where(_chosen(service, removed), ~is_of_bot(service.c.name))
+        .where(_chosen(service, removed), ~is_of_bot(service.c.name), ~is_of_subscription(service.c.id))
         .order_by(service.c.name)
     )
     return (ReaderSpec(name, frozenset(names.get(key, ())), *settings) for name, key, *settings in rows.all())
@@ -200,20 +203,24 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
 
 
 def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
+    of_clients = emitter_profile.alias("of_clients")
+    own = (emitter_profile.c.id, emitter_profile.c.name, emitter_profile.c.new_types, of_clients.c.name)
     rows = connection.execute(
-        select(emitter_profile.c.id, emitter_profile.c.name, event_type.c.name)
+        select(*own, event_type.c.name)
+        .select_from(emitter_profile)
+        .outerjoin(of_clients, of_clients.c.id == emitter_profile.c.clients_id)
         .outerjoin(profile_event_type, profile_event_type.c.profile_id == emitter_profile.c.id)
         .outerjoin(event_type, event_type.c.id == profile_event_type.c.event_type_id)
         .where(_chosen(emitter_profile, removed), ~_is_of_bus)
         .order_by(emitter_profile.c.name)
     )
-    allowed: dict[tuple[int, str], set[str]] = {}
-    for profile_id, profile_name, type_name in rows:
-        allowed.setdefault((profile_id, profile_name), set()).update([type_name] if type_name is not None else [])
-    limits = read_limits(connection)
+    allowed: dict[tuple[int, str, str, str | None], set[str]] = {}
+    for *profile, type_name in rows:
+        allowed.setdefault(tuple(profile), set()).update([type_name] if type_name is not None else [])
+    limits = {subject: found for (kind, subject), found in read_limits(connection).items() if kind == "emitter_profile"}
     return (
-        ProfileSpec(name, frozenset(names), limits=limits.get((emitter_profile.name, profile_id), NO_LIMITS))
-        for (profile_id, name), names in allowed.items()
+        ProfileSpec(name, frozenset(names), None, limits.get(profile_id, NO_LIMITS), new_types, clients)
+        for (profile_id, name, new_types, clients), names in allowed.items()
     )
 
 

@@ -34,6 +34,7 @@ TABLES = (
     model.edge,
     model.pause,
     model.bot,
+    model.subscription,
     model.sending_limit,
     model.lag_limit,
     model.reader,
@@ -48,6 +49,7 @@ _OF_SECTION: Mapping[str, sa.Table] = {
     "emitter_profile": model.emitter_profile,
     "emitter": model.emitter,
     "bot": model.bot,
+    "subscription": model.subscription,
 }
 
 
@@ -201,7 +203,7 @@ def _are_paths(written: str) -> bool:
 _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
     *(
         (table, "name", is_name, "a name")
-        for table in (model.emitter_profile, model.event_type, model.service, model.bot)
+        for table in (model.emitter_profile, model.event_type, model.service, model.bot, model.subscription)
     ),
     *((table, "login", is_name, "a login") for table in (model.emitter, model.role)),
     (model.service, "key", is_name, "the name that the service was made with"),
@@ -218,7 +220,7 @@ _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
     (model.event_type, "keep_bytes", _is_from(1), "1 or more"),
     (model.event_type, "keep_last_per_key", _is_from(1), "1 or more"),
     (model.event_type, "archive_after", _is_from(0), "0 or more"),
-    (model.event_type, "compress", lambda value: value == "zstd", "zstd"),
+    (model.event_type, "compress", lambda value: value in ("none", "zstd"), "none or zstd"),
     (model.role, "absent_minutes", _is_from(0), "0 or more"),
     (model.role, "parked_minutes", _is_from(0), "0 or more"),
 )

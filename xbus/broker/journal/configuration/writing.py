@@ -24,11 +24,13 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     Section,
     ServiceSpec,
+    SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.logins import delete_api_tokens, end_sessions, replace_keys
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
+from xbus.broker.journal.configuration.subscriptions.stored import rename_reader, write_subscription
 from xbus.broker.journal.operations.event_types import write_paths
 from xbus.broker.journal.readers import make_ranges, write_settings
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
@@ -47,6 +49,7 @@ from xbus.model import (
     role,
     sending_limit,
     service,
+    subscription,
 )
 
 TABLES: Mapping[Section, Table] = {
@@ -57,6 +60,7 @@ TABLES: Mapping[Section, Table] = {
     Section.EMITTER_PROFILE: emitter_profile,
     Section.EMITTER: emitter,
     Section.BOT: bot,
+    Section.SUBSCRIPTION: subscription,
 }
 
 ORDER = (
@@ -67,6 +71,7 @@ ORDER = (
     Section.EMITTER_PROFILE,
     Section.EMITTER,
     Section.BOT,
+    Section.SUBSCRIPTION,
 )
 """Each section after those that its entries refer to."""
 
@@ -115,7 +120,9 @@ def _acts(plan: Plan, at: datetime) -> Iterator[Act]:
 def _told(entry: Entry, names: Sequence[str] = ()) -> str:
     """Write an entry, or the values of some of its fields, as JSON."""
     wanted = names or [field.name for field in fields(entry) if field.compare and field.name not in ("name", "login")]
-    return json.dumps({name: getattr(entry, name) for name in wanted}, default=_plain, ensure_ascii=False)
+    is_hidden = isinstance(entry, SubscriptionSpec)
+    values = {name: "(hidden)" if is_hidden and name == "secret" else getattr(entry, name) for name in wanted}
+    return json.dumps(values, default=_plain, ensure_ascii=False)
 
 
 def _plain(value: object) -> object:
@@ -144,9 +151,11 @@ def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
             else:
                 _write(connection, change, at)
         for change in of_section:
-            # Nodes may emit types that came behind their own.
+            # Nodes may emit types that came behind their own, and profiles name one another.
             if isinstance(change.entry, EventTypeSpec) and change.move is not Move.REMOVE:
                 _write_nodes(connection, change.entry, at)
+            if isinstance(change.entry, ProfileSpec) and change.move is not Move.REMOVE:
+                _write_clients(connection, change.entry)
 
 
 def _write(connection: Connection, change: Change, at: datetime) -> None:
@@ -173,6 +182,8 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
                 _write_reader(connection, entry.reader)
             else:
                 end_reader(connection, entry, at)
+        case SubscriptionSpec() as entry:
+            write_subscription(connection, entry, _write_reader(connection, entry.reader))
 
 
 def _rename(connection: Connection, change: Change) -> None:
@@ -182,6 +193,8 @@ def _rename(connection: Connection, change: Change) -> None:
     connection.execute(named)
     if table is bot:
         rename_emitter(connection, change.former, change.name)
+    if table is subscription:
+        rename_reader(connection, change.name)
     if table is event_type:
         _rename_own(connection, change)
 
@@ -207,6 +220,9 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
         end_cursor(connection, _id(connection, role, change.name))
     if table is bot:
         remove_emitter(connection, change.name, at)
+    if table is subscription:
+        of_own = select(subscription.c.service_id).where(subscription.c.name == change.name)
+        connection.execute(update(service).where(service.c.id.in_(of_own)).values(removed_at=at))
 
 
 def _free_key(connection: Connection, name: str) -> str:
@@ -300,21 +316,28 @@ def _write_lag_limit(connection: Connection, table: Table, subject_id: int, entr
         connection.execute(insert(lag_limit).values(row))
 
 
-def _write_reader(connection: Connection, entry: ReaderSpec) -> None:
-    """Write a reader. A new one gets its ranges at its start; one that comes back goes on where it stood."""
+def _write_reader(connection: Connection, entry: ReaderSpec) -> int:
+    """Write a reader; gives its id. A new one gets its ranges at its start; a former one goes on where it stood."""
     service_id = _put(connection, service, entry.name, kind="reader")
     types = [_id(connection, event_type, name) for name in sorted(entry.event_types)]
     if write_settings(connection, service_id, _columns(entry, "name", "event_types"), types):
         make_ranges(connection, service_id, entry.ranges, position_before(connection, entry.start or "head") + 1)
+    return service_id
 
 
 def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
-    profile_id = _put(connection, emitter_profile, entry.name)
+    profile_id = _put(connection, emitter_profile, entry.name, new_types=entry.new_types)
     connection.execute(delete(profile_event_type).where(profile_event_type.c.profile_id == profile_id))
     for name in sorted(entry.event_types):
         event_type_id = _id(connection, event_type, name)
         connection.execute(insert(profile_event_type).values(profile_id=profile_id, event_type_id=event_type_id))
     _write_limits(connection, emitter_profile, profile_id, entry.limits)
+
+
+def _write_clients(connection: Connection, entry: ProfileSpec) -> None:
+    clients_id = None if entry.clients is None else _id(connection, emitter_profile, entry.clients)
+    of_name = emitter_profile.c.name == entry.name
+    connection.execute(update(emitter_profile).where(of_name).values(clients_id=clients_id))
 
 
 def _write_limits(connection: Connection, table: Table, subject_id: int, limits: SendingLimits) -> None:

@@ -128,7 +128,7 @@ def _read_own(
             yield from _take(_by_parts(connection, event_id), stored)
         else:
             rows = connection.execute(_SEGMENTS, {"ids": [event_id for event_id, _ in page]})
-            yield from _take(map(stored_row, rows), stored)
+            yield from _take(map(stored_row, rows.mappings()), stored)
     tell(sum(count for _, count, _ in sizes))
 
 

@@ -13,6 +13,7 @@ from xbus.broker.journal.fsck.faults import Check, Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.log_end import check_log
 from xbus.broker.journal.fsck.outputs import check_outputs, check_stored_bytes
 from xbus.broker.journal.fsck.progress import check_progress
+from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.fsck.values import check_values
 
 ROUNDS = 2
@@ -50,6 +51,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("the envelopes", check_content),
     ("the end of the log", check_log),
     ("the progress", check_progress),
+    ("the readers", check_readers),
     ("the outputs", check_outputs),
     ("the audit", check_audit),
     ("the stored bytes", check_stored_bytes),

@@ -8,23 +8,21 @@ from typing import Literal
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from xbus.broker.journal.log.bots.entries import BotEntry, RunnerEntry, read_bots, read_runners
+from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
 from xbus.broker.journal.log.sessions import read_keys
-from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, SendingLimits, longest, pause_of_role
+from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, longest, pause_of_role
 from xbus.graph import Graph, Node, graph_of
 from xbus.model import (
     bot,
     configuration,
     edge,
     emitter,
-    emitter_profile,
     emitting_service,
     event_type,
     graph,
     node,
     pause,
-    profile_event_type,
     role,
-    sending_limit,
     service,
 )
 
@@ -39,6 +37,8 @@ class EventType:
         first_name: the name with which it was made; empty if it was never renamed.
         compress: whether its segments are stored compressed.
         pause: why no event of it may begin; None while it may.
+        publisher_id: the emitter that made it, which needs no leave of its profile; None for a type that none made.
+        is_topic: whether a program made it, so that one emitter alone publishes it.
     """
 
     id: int
@@ -50,31 +50,13 @@ class EventType:
     first_name: str = ""
     compress: bool = False
     pause: PauseEntry | None = None
+    publisher_id: int | None = None
+    is_topic: bool = False
 
     @property
     def hashed_name(self) -> str:
         """The name that hashes of envelopes hold."""
         return self.first_name or self.name
-
-
-@dataclass(frozen=True)
-class EmitterEntry:
-    """An emitter and the names of the event types that its profile allows.
-
-    Args:
-        pause: why it may begin no envelope; None while it may.
-        limits: its own, and those of its profile; None where it has none.
-        keys: the public keys by which it may log in over encrypted connections.
-        kind: ``program``, or ``node`` or ``bot`` for one by which the bus itself writes.
-    """
-
-    id: int
-    login: str
-    event_types: frozenset[str]
-    pause: PauseEntry | None = None
-    limits: SendingLimits | None = None
-    keys: frozenset[str] = frozenset()
-    kind: str = "program"
 
 
 @dataclass(frozen=True)
@@ -223,7 +205,7 @@ def read_catalog(connection: Connection) -> Catalog:
     return Catalog(
         version=version,
         event_types={entry.name: entry for entry in _event_types(connection, pauses)},
-        emitters={entry.id: entry for entry in _emitters(connection, pauses)},
+        emitters={entry.id: entry for entry in read_emitters(connection, pauses)},
         roles={entry.id: entry for entry in _roles(connection, pauses, of_readers=False)},
         reader_roles={entry.id: entry for entry in _roles(connection, pauses, of_readers=True)},
         isolation=_isolation(connection),
@@ -256,11 +238,6 @@ def read_pauses(connection: Connection) -> Pauses:
             subject = (kind, row.subject_id)
             found[subject] = PauseEntry(*subject, name, row.reason, row.paused_by, row.since, row.until)
     return found
-
-
-def read_limits(connection: Connection) -> dict[tuple[str, int], SendingLimits]:
-    """Read the limits of emitters and profiles, by the name of their table and their id."""
-    return {(kind, key): SendingLimits(*limits) for kind, key, *limits in connection.execute(select(sending_limit))}
 
 
 def name_column(table: Table) -> ColumnElement[str]:
@@ -312,50 +289,24 @@ def _event_types(connection: Connection, pauses: Pauses) -> list[EventType]:
             event_type.c.name,
             event_type.c.immediate_reply,
             graph.c.id.label("graph_id"),
-            *(event_type.c.bad_items, event_type.c.max_isolated),
-            func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), ""),
-            event_type.c.compress.is_not(None),
+            event_type.c.bad_items,
+            event_type.c.max_isolated,
+            func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), "").label("first_name"),
+            (event_type.c.compress != "none").label("compress"),
+            event_type.c.publisher_id,
+            event_type.c.is_topic,
         )
         .join(newest, newest.c.event_type_id == event_type.c.id)
         .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == newest.c.number))
         .where(event_type.c.removed_at.is_(None))
         .order_by(event_type.c.name)
     )
-    return [replace(EventType(*row), pause=pauses.get((PauseKind.TYPE, row.id))) for row in rows]
+    return [EventType(**row._mapping, pause=pauses.get((PauseKind.TYPE, row.id))) for row in rows]
 
 
 def _isolation(connection: Connection) -> dict[str, int]:
     isolating = select(event_type.c.name, event_type.c.max_isolated).where(event_type.c.bad_items == "isolate")
     return {row.name: row.max_isolated for row in connection.execute(isolating)}
-
-
-def _emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
-    allowed: dict[int, set[str]] = {}
-    for profile_id, name in connection.execute(
-        select(profile_event_type.c.profile_id, event_type.c.name)
-        .join(event_type, event_type.c.id == profile_event_type.c.event_type_id)
-        .join(emitter_profile, emitter_profile.c.id == profile_event_type.c.profile_id)
-        .where(event_type.c.removed_at.is_(None), emitter_profile.c.removed_at.is_(None))
-    ):
-        allowed.setdefault(profile_id, set()).add(name)
-    limits = read_limits(connection)
-    rows = connection.execute(
-        select(emitter.c.id, emitter.c.login, emitter.c.profile_id, emitter.c.public_keys, emitter.c.kind)
-        .where(emitter.c.removed_at.is_(None))
-        .order_by(emitter.c.login)
-    )
-    return [
-        EmitterEntry(
-            row.id,
-            row.login,
-            frozenset(allowed.get(row.profile_id, ())),
-            pauses.get((PauseKind.EMITTER, row.id)),
-            SendingLimits.first_of(limits.get(("emitter", row.id)), limits.get(("emitter_profile", row.profile_id))),
-            frozenset(read_keys(row.public_keys)),
-            row.kind,
-        )
-        for row in rows
-    ]
 
 
 def _roles(connection: Connection, pauses: Pauses, *, of_readers: bool) -> list[RoleEntry]:

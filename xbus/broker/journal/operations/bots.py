@@ -16,7 +16,7 @@ from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
 from xbus.slots import Schedule
-from xbus.states import BOT_RUN_MOVES, BotRunState, check_move
+from xbus.states import BOT_RUN_MOVES, BotRunState, BotState, check_move
 
 _BOT, _RUN, _STATE = model.bot.c, model.bot_run.c, model.bot_state.c
 
@@ -87,6 +87,17 @@ class BotStatus:
     pause: PauseEntry | None
     last: BotRunStatus | None
     reads: Sequence[str] = ()
+
+    @property
+    def state(self) -> BotState:
+        """Its state."""
+        if self.pause is not None:
+            return BotState.PAUSED
+        if self.slowed_until is not None:
+            return BotState.SLOWED
+        if self.running:
+            return BotState.RUNNING
+        return BotState.WAITING if self.cron or self.reads or self.due else BotState.MANUAL
 
 
 def list_bots(connection: sa.Connection, now: datetime, name: str | None = None) -> list[BotStatus]:
@@ -167,7 +178,11 @@ def _last_runs(connection: sa.Connection) -> dict[int, BotRunStatus]:
 
 
 def list_runs(
-    connection: sa.Connection, name: str | None, limit: int, state: BotRunState | None = None
+    connection: sa.Connection,
+    name: str | None,
+    limit: int,
+    state: BotRunState | None = None,
+    before: int | None = None,
 ) -> list[BotRunStatus]:
     """List runs, the newest first.
 
@@ -175,6 +190,7 @@ def list_runs(
         name: of a bot; None for all.
         limit: how many at the most.
         state: only those in this state.
+        before: only those below this id.
 
     Raises:
         Refused: no bot is called so (``unknown_name``).
@@ -182,6 +198,8 @@ def list_runs(
     wanted = [] if name is None else [_RUN.bot_id == find_bot(connection, name)]
     if state is not None:
         wanted.append(_RUN.state == state)
+    if before is not None:
+        wanted.append(_RUN.id < before)
     statement = _runs(with_log=False).where(*wanted).order_by(_RUN.id.desc()).limit(limit)
     return [_status(row) for row in connection.execute(statement)]
 
@@ -203,6 +221,18 @@ def show_run(connection: sa.Connection, name: str, run_id: int | None) -> BotRun
     row = connection.execute(chosen).one_or_none()
     if row is None:
         raise _unknown_run(name, run_id)
+    return _status(row)
+
+
+def read_run(connection: sa.Connection, run_id: int) -> BotRunStatus:
+    """Read a run of any bot with its log.
+
+    Raises:
+        Refused: it does not exist (``unknown_run``).
+    """
+    row = connection.execute(_runs(with_log=True).where(_RUN.id == run_id)).one_or_none()
+    if row is None:
+        raise Refused(f"there is no run {run_id}", "xbus bot runs shows them", code="unknown_run")
     return _status(row)
 
 
@@ -243,13 +273,7 @@ def fire_bot(connection: sa.Connection, name: str, run_id: int | None, decision:
         Refused: the bot or the run does not exist (``unknown_name``, ``unknown_run``), or the run has not failed
             (``not_failed``), or a bot that reads would get no batch (``bot_reads``).
     """
-    bot_id = find_bot(connection, name)
-    if run_id is None and _reads(connection, bot_id):
-        raise Refused(
-            f'the bot "{name}" reads: it runs when something comes',
-            "name a run of it that has failed, by --run",
-            code="bot_reads",
-        )
+    bot_id = check_fire(connection, name, run_id)
     if run_id is None:
         row = {"bot_id": bot_id, "state": BotRunState.DUE, "due_at": decision.at, "attempts": 0}
         run_id = connection.execute(sa.insert(model.bot_run).values(row).returning(_RUN.id)).scalar_one()
@@ -259,18 +283,40 @@ def fire_bot(connection: sa.Connection, name: str, run_id: int | None, decision:
     return run_id
 
 
+def check_fire(connection: sa.Connection, name: str, run_id: int | None) -> int:
+    """Find the id of a bot that :func:`fire_bot` may fire now; it raises the same."""
+    bot_id = find_bot(connection, name)
+    if run_id is not None:
+        _check_failed(connection, bot_id, name, run_id)
+    elif _reads(connection, bot_id):
+        raise Refused(
+            f'the bot "{name}" reads: it runs when something comes',
+            "name a run of it that has failed, by --run",
+            code="bot_reads",
+        )
+    return bot_id
+
+
 def _reads(connection: sa.Connection, bot_id: int) -> bool:
     return any(bot.id == bot_id and bot.reader is not None for bot in read_bots(connection, {}))
 
 
-def _try_anew(connection: sa.Connection, bot_id: int, name: str, run_id: int, now: datetime) -> None:
-    of_bot = (_RUN.bot_id == bot_id, _RUN.id == run_id)
-    state = connection.execute(sa.select(_RUN.state).where(*of_bot).with_for_update()).scalar_one_or_none()
+def _check_failed(
+    connection: sa.Connection, bot_id: int, name: str, run_id: int, *, locks: bool = False
+) -> BotRunState:
+    wanted = sa.select(_RUN.state).where(_RUN.bot_id == bot_id, _RUN.id == run_id)
+    state = connection.execute(wanted.with_for_update() if locks else wanted).scalar_one_or_none()
     if state is None:
         raise _unknown_run(name, run_id)
     if state != BotRunState.FAILED:
         raise Refused(f"run {run_id} is {state}", "only one that has failed is fired again", code="not_failed")
-    check_move(BOT_RUN_MOVES, BotRunState(state), BotRunState.DUE)
+    return BotRunState(state)
+
+
+def _try_anew(connection: sa.Connection, bot_id: int, name: str, run_id: int, now: datetime) -> None:
+    state = _check_failed(connection, bot_id, name, run_id, locks=True)
+    check_move(BOT_RUN_MOVES, state, BotRunState.DUE)
+    of_bot = (_RUN.bot_id == bot_id, _RUN.id == run_id)
     connection.execute(sa.update(model.bot_run).where(*of_bot).values(state=BotRunState.DUE, due_at=now, attempts=0))
 
 
@@ -280,18 +326,23 @@ def release_bot(connection: sa.Connection, name: str, decision: RepairDecision) 
     Raises:
         Refused: no bot is called so (``unknown_name``), or it is not slowed down (``not_slowed``).
     """
-    bot_id = find_bot(connection, name)
-    state = connection.execute(sa.select(model.bot_state).where(_STATE.bot_id == bot_id)).one()
-    if state.slowed_until is None:
-        raise Refused(f'the bot "{name}" is not slowed down', "xbus bot list shows which are", code="not_slowed")
+    bot_id, failures = check_release(connection, name)
     connection.execute(
         sa.update(model.bot_state).where(_STATE.bot_id == bot_id).values(failures=0, failed_at=None, slowed_until=None)
     )
-    failures: int = state.failures
     # The broker looks at slots anew when the configuration is another.
     connection.execute(sa.update(model.configuration).values(version=model.configuration.c.version + 1))
     _note(connection, name, "released", f"after {failures} failures", decision)
     return failures
+
+
+def check_release(connection: sa.Connection, name: str) -> tuple[int, int]:
+    """Find the id of a bot that :func:`release_bot` may release now, and how many attempts had failed."""
+    bot_id = find_bot(connection, name)
+    state = connection.execute(sa.select(model.bot_state).where(_STATE.bot_id == bot_id)).one()
+    if state.slowed_until is None:
+        raise Refused(f'the bot "{name}" is not slowed down', "xbus bot list shows which are", code="not_slowed")
+    return bot_id, state.failures
 
 
 def find_bot(connection: sa.Connection, name: str) -> int:

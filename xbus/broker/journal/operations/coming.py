@@ -1,4 +1,4 @@
-"""The deliveries that are still to come by themselves, for programs that wait until a bus is quiet."""
+"""The deliveries and runs of bots that are still to come by themselves, for programs that wait until a bus is quiet."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,10 +6,16 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.log.bots.entries import read_bots
+from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.roles import COMING
-from xbus.states import DeliveryState
+from xbus.broker.journal.readers import read_readers
+from xbus.states import BotRunState, DeliveryState
+
+BEGIN_SECONDS = 2.0
+"""Seconds of virtual time after which a batch that is there has a run: a new bot is looked for once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,11 @@ class ComingDelivery:
     position: int
     cause: str = ""
     waits_for: str | None = None
+
+    @property
+    def told(self) -> str:
+        """It as a part of a sentence."""
+        return f"{self.role} lacks envelope {self.position}{': ' * bool(self.cause)}{self.cause}"
 
 
 def list_coming(connection: sa.Connection) -> list[ComingDelivery]:
@@ -70,3 +81,51 @@ def _in_rows(connection: sa.Connection) -> Iterator[ComingDelivery]:
     )
     for login, position, cause, service in connection.execute(statement):
         yield ComingDelivery(login, position, cause, service)
+
+
+@dataclass(frozen=True, slots=True)
+class ComingRun:
+    """A run of a bot that is due or under way.
+
+    Args:
+        bot: its name.
+        cause: of its last failure; empty where it has not failed.
+        waits_for: no service.
+    """
+
+    bot: str
+    cause: str = ""
+    waits_for: str | None = None
+
+    @property
+    def told(self) -> str:
+        """It as a part of a sentence."""
+        return f"the bot {self.bot} is to run{': ' * bool(self.cause)}{self.cause}"
+
+
+def list_coming_runs(connection: sa.Connection) -> list[ComingRun]:
+    """List the runs that are due or under way, but for those of bots that are paused."""
+    run, bots = model.bot_run.c, {bot.id: bot for bot in read_bots(connection, read_pauses(connection))}
+    rows = connection.execute(
+        sa.select(run.bot_id, run.error)
+        .where(run.state.in_((BotRunState.DUE.value, BotRunState.RUNNING.value)))
+        .order_by(run.id)
+    ).all()
+    return [
+        ComingRun(bots[row.bot_id].name, row.error or "")
+        for row in rows
+        if row.bot_id in bots and bots[row.bot_id].pause is None
+    ]
+
+
+def newest_run(connection: sa.Connection) -> int | None:
+    """Give the number of the newest run of all bots."""
+    found: int | None = connection.execute(sa.select(sa.func.max(model.bot_run.c.id))).scalar_one()
+    return found
+
+
+def quiet_seconds(connection: sa.Connection) -> float | None:
+    """Give the seconds after which each batch that is there has a run; None where no bot reads."""
+    keys = {bot.reader for bot in read_bots(connection, {}) if bot.reader is not None}
+    waits = [reader.batch_wait for reader in read_readers(connection) if reader.key in keys] if keys else []
+    return BEGIN_SECONDS + max(waits) if waits else None

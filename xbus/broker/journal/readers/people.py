@@ -70,12 +70,18 @@ def move(
         Refused: there is no such reader (``unknown_name``) or range (``unknown_range``).
         BadPlace: the log ends before the place (``place_beyond_end``).
     """
+    entry = _locked(connection, name)
+    moves = plan_move(connection, name, start, range_id)
+    _write(connection, entry, moves, decision.note(ReaderAct.MOVE))
+    return moves
+
+
+def plan_move(connection: sa.Connection, name: str, start: Start, range_id: int | None = None) -> list[RangeMove]:
+    """Say what :func:`move` would do now; it raises the same."""
     entry = find_reader(connection, name)
     place = read_start(connection, start)
     chosen = _chosen(connection, entry, None if range_id is None else [range_id])
-    moves = [RangeMove(each, each.moved(each.first, each.last, place)) for each in chosen]
-    _write(connection, entry, moves, decision.note(ReaderAct.MOVE))
-    return moves
+    return [RangeMove(each, each.moved(each.first, each.last, place)) for each in chosen]
 
 
 def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UUID | None = None) -> list[RangeMove]:
@@ -87,6 +93,14 @@ def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UU
     Raises:
         Refused: there is no such reader (``unknown_name``), or nothing to be undone (``nothing_to_undo``).
     """
+    entry = _locked(connection, name)
+    undone, moves = plan_undo(connection, name, act)
+    _write(connection, entry, moves, decision.note(ReaderAct.UNDO, undone))
+    return moves
+
+
+def plan_undo(connection: sa.Connection, name: str, act: UUID | None = None) -> tuple[UUID, list[RangeMove]]:
+    """Say what :func:`undo` would do now, and which act it would undo; it raises the same."""
     entry = find_reader(connection, name)
     row = model.reader_move.c
     undone = sa.select(row.undoes).where(row.service_id == entry.id, row.undoes.is_not(None))
@@ -113,9 +127,7 @@ def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UU
         for key, present in moved.items():
             if present.first <= last and present.last >= first:
                 moved[key] = present.moved(first, last, place)
-    moves = [RangeMove(before[key], moved[key]) for key in moved if moved[key] is not before[key]]
-    _write(connection, entry, moves, decision.note(ReaderAct.UNDO, found))
-    return moves
+    return found, [RangeMove(before[key], moved[key]) for key in moved if moved[key] is not before[key]]
 
 
 def _check_nothing_is_out(entry: ReaderEntry, ranges: Sequence[ReaderRange]) -> None:
@@ -154,15 +166,22 @@ def split(connection: sa.Connection, name: str, range_id: int, decision: ReaderD
         Refused: there is no such reader (``unknown_name``) or range (``unknown_range``), or the range has one hash
             alone (``range_too_small``), or a bot works on its batch (``batch_is_out``).
     """
+    entry = _locked(connection, name)
+    parent = plan_split(connection, name, range_id)
+    middle = (parent.first + parent.last) // 2
+    spans = [(parent.first, middle), (middle + 1, parent.last)]
+    children = [(first, last, cut(parent.stretches, first, last)) for first, last in spans]
+    return _replace(connection, entry, [parent], children, decision.note(ReaderAct.SPLIT))
+
+
+def plan_split(connection: sa.Connection, name: str, range_id: int) -> ReaderRange:
+    """Find the range that :func:`split` would cut now; it raises the same."""
     entry = find_reader(connection, name)
     (parent,) = _chosen(connection, entry, [range_id])
     _check_nothing_is_out(entry, [parent])
     if parent.first == parent.last:
         raise Refused(f"range {range_id} has one hash alone", "split another range", code="range_too_small")
-    middle = (parent.first + parent.last) // 2
-    spans = [(parent.first, middle), (middle + 1, parent.last)]
-    children = [(first, last, cut(parent.stretches, first, last)) for first, last in spans]
-    return _replace(connection, entry, [parent], children, decision.note(ReaderAct.SPLIT))
+    return parent
 
 
 def merge(
@@ -174,6 +193,15 @@ def merge(
         Refused: there is no such reader (``unknown_name``) or range (``unknown_range``), or the ranges are no
             neighbours (``ranges_apart``), or a bot works on a batch of them (``batch_is_out``).
     """
+    entry = _locked(connection, name)
+    parents = plan_merge(connection, name, range_ids)
+    stretches = tuple(each for parent in parents for each in parent.stretches)
+    span = (parents[0].first, parents[-1].last, stretches)
+    return _replace(connection, entry, parents, [span], decision.note(ReaderAct.MERGE))
+
+
+def plan_merge(connection: sa.Connection, name: str, range_ids: Sequence[int]) -> list[ReaderRange]:
+    """Find the ranges of which :func:`merge` would make one now, in the order of their hashes; it raises the same."""
     entry = find_reader(connection, name)
     parents = _chosen(connection, entry, range_ids)
     _check_nothing_is_out(entry, parents)
@@ -184,15 +212,19 @@ def merge(
             "xbus reader show lists the ranges in their order on the ring",
             code="ranges_apart",
         )
-    stretches = tuple(each for parent in parents for each in parent.stretches)
-    span = (parents[0].first, parents[-1].last, stretches)
-    return _replace(connection, entry, parents, [span], decision.note(ReaderAct.MERGE))
+    return parents
+
+
+def _locked(connection: sa.Connection, name: str) -> ReaderEntry:
+    """Find a reader, and keep everybody else from changing any of its ranges."""
+    entry = find_reader(connection, name)
+    row = model.reader_range.c
+    connection.execute(sa.select(row.id).where(row.service_id == entry.id).order_by(row.id).with_for_update()).all()
+    return entry
 
 
 def _chosen(connection: sa.Connection, entry: ReaderEntry, range_ids: Sequence[int] | None = None) -> list[ReaderRange]:
-    """Read ranges of a reader in the order of their hashes, and keep everybody else from changing any of them."""
-    row = model.reader_range.c
-    connection.execute(sa.select(row.id).where(row.service_id == entry.id).order_by(row.id).with_for_update()).all()
+    """Read ranges of a reader in the order of their hashes."""
     found = read_ranges(connection, [entry.id])
     if range_ids is None:
         return found

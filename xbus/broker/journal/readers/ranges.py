@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.slices import Place, Stretch
 from xbus.errors import Refused
+from xbus.states import RangeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,13 @@ class ReaderRange:
         return min(stretch.position for stretch in self.stretches)
 
     @property
+    def state(self) -> RangeState:
+        """Its state, of one that was neither split nor merged."""
+        if self.owner is None:
+            return RangeState.FREE
+        return RangeState.OUT if self.handed_out else RangeState.LEASED
+
+    @property
     def batch_begin(self) -> Place:
         """The place of the first item of the batch that is out; stretches without a part in it do not count."""
         return min((stretch.position for stretch, _ in self._parts), default=self.place)
@@ -51,7 +59,7 @@ class ReaderRange:
 
     @property
     def is_in_pieces(self) -> bool:
-        """Whether the batch that is out was put together by a merge: what follows it may have the same end."""
+        """True for a batch that a merge put together: the next one may have the same end."""
         end = self.batch_end
         return any((stretch.until or stretch.position) < end for stretch in self.stretches)
 

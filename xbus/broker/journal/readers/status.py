@@ -1,6 +1,6 @@
 """Tells people how far readers are: ranges, lag, and the history of their places."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -8,13 +8,22 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.log.contents import find_listed, read_contents_end
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
+from xbus.states import PresenceState
 
 MOST_COUNTED_EVENTS = 10_000
 """Lag is counted up to here: a longer one need not be exact, and would take long to count."""
+
+POSITIONS_AT_ONCE = 500
+"""Positions of a statement that counts. SQLite takes a thousand parameters or so."""
+
+LOOKED_AT = 16
+"""Envelopes of one look for the first that waits: the table of contents may name some that were removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,23 @@ class ReaderStatus:
     lag: int
     waits_since: datetime | None
     is_paused: bool
+
+    @property
+    def state(self) -> PresenceState:
+        """Its state: paused, present while a program has a range, or absent."""
+        if self.is_paused:
+            return PresenceState.PAUSED
+        return PresenceState.PRESENT if self.programs else PresenceState.ABSENT
+
+    @property
+    def bot(self) -> str | None:
+        """The bot that it gives batches to; None for a reader of the bus file."""
+        return self.entry.name.removeprefix(OF_BOTS) if self.entry.name.startswith(OF_BOTS) else None
+
+    @property
+    def logins(self) -> Sequence[str]:
+        """The logins of the roles that have ranges."""
+        return sorted({each.role for each in self.ranges if each.role is not None})
 
     @property
     def programs(self) -> int:
@@ -112,18 +138,45 @@ def _status(connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[Rang
 
 def _lag(connection: sa.Connection, entry: ReaderEntry, place: Place) -> tuple[int, datetime | None]:
     """Count the events of a reader's types from a place on, and find the moment at which the first was sealed."""
-    envelope, event, graph = model.envelope.c, model.event.c, model.graph.c
-    graphs = sa.select(graph.id).where(graph.event_type_id.in_(list(entry.event_types)))
-    waiting = (
-        sa.select(envelope.position, envelope.closed_at)
-        .join(model.event, event.envelope_id == envelope.id)
-        .where(envelope.position >= place.position, envelope.pruned_at.is_(None), event.graph_id.in_(graphs))
-        .order_by(envelope.position)
-        .limit(MOST_COUNTED_EVENTS)
-        .subquery()
-    )
-    count, since = connection.execute(sa.select(sa.func.count(), sa.func.min(waiting.c.closed_at))).one()
-    return count, since
+    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
+    count, since = 0, None
+    for positions in _positions(connection, graphs, place.position):
+        found, first = connection.execute(_AT, {"positions": positions, "graphs": graphs}).one()
+        count, since = count + found, since or first
+        if count >= MOST_COUNTED_EVENTS:
+            break
+    if count < MOST_COUNTED_EVENTS:
+        above = max(place.position - 1, read_contents_end(connection))
+        bounds = {"above": above, "graphs": graphs, "most": MOST_COUNTED_EVENTS - count}
+        found, first = connection.execute(_BEHIND, bounds).one()
+        count, since = count + found, since or first
+    return min(count, MOST_COUNTED_EVENTS), since
+
+
+def find_waiting_since(connection: sa.Connection, entry: ReaderEntry, place: Place) -> datetime | None:
+    """Find when the first event of a reader's types from a place on was sealed; None where there is none."""
+    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
+    for positions in _positions(connection, graphs, place.position, at_once=LOOKED_AT):
+        _, since = connection.execute(_AT, {"positions": positions, "graphs": graphs}).one()
+        if since is not None:
+            found: datetime = since
+            return found
+    above = max(place.position - 1, read_contents_end(connection))
+    waits_since: datetime | None = connection.execute(_BEHIND, {"above": above, "graphs": graphs, "most": 1}).one()[1]
+    return waits_since
+
+
+def _positions(
+    connection: sa.Connection, graphs: Sequence[int], first: int, at_once: int = POSITIONS_AT_ONCE
+) -> Iterator[Sequence[int]]:
+    """Iterate over the positions that the table of contents names from one on, as many at once as a statement takes."""
+    after = first - 1
+    while True:
+        listed = find_listed(connection, graphs, after, at_once)
+        if not listed.positions:
+            return
+        yield listed.positions
+        after = listed.upto
 
 
 def list_moves(connection: sa.Connection, service_id: int, limit: int) -> list[PlaceMove]:
@@ -147,6 +200,23 @@ def list_moves(connection: sa.Connection, service_id: int, limit: int) -> list[P
     ]
 
 
+_ENVELOPE, _EVENT = model.envelope.c, model.event.c
+_WANTED: sa.BindParameter[int] = sa.bindparam("graphs", expanding=True)
+_GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id.in_(sa.bindparam("types", expanding=True)))
+_WAITING = (
+    sa.select(_ENVELOPE.position, _ENVELOPE.closed_at)
+    .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
+    .where(_ENVELOPE.pruned_at.is_(None), _EVENT.graph_id.in_(_WANTED))
+)
+_NAMED = _WAITING.where(_ENVELOPE.position.in_(sa.bindparam("positions", expanding=True))).subquery()
+_AT = sa.select(sa.func.count(), sa.func.min(_NAMED.c.closed_at))
+_TAIL = (
+    _WAITING.where(_ENVELOPE.position > sa.bindparam("above"))
+    .order_by(_ENVELOPE.position)
+    .limit(sa.bindparam("most"))
+    .subquery()
+)
+_BEHIND = sa.select(sa.func.count(), sa.func.min(_TAIL.c.closed_at))
 _ROWS = (
     sa.select(
         model.reader_range.c.id,

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -35,7 +35,7 @@ class BusOutline:
 
     Args:
         emitters: their logins.
-        own_emitters: those of them by which the bus itself writes.
+        own_emitters: those of them by which the bus itself writes, and for what: ``node`` or ``bot``.
         types: their names.
         sends: the types that each emitter may send.
         ways: the way of each type, by its present graph.
@@ -48,7 +48,7 @@ class BusOutline:
     roles: Mapping[int, RoleOfService]
     sends: Mapping[int, Collection[int]]
     ways: Mapping[int, Ways]
-    own_emitters: Collection[int] = ()
+    own_emitters: Mapping[int, str] = field(default_factory=dict)
 
 
 def read_bus(connection: sa.Connection) -> BusOutline:
@@ -80,7 +80,7 @@ def read_bus(connection: sa.Connection) -> BusOutline:
         roles={role_id: RoleOfService(login, service_id) for role_id, login, service_id in connection.execute(roles)},
         sends={row.id: of_profile[row.profile_id] for row in emitters},
         ways=_read_ways(connection),
-        own_emitters=frozenset(row.id for row in emitters if row.kind != "program"),
+        own_emitters={row.id: row.kind for row in emitters if row.kind != "program"},
     )
 
 

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file.change import PlannedChange
@@ -53,6 +54,8 @@ def _lines(change: Change) -> list[DiffLine]:
 
 
 def _compared(before: str, after: str) -> Iterator[DiffLine]:
-    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3):
-        if line[:1] in "+- " and not line.startswith(("+++", "---")):
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    # The first two name the files. A text may have lines that look like them.
+    for line in islice(lines, 2, None):
+        if line[:1] in "+- ":
             yield DiffLine(line[:1], line[1:])

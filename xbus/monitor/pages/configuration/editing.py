@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Annotated, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from xbus.admin import bus_file
 from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, Section, Stored, read_stored
@@ -18,6 +18,7 @@ from xbus.monitor.drawings.type_graph import TypeDrawing
 from xbus.monitor.pages.configuration.differences import differences, shown_changes
 from xbus.monitor.pages.configuration.entries import PLACES, WORDS, drawing_of, read_entry
 from xbus.monitor.pages.configuration.forms import Draft, Given
+from xbus.monitor.reading import check_texts
 from xbus.monitor.rendering import MonitorPage
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
 
@@ -67,6 +68,13 @@ class PlannedFile(BaseModel):
     def _with_plain_ends(cls, text: str) -> str:
         """Undo the line ends with which browsers send a text (HTML, "constructing the entry list")."""
         return text.replace("\r\n", "\n")
+
+    @model_validator(mode="after")
+    def _applicable(self) -> Self:
+        """Refuse here what the action, or a database, would refuse later."""
+        check_texts((self.base, self.stored))
+        _ = self.action
+        return self
 
     @property
     def action(self) -> ApplyBusFile:

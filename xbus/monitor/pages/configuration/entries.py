@@ -114,16 +114,6 @@ def service(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     return page("configuration/service.html", shown=shown, types=types, roles=roles)
 
 
-@router.get("/readers/{name:path}")
-def reader(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
-    """Show a reader: what it reads, and who reads for it."""
-    with bus.reading() as connection:
-        shown = read_entry(connection, Section.READER, name)
-    in_use = shown.stored.in_use
-    roles = [each for each in in_use.roles.values() if each.service == name]
-    return page("configuration/reader.html", shown=shown, types=sorted(in_use.readers[name].event_types), roles=roles)
-
-
 @router.get("/profiles/{name:path}")
 def profile(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     """Show a profile: what its emitters may send, and who they are."""
@@ -174,6 +164,7 @@ _PAUSED = {
     Section.EVENT_TYPE: PauseKind.TYPE,
     Section.SERVICE: PauseKind.SERVICE,
     Section.READER: PauseKind.SERVICE,
+    Section.BOT: PauseKind.BOT,
     Section.EMITTER: PauseKind.EMITTER,
 }
 

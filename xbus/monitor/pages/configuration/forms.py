@@ -158,7 +158,7 @@ class Draft:
         """Iterate over the node of each row; one without a name is named by its number."""
         names = {row: self._one(f"node.{row}.name") or f"({int(row) + 1})" for row in self._rows}
         for row in self._rows:
-            to = tuple(names[other] for other in self._rows if row in self._before(other))
+            to = tuple(names[other] for other in self._behind[row])
             emits = tuple(each for each in self.given.get(f"node.{row}.emits", ()) if each)
             yield NodeSpec(names[row], self._one(f"node.{row}.service"), to, emits)
 
@@ -183,12 +183,23 @@ class Draft:
         """Take a row away."""
         return Draft(self.section, self.stored, {**self.given, ROWS: [row for row in self._rows if row != number]})
 
-    @property
+    @cached_property
     def _rows(self) -> list[str]:
         return [row for row in dict.fromkeys(self.given.get(ROWS, ())) if _ROW.fullmatch(row)]
 
+    @cached_property
+    def _behind(self) -> Mapping[str, Sequence[str]]:
+        """The rows behind each row: of a hundred that all lead to each other each is asked ten thousand times."""
+        behind: dict[str, list[str]] = {row: [] for row in self._rows}
+        for row in self._rows:
+            for each in self._before(row):
+                behind[each].append(row)
+        return behind
+
     def _before(self, row: str) -> list[str]:
-        return [each for each in self.given.get(f"node.{row}.{BEFORE}", ()) if each in self._rows and each != row]
+        given = dict.fromkeys(self.given.get(f"node.{row}.{BEFORE}", ()))
+        known = set(self._rows) - {row}
+        return [each for each in given if each in known]
 
     def _one(self, name: str) -> str:
         return next(iter(self.given.get(name, ())), "")
@@ -207,7 +218,7 @@ class Draft:
         yield self.section, values, ""
         names = {row: self._one(f"node.{row}.name") for row in self._rows}
         for row in self._rows:
-            behind = sorted(names[other] for other in self._rows if row in self._before(other) and names[other])
+            behind = sorted(names[other] for other in self._behind[row] if names[other])
             to = {"to": behind} if behind else {}
             yield f"{self.section}.node", {**dict(self._values(f"node.{row}.", NODE)), **to}, f"node.{row}."
 

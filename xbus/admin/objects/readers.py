@@ -1,12 +1,13 @@
 """Readers, their ranges and their history, as objects."""
 
-from xbus.admin.objects import JsonObject
+from xbus.admin.objects.base import JsonObject
 from xbus.broker.journal.readers.status import PlaceMove, RangeStatus, ReaderStatus
 
 
 def of_reader(status: ReaderStatus) -> JsonObject:
     return {
         "reader": status.entry.name,
+        "state": status.state,
         "types": [*status.event_types],
         "ranges": len(status.ranges),
         "programs": status.programs,
@@ -23,6 +24,7 @@ def of_range(status: RangeStatus) -> JsonObject:
     found = status.range
     return {
         "range": found.id,
+        "state": found.state,
         "first": f"{found.first:016x}",
         "last": f"{found.last:016x}",
         "at_place": str(found.place),
@@ -30,6 +32,7 @@ def of_range(status: RangeStatus) -> JsonObject:
         "program": None if found.owner is None else str(found.owner),
         "role": status.role,
         "counter": found.counter,
+        "lease_expires_at": status.expires_at,
         "settled_at": status.settled_at,
         "behind": status.behind,
     }

@@ -1,0 +1,226 @@
+"""Programs make event types and API tokens as far as their profile says, and nothing beyond."""
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bus import add_bus
+from tests.support.journal import NOW
+from xbus import model
+from xbus.broker.journal.api_tokens import list_api_tokens
+from xbus.broker.journal.clients import add_client_token, list_client_tokens, revoke_client_token
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    ProfileSpec,
+    Section,
+    apply,
+    make_plan,
+    read_stored,
+)
+from xbus.broker.journal.configuration.table_checks import find_table_problems
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.log.catalog import read_catalog, read_version
+from xbus.broker.journal.topics import claim_topic, count_waiting, ensure_topic, list_topics, remove_topic
+from xbus.errors import ConfigurationError
+from xbus.ids import token_hash
+
+BUS = BusSpec(
+    profiles={
+        "shops": ProfileSpec("shops", frozenset(), new_types="shop_*"),
+        "registrars": ProfileSpec("registrars", frozenset(), clients="shops"),
+    },
+    emitters={
+        "north": EmitterSpec("north", "shops"),
+        "south": EmitterSpec("south", "shops"),
+        "root": EmitterSpec("root", "registrars"),
+    },
+)
+
+
+@pytest.fixture
+def url(database_url: str) -> str:
+    add_bus(database_url, {"orders": {"store": []}})
+    with writing(database_url) as connection:
+        plan = make_plan(read_stored(connection), BUS)
+        assert not plan.problems
+        apply(connection, plan, NOW)
+    return database_url
+
+
+def ids(connection: sa.Connection) -> dict[str, int]:
+    return {each.login: each.id for each in read_catalog(connection).emitters.values()}
+
+
+def code_of(refusal: pytest.ExceptionInfo[ConfigurationError]) -> str:
+    return refusal.value.code
+
+
+def test_the_first_that_claims_a_type_publishes_it(url: str) -> None:
+    with writing(url) as connection:
+        north, south = ids(connection)["north"], ids(connection)["south"]
+        claim_topic(connection, north, "shop_orders", NOW)
+        version = read_version(connection)
+        claim_topic(connection, north, "shop_orders", NOW)
+        assert read_version(connection) == version
+        with pytest.raises(ConfigurationError) as refusal:
+            claim_topic(connection, south, "shop_orders", NOW)
+    assert code_of(refusal) == "type_not_allowed"
+    with reading(url) as connection:
+        made = read_catalog(connection).event_types["shop_orders"]
+        assert (made.publisher_id, made.is_topic) == (north, True)
+        assert find_table_problems(connection) == []
+        assert [(each.name, each.publisher, each.events) for each in list_topics(connection, south, NOW)] == [
+            ("shop_orders", "north", 0)
+        ]
+
+
+def test_a_type_that_waits_for_a_publisher_is_claimed(url: str) -> None:
+    with writing(url) as connection:
+        ensure_topic(connection, "shop_later", NOW)
+        assert read_catalog(connection).event_types["shop_later"].publisher_id is None
+        south = ids(connection)["south"]
+        claim_topic(connection, south, "shop_later", NOW)
+        assert read_catalog(connection).event_types["shop_later"].publisher_id == south
+
+
+@pytest.mark.parametrize(
+    ("login", "name"),
+    [
+        ("north", "orders"),
+        ("north", "stock"),
+        ("north", "shop"),
+        ("north", "shop_\n"),
+        ("root", "shop_orders"),
+        ("emitter_1", "shop_orders"),
+        ("north", "shop_" + "x" * 255),
+    ],
+)
+def test_a_profile_bounds_the_names(url: str, login: str, name: str) -> None:
+    with writing(url) as connection:
+        version = read_version(connection)
+        with pytest.raises(ConfigurationError) as refusal:
+            claim_topic(connection, ids(connection)[login], name, NOW)
+        assert read_version(connection) == version
+    assert code_of(refusal) == "type_not_allowed"
+
+
+def test_an_operators_type_is_nobodys_topic(url: str) -> None:
+    with writing(url) as connection:
+        types = {"shop_own": EventTypeSpec("shop_own", False, {})}
+        apply(connection, make_plan(read_stored(connection), BusSpec(event_types=types)), NOW)
+        north = ids(connection)["north"]
+        for act in (claim_topic, remove_topic):
+            with pytest.raises(ConfigurationError) as refusal:
+                act(connection, north, "shop_own", NOW)
+            assert code_of(refusal) == "type_not_allowed"
+        stored = read_stored(connection)
+        without = stored.in_use.without(Section.EVENT_TYPE, "shop_own")
+        apply(connection, make_plan(stored, without, prune=True), NOW)
+        with pytest.raises(ConfigurationError) as refusal:
+            claim_topic(connection, north, "shop_own", NOW)
+    assert code_of(refusal) == "type_not_allowed"
+
+
+def test_a_removed_topic_is_free_again(url: str) -> None:
+    with writing(url) as connection:
+        north, south, root = (ids(connection)[login] for login in ("north", "south", "root"))
+        claim_topic(connection, north, "shop_orders", NOW)
+        with pytest.raises(ConfigurationError) as refusal:
+            remove_topic(connection, south, "shop_orders", NOW)
+        assert code_of(refusal) == "type_not_allowed"
+        remove_topic(connection, north, "shop_orders", NOW)
+        with pytest.raises(ConfigurationError) as refusal:
+            remove_topic(connection, north, "shop_orders", NOW)
+        assert code_of(refusal) == "unknown_type"
+        claim_topic(connection, south, "shop_orders", NOW)
+        assert read_catalog(connection).event_types["shop_orders"].publisher_id == south
+        remove_topic(connection, root, "shop_orders", NOW)
+        assert "shop_orders" not in read_catalog(connection).event_types
+
+
+def test_a_topic_that_others_name_stays(url: str) -> None:
+    with writing(url) as connection:
+        north = ids(connection)["north"]
+        claim_topic(connection, north, "shop_orders", NOW)
+        profiles = {"others": ProfileSpec("others", frozenset({"shop_orders"}))}
+        apply(connection, make_plan(read_stored(connection), BusSpec(profiles=profiles)), NOW)
+        with pytest.raises(ConfigurationError) as refusal:
+            remove_topic(connection, north, "shop_orders", NOW)
+        assert code_of(refusal) == "type_in_use"
+        assert "shop_orders" in read_catalog(connection).event_types
+
+
+def test_topics_and_clients_are_what_a_bus_file_says_afterwards(url: str) -> None:
+    with writing(url) as connection:
+        root, north = ids(connection)["root"], ids(connection)["north"]
+        claim_topic(connection, north, "shop_orders", NOW)
+        add_client_token(connection, root, "east", None, NOW)
+        stored = read_stored(connection)
+        assert make_plan(stored, stored.in_use, prune=True).changes == ()
+        assert stored.in_use.emitters["east"] == EmitterSpec("east", "shops")
+        assert stored.in_use.profiles["registrars"].clients == "shops"
+
+
+def test_a_registrar_makes_sees_and_revokes_its_clients_tokens(url: str) -> None:
+    with writing(url) as connection:
+        root = ids(connection)["root"]
+        first = add_client_token(connection, root, "east", None, NOW)
+        second = add_client_token(connection, root, "east", "east--0123456789abcdef", NOW)
+        assert second == "east--0123456789abcdef"
+        assert [each.name for each in list_api_tokens(connection)] == ["east", "east 2"]
+        assert {(each.client, each.token_hash) for each in list_client_tokens(connection, root)} == {
+            ("east", token_hash(first)),
+            ("east", token_hash(second)),
+        }
+        assert revoke_client_token(connection, root, first, NOW)
+        assert not revoke_client_token(connection, root, first, NOW)
+        assert revoke_client_token(connection, root, token_hash(second).hex(), NOW)
+        assert list_api_tokens(connection) == []
+
+
+@pytest.mark.parametrize("login", ["emitter_1", "root"])
+def test_a_registrar_reaches_no_other_emitter(url: str, login: str) -> None:
+    with writing(url) as connection:
+        root = ids(connection)["root"]
+        with pytest.raises(ConfigurationError) as refusal:
+            add_client_token(connection, root, login, None, NOW)
+        assert code_of(refusal) == "name_taken"
+        # Nor does it bring one back.
+        removed = sa.update(model.emitter).where(model.emitter.c.login == "emitter_2").values(removed_at=NOW)
+        connection.execute(removed)
+        with pytest.raises(ConfigurationError) as refusal:
+            add_client_token(connection, root, "emitter_2", None, NOW)
+        assert code_of(refusal) == "name_taken"
+
+
+def test_others_make_no_tokens(url: str) -> None:
+    with writing(url) as connection:
+        north = ids(connection)["north"]
+        with pytest.raises(ConfigurationError) as refusal:
+            add_client_token(connection, north, "mine", None, NOW)
+        assert code_of(refusal) == "clients_not_allowed"
+        with pytest.raises(ConfigurationError) as refusal:
+            list_client_tokens(connection, north)
+        assert code_of(refusal) == "clients_not_allowed"
+
+
+def test_clients_have_to_be_a_profile(url: str) -> None:
+    with reading(url) as connection:
+        bus = BusSpec(profiles={"registrars": ProfileSpec("registrars", frozenset(), clients="nobody")})
+        (problem,) = make_plan(read_stored(connection), bus).problems
+    assert problem.place == ("emitter_profile", "registrars", "clients")
+
+
+def test_a_renamed_profile_keeps_its_registrars(url: str) -> None:
+    with writing(url) as connection:
+        profiles = {"markets": ProfileSpec("markets", frozenset(), renamed_from="shops", new_types="shop_*")}
+        plan = make_plan(read_stored(connection), BusSpec(profiles=profiles))
+        assert not plan.problems
+        apply(connection, plan, NOW)
+        assert read_stored(connection).in_use.profiles["registrars"].clients == "markets"
+
+
+def test_an_empty_log_has_nobody_waiting(url: str) -> None:
+    with reading(url) as connection:
+        assert count_waiting(connection, 10) == 0

@@ -1,0 +1,91 @@
+"""Emitters make event types, and API tokens for others, as far as their profile says."""
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+from xbus.broker.configuration import Configuration
+from xbus.broker.journal.audit import done_by
+from xbus.broker.journal.clients import ClientToken, add_client_token, list_client_tokens, revoke_client_token
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.topics import Topic, claim_topic, count_waiting, list_topics, remove_topic
+from xbus.broker.sessions import Sessions
+from xbus.clock import Clock
+from xbus.errors import Refused
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ORIGIN = "the front"
+"""The origin of such acts in the audit: a gateway calls for the program, so the peer's address says nothing of it."""
+
+
+class Provisioning:
+    """Changes the configuration for emitters, and has the change in force here before it answers.
+
+    Other fronts of the same journal take it over within 2 seconds.
+
+    Args:
+        journal: has the configuration.
+        configuration: says whose profile allows it.
+        sessions: the emitters'.
+        clock: dates the changes.
+    """
+
+    def __init__(self, journal: Journal, configuration: Configuration, sessions: Sessions, clock: Clock) -> None:
+        self._journal = journal
+        self._configuration = configuration
+        self._sessions = sessions
+        self._clock = clock
+
+    async def claim_topic(self, emitter_id: int, name: str) -> None:
+        """Make an event type of which an emitter is the publisher; see ``topics.claim_topic``."""
+        errand = self._as_emitter(emitter_id, claim_topic, "type_not_allowed")
+        await self._journal.run(errand, emitter_id, name, self._clock.now())
+        await self._configuration.refresh()
+
+    async def remove_topic(self, emitter_id: int, name: str) -> None:
+        """Remove an event type that an emitter publishes; see ``topics.remove_topic``."""
+        errand = self._as_emitter(emitter_id, remove_topic, "type_not_allowed")
+        await self._journal.run(errand, emitter_id, name, self._clock.now())
+        await self._configuration.refresh()
+
+    async def list_topics(self, emitter_id: int) -> Sequence[Topic]:
+        """List the event types that programs made, and those that an emitter may send."""
+        return await self._journal.read(list_topics, emitter_id, self._clock.now())
+
+    async def count_waiting(self, most: int) -> int:
+        """Count the envelopes that the recipient with the most of them lacks, up to a number."""
+        return await self._journal.read(count_waiting, most)
+
+    async def add_token(self, registrar_id: int, client: str, chosen: str | None) -> str:
+        """Make an API token for a client; see ``clients.add_client_token``."""
+        errand = self._as_emitter(registrar_id, add_client_token, "clients_not_allowed")
+        token = await self._journal.run(errand, registrar_id, client, chosen, self._clock.now())
+        await self._configuration.refresh()
+        await self._sessions.end_removed()
+        return token
+
+    async def list_tokens(self, registrar_id: int) -> Sequence[ClientToken]:
+        """List the API tokens of a registrar's clients; see ``clients.list_client_tokens``."""
+        return await self._journal.read(list_client_tokens, registrar_id)
+
+    async def revoke_token(self, registrar_id: int, wanted: str) -> bool:
+        """Revoke an API token of a client; see ``clients.revoke_client_token``."""
+        errand = self._as_emitter(registrar_id, revoke_client_token, "clients_not_allowed")
+        revoked = await self._journal.run(errand, registrar_id, wanted, self._clock.now())
+        await self._sessions.end_removed()
+        return revoked
+
+    def _as_emitter(self, emitter_id: int, errand: Callable[P, T], refusal: str) -> Callable[P, T]:
+        """Let an errand act for an emitter, unless its profile has nothing that would allow it.
+
+        The journal decides. This spares it the calls of those who never may.
+
+        Args:
+            refusal: the code for those.
+        """
+        emitter = self._configuration.catalog.emitters.get(emitter_id)
+        if emitter is None or not (emitter.new_types or emitter.clients):
+            step = "have an operator give the profile new_types or clients, with xbus apply"
+            raise Refused("the emitter's profile does not allow this", step, code=refusal)
+        return done_by(emitter.login, ORIGIN, errand)

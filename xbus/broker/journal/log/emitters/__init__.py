@@ -1,0 +1,1 @@
+"""Emitters: ``entries`` has them as the catalog does."""

@@ -1,0 +1,176 @@
+"""Event types that programs make: by sending the first event, or by subscribing before anybody has sent one.
+
+One emitter alone publishes such a type, the first that sends to it. A profile says by ``new_types`` which names its
+emitters may take. A type of the bus file is none of these.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.audit import act_here
+from xbus.broker.journal.configuration import EventTypeSpec, Section, apply, make_plan, read_stored
+from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.configuration.names import is_name
+from xbus.broker.journal.configuration.plan import Change, Move, Plan
+from xbus.broker.journal.log.catalog import read_version
+from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.operations.event_types import count_types
+from xbus.errors import ConfigurationError
+
+MOST_TOPICS = 1_000
+"""Event types that an emitter makes. More cost each reading of the configuration, for everybody."""
+
+_type = model.event_type.c
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """An event type as those see it who publish and subscribe.
+
+    Args:
+        publisher: the login of the one emitter that may send it; None where none or several may.
+        events: of those that the journal has.
+    """
+
+    name: str
+    publisher: str | None
+    events: int
+
+
+def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datetime) -> None:
+    """Make an event type of which an emitter is the publisher, or make it the publisher of one without any.
+
+    Args:
+        emitter_id: the emitter; its profile allows the name by ``new_types``.
+        name: of the type.
+        at: the moment of the change.
+
+    Raises:
+        ConfigurationError: its profile does not allow it, another emitter publishes the type, or an operator made or
+            removed it (``type_not_allowed``).
+    """
+    emitter = _emitter(connection, emitter_id)
+    if not (is_name(name) and emitter.may_make(name)):
+        raise _refused(f"the emitter's profile does not allow to make event type {name[:80]!a}")
+    own = sa.select(sa.func.count()).where(_type.publisher_id == emitter_id, _type.removed_at.is_(None))
+    if connection.execute(own).scalar_one() >= MOST_TOPICS:
+        raise _refused(f"the emitter publishes {MOST_TOPICS:,} event types that it made, which is the most")
+    ensure_topic(connection, name, at)
+    found = connection.execute(sa.select(_type.publisher_id, _type.is_topic).where(_type.name == name)).one()
+    if found.publisher_id == emitter_id:
+        return
+    if not found.is_topic:
+        raise _refused(f'event type "{name}" was made by an operator, and its profile does not allow it')
+    if found.publisher_id is not None:
+        raise _refused(f'another emitter publishes event type "{name}"')
+    act = act_here(at, "changed", f'event_type "{name}"', after=f'publisher "{emitter.login}"')
+    with new_version(connection, "published", f'event type "{name}" by "{emitter.login}"', at, acts=[act]):
+        of_name = sa.update(model.event_type).where(_type.name == name)
+        connection.execute(of_name.values(publisher_id=emitter_id))
+
+
+def ensure_topic(connection: sa.Connection, name: str, at: datetime) -> None:
+    """Make an event type without a publisher, unless there is one of this name.
+
+    Raises:
+        ConfigurationError: an operator removed it (``type_not_allowed``).
+    """
+    found = connection.execute(sa.select(_type.removed_at, _type.is_topic).where(_type.name == name)).one_or_none()
+    if found is not None and found.removed_at is None:
+        return
+    if found is not None and not found.is_topic:
+        raise _refused(f'event type "{name}" was removed by an operator')
+    move = Move.ADD if found is None else Move.RESTORE
+    change = Change(move, Section.EVENT_TYPE, name, EventTypeSpec(name, False, {}))
+    apply(connection, Plan(read_version(connection), (change,), ()), at)
+    connection.execute(sa.update(model.event_type).where(_type.name == name).values(is_topic=True, publisher_id=None))
+
+
+def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: datetime) -> None:
+    """Remove an event type that a program made. Its publisher may, and who makes API tokens for emitters like that.
+
+    Raises:
+        ConfigurationError: there is none (``unknown_type``), the emitter is not its publisher (``type_not_allowed``),
+            or other entries of the bus name it (``type_in_use``).
+    """
+    emitter = _emitter(connection, emitter_id)
+    owner = sa.select(_type.publisher_id, _type.is_topic, model.emitter_profile.c.name.label("profile")).select_from(
+        model.event_type.outerjoin(model.emitter, model.emitter.c.id == _type.publisher_id).outerjoin(
+            model.emitter_profile, model.emitter_profile.c.id == model.emitter.c.profile_id
+        )
+    )
+    found = connection.execute(owner.where(_type.name == name, _type.removed_at.is_(None))).one_or_none()
+    if found is None:
+        raise ConfigurationError(f'there is no event type "{name[:80]}"', "see GET /topics", code="unknown_type")
+    is_registrar = emitter.clients is not None and found.profile in (emitter.clients, None)
+    if not found.is_topic or not (found.publisher_id == emitter_id or is_registrar):
+        raise _refused(f'the emitter does not publish event type "{name}"')
+    stored = read_stored(connection)
+    plan = make_plan(stored, stored.in_use.without(Section.EVENT_TYPE, name), prune=True)
+    if plan.problems or stored.in_use.event_types[name].nodes:
+        cause = f'other entries of the bus name event type "{name}"'
+        raise ConfigurationError(cause, "have an operator remove it with xbus apply", code="type_in_use")
+    apply(connection, replace(plan, changes=plan.removals), at)
+
+
+def list_topics(connection: sa.Connection, emitter_id: int, at: datetime) -> list[Topic]:
+    """List the event types that programs made, and those that an emitter may send, by name."""
+    emitters = read_emitters(connection, {})
+    logins = {each.id: each.login for each in emitters}
+    own = next((each.event_types for each in emitters if each.id == emitter_id), frozenset[str]())
+    rows = sa.select(_type.name, _type.publisher_id, _type.is_topic).where(_type.removed_at.is_(None))
+    shown = [row for row in connection.execute(rows) if row.is_topic or row.name in own]
+    counts = {each.name: each.events for each in count_types(connection, at).types}
+    return [
+        Topic(
+            row.name,
+            logins.get(row.publisher_id) if row.is_topic else _only(emitters, row.name),
+            counts.get(row.name, 0),
+        )
+        for row in sorted(shown, key=lambda row: row.name)
+    ]
+
+
+def count_waiting(connection: sa.Connection, most: int) -> int:
+    """Count the envelopes between the end of the log and the recipient that is farthest behind, up to a number.
+
+    It counts places of the log, also of event types that the recipient does not get.
+    """
+    roles = (
+        sa.select(sa.func.min(model.cursor.c.position))
+        .join(model.role, model.role.c.id == model.cursor.c.role_id)
+        .where(model.role.c.removed_at.is_(None), model.role.c.detached_at.is_(None))
+    )
+    readers = (
+        sa.select(sa.func.min(model.reader_stretch.c.position))
+        .join(model.reader_range, model.reader_range.c.id == model.reader_stretch.c.range_id)
+        .join(model.service, model.service.c.id == model.reader_range.c.service_id)
+        .where(model.reader_range.c.completed_at.is_(None), model.service.c.removed_at.is_(None))
+    )
+    head = read_head(connection)
+    # A reader's place is that of the item that it reads next; a cursor's is the last that is settled.
+    settled = connection.execute(roles).scalar_one(), connection.execute(readers).scalar_one()
+    lags = [head - settled[0] if settled[0] is not None else 0, head + 1 - settled[1] if settled[1] is not None else 0]
+    return min(most, max(0, *lags))
+
+
+def _only(emitters: Collection[EmitterEntry], name: str) -> str | None:
+    """Give the login of the only emitter that may send an event type."""
+    logins = [each.login for each in emitters if name in each.event_types]
+    return logins[0] if len(logins) == 1 else None
+
+
+def _emitter(connection: sa.Connection, emitter_id: int) -> EmitterEntry:
+    found = next((each for each in read_emitters(connection, {}) if each.id == emitter_id), None)
+    if found is None:
+        raise ConfigurationError("the emitter was removed", "ask an operator", code="session_unknown")
+    return found
+
+
+def _refused(cause: str) -> ConfigurationError:
+    return ConfigurationError(cause, "take another name, or ask an operator", code="type_not_allowed")

@@ -1,0 +1,271 @@
+"""Follows the ends of event types: all who follow one by the same token share one look at the log, and one text.
+
+A tail keeps the newest chunks of its type, as text. A follower who is at the end waits for the next one; one who is
+behind them reads the log by itself, a chunk at a time, until it has come near.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from xbus.errors import Failed, XbusError
+from xbus.http.reading.back import BackConnection
+from xbus.http.reading.writing import item_lines, sse_event
+from xbus.reader.batch import read_event
+from xbus.rpc.codec import Value
+from xbus.rpc.messages import LogAnswer
+from xbus.rpc.shapes import AnswerReader
+
+CHUNK_BYTES = 65_536
+"""Bytes of items that are read at once, and one item at least. Fewer make more calls for those who catch up; a follower
+who takes them slowly holds as many."""
+
+KEPT_CHUNKS = 64
+"""The chunks that a tail keeps. More take longer to look through."""
+
+LOOKS_AT_ONCE = 32
+"""Looks at the log of followers who catch up. More take more memory while many come at once."""
+
+RETRY_SECONDS = 1.0
+"""Seconds to wait behind a call that got no answer. Fewer make more calls to a broker that is away."""
+
+log = logging.getLogger(__name__)
+
+_ANSWER = AnswerReader("xbus.read_log", LogAnswer)
+
+
+@dataclass(frozen=True, slots=True)
+class TailPace:
+    """The times and bounds of tails.
+
+    Args:
+        poll_seconds: how long a look at the log waits. More notice later that a token is revoked.
+        beat_seconds: of silence, behind which followers get a sign of life. Web servers close what is silent for a
+            minute.
+        kept_bytes: of text that a tail keeps. More let a follower be slower before it has to read by itself.
+    """
+
+    poll_seconds: float = 2.0
+    beat_seconds: float = 15.0
+    kept_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TailQuestion:
+    """Names what is followed.
+
+    Args:
+        token: of the request; the back decides what it may read.
+        type_name: the event type.
+        key: the partition key of the wanted events, or the ordering key of those without one; None for all.
+    """
+
+    token: str
+    type_name: str
+    key: str | None
+
+
+class TailChunk:
+    """Items that were read together, as text.
+
+    Args:
+        answer: of the back.
+
+    Attributes:
+        begin: the place at which they begin.
+        end: the place at which the next ones begin.
+        text: events of server-sent events, in UTF-8.
+    """
+
+    __slots__ = ("_ends", "_places", "begin", "end", "text")
+
+    def __init__(self, answer: LogAnswer) -> None:
+        self.begin, self.end = answer["from"], answer["to"]
+        self._places: list[list[int]] = []
+        self._ends: list[int] = []
+        texts, size = [], 0
+        for event in answer["events"]:
+            for place, line in item_lines(read_event(event)):
+                texts.append(sse_event(place, line).encode())
+                size += len(texts[-1])
+                self._places.append(place)
+                self._ends.append(size)
+        self.text = b"".join(texts)
+
+    def from_place(self, place: list[int]) -> bytes:
+        """Give the text of the items from a place on."""
+        passed = bisect_left(self._places, place)
+        return self.text[self._ends[passed - 1] :] if passed else self.text
+
+
+ReadLog = Callable[[TailQuestion, Value, float], Awaitable[TailChunk]]
+"""Reads a chunk from some start on; where nothing is there, it waits for so many seconds."""
+
+
+class Tail:
+    """The end of an event type, as long as somebody follows it.
+
+    Args:
+        question: names it.
+        read: reads the log from a place on.
+        place: where to begin.
+        pace: its times and bounds.
+    """
+
+    def __init__(self, question: TailQuestion, read: ReadLog, place: list[int], pace: TailPace) -> None:
+        self.question = question
+        self._pace = pace
+        self.begin = place
+        self.end = place
+        self.error: XbusError | None = None
+        """The reason why it goes on no more."""
+        self.beats = 0
+        self._read = read
+        self._chunks: deque[TailChunk] = deque()
+        self._bytes = 0
+        self._waiting: set[Callable[[], None]] = set()
+
+    def covers(self, place: list[int]) -> bool:
+        """Check whether nothing is missing here from a place on."""
+        return self.begin <= place
+
+    def chunk_from(self, place: list[int]) -> TailChunk | None:
+        """Give the first chunk that goes beyond a place; None at the end."""
+        found = None
+        for chunk in reversed(self._chunks):
+            if chunk.end <= place:
+                break
+            found = chunk
+        return found
+
+    def wake_later(self, wake: Callable[[], None]) -> None:
+        """Call a function when there is more, or a beat, or the end."""
+        self._waiting.add(wake)
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Call a function no more."""
+        self._waiting.discard(wake)
+
+    async def run(self) -> None:
+        """Follow the log until it is cancelled, or the back refuses it."""
+        loop = asyncio.get_running_loop()
+        beat_at = loop.time() + self._pace.beat_seconds
+        while self.error is None:
+            has_news = await self._look()
+            if loop.time() >= beat_at:
+                self.beats += 1
+            if has_news or loop.time() >= beat_at:
+                beat_at = loop.time() + self._pace.beat_seconds
+                self.wake()
+
+    async def _look(self) -> bool:
+        """Look for more; whether followers are to know of it."""
+        try:
+            chunk = await self._read(self.question, [*self.end], self._pace.poll_seconds)
+        except Failed as error:
+            log.warning("a tail waits for the broker: %s", error, extra={"action": "tail_waits"})
+            await asyncio.sleep(RETRY_SECONDS)
+            return False
+        except XbusError as error:
+            self.error = error
+        except Exception:
+            log.exception("a tail has a fault", extra={"action": "tail_failed"})
+            self.error = XbusError(
+                "the gateway has a fault", "the log of start_xbushttp says which", code="gateway_failed"
+            )
+        else:
+            self.end = chunk.end
+            if not chunk.text:
+                return False
+            self._keep(chunk)
+        return True
+
+    def _keep(self, chunk: TailChunk) -> None:
+        self._chunks.append(chunk)
+        self._bytes += len(chunk.text)
+        while len(self._chunks) > 1 and (self._bytes > self._pace.kept_bytes or len(self._chunks) > KEPT_CHUNKS):
+            passed = self._chunks.popleft()
+            self._bytes -= len(passed.text)
+            self.begin = passed.end
+
+    def wake(self) -> None:
+        """Have all who wait look again."""
+        waiting, self._waiting = self._waiting, set()
+        for wake in waiting:
+            wake()
+
+
+class Tails:
+    """All tails that somebody follows at one gateway.
+
+    Args:
+        back: reads the log.
+        pace: the times and bounds of each.
+
+    Attributes:
+        is_stopping: whether the gateway is about to end.
+    """
+
+    def __init__(self, back: BackConnection, pace: TailPace) -> None:
+        self._back = back
+        self._pace = pace
+        self._tails: dict[TailQuestion, tuple[Tail, asyncio.Task[None]]] = {}
+        self._followers: dict[TailQuestion, int] = {}
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self.is_stopping = False
+
+    @property
+    def followers(self) -> int:
+        """The number of those who follow."""
+        return sum(self._followers.values())
+
+    @property
+    def open(self) -> int:
+        """The number of tails: all who follow the same are one."""
+        return len(self._tails)
+
+    def stop(self) -> None:
+        """Have all followers end."""
+        self.is_stopping = True
+        for tail, _ in self._tails.values():
+            tail.wake()
+
+    async def look(self, question: TailQuestion, start: Value) -> TailChunk:
+        """Read a chunk from some start on, without waiting for more.
+
+        Raises:
+            Refused: the token may not read it, or the start is none.
+            Failed: the back does not answer.
+        """
+        async with self._looks:
+            return await self._read(question, start, 0.0)
+
+    def join(self, question: TailQuestion, place: list[int]) -> Tail:
+        """Follow an end; whoever joins leaves."""
+        if question not in self._tails:
+            tail = Tail(question, self._read, place, self._pace)
+            self._tails[question] = (tail, asyncio.create_task(tail.run(), name="tail"))
+        self._followers[question] = self._followers.get(question, 0) + 1
+        return self._tails[question][0]
+
+    def leave(self, tail: Tail) -> None:
+        """Follow an end no more; the last one ends it."""
+        self._followers[tail.question] -= 1
+        if not self._followers[tail.question]:
+            del self._followers[tail.question]
+            _, task = self._tails.pop(tail.question)
+            task.cancel()
+
+    async def _read(self, question: TailQuestion, start: Value, wait: float) -> TailChunk:
+        asked: dict[str, Value] = {
+            "types": [question.type_name],
+            "from": start,
+            "key": question.key,
+            "wait": wait,
+            "max_bytes": CHUNK_BYTES,
+        }
+        answer = _ANSWER.read(await self._back.call("xbus.read_log", question.token, asked, wait=wait))
+        return TailChunk(answer)

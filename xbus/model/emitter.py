@@ -1,0 +1,54 @@
+"""Tables of emitters and of their profiles, which belong to the configuration."""
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, String, Table, Text, text
+
+from xbus.model.base import Counter, Timestamp, metadata
+
+emitter_profile = Table(
+    "emitter_profile",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column(
+        "new_types",
+        String(255),
+        nullable=False,
+        server_default=text("''"),
+        comment="The beginning of the names, and a star, of the event types that its emitters may make by sending the "
+        "first event of them; empty for none.",
+    ),
+    Column(
+        "clients_id",
+        BigInteger,
+        comment="The profile of those emitters for which its own may make API tokens; null if they may not.",
+    ),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="A set of event types that its emitters may send.",
+)
+
+emitter = Table(
+    "emitter",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("login", String(255), nullable=False, unique=True),
+    Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
+    Column("profile_id", ForeignKey("emitter_profile.id"), nullable=False),
+    Column(
+        "kind",
+        String(16),
+        CheckConstraint("kind IN ('program', 'node', 'bot')", name="kind"),
+        nullable=False,
+        server_default="program",
+        comment="program: one that logs in; node, bot: the bus itself writes for a node that emits, or for a bot, and "
+        "nobody can log in.",
+    ),
+    Column(
+        "public_keys",
+        Text,
+        nullable=False,
+        server_default=text("''"),
+        comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
+    ),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="A program that sends envelopes, or a part of the bus that writes them.",
+)

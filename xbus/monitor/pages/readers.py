@@ -1,0 +1,58 @@
+"""Readers: the list with their lag, and one reader with its ranges, its programs and its history."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+
+from xbus.broker.journal.configuration import Section, read_stored
+from xbus.broker.journal.readers.people import find_reader
+from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, list_moves, list_readers
+from xbus.monitor.pages.configuration.entries import read_entry
+from xbus.monitor.requests import LIVE, TheBus, ThePage
+
+router = APIRouter()
+
+SHOWN_MOVES = 50
+"""Acts of the history at first. More make the page long."""
+
+Moves = Annotated[int, Query(ge=1, le=1000)]
+
+
+@router.get(f"{LIVE}/readers")
+@router.get("/readers")
+def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
+    """Show the readers: how far they are, and who reads."""
+    with bus.reading() as connection:
+        readers = list_readers(connection)
+    return page("readers/list.html", readers=readers, most=MOST_COUNTED_EVENTS)
+
+
+@router.get(f"{LIVE}/reader")
+def ranges(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
+    """Show the ranges of a reader; its page asks for this again and again."""
+    with bus.reading() as connection:
+        find_reader(connection, name)
+        (reader,) = list_readers(connection, name)
+    return page("readers/ranges.html", reader=reader, most=MOST_COUNTED_EVENTS)
+
+
+@router.get("/readers/{name:path}")
+def show(bus: TheBus, page: ThePage, name: str, moves: Moves = SHOWN_MOVES) -> HTMLResponse:
+    """Show a reader: what it reads, its ranges, who reads for it, and the history of its places."""
+    with bus.reading() as connection:
+        entry = find_reader(connection, name)
+        (reader,) = list_readers(connection, name)
+        # A reader of a bot is no entry of the bus file.
+        shown = None if reader.bot is not None else read_entry(connection, Section.READER, name)
+        history = list_moves(connection, entry.id, moves)
+        in_use = read_stored(connection).in_use if shown is None else shown.stored.in_use
+    return page(
+        "readers/show.html",
+        reader=reader,
+        shown=shown,
+        roles=sorted(login for login, role in in_use.roles.items() if role.service == name),
+        history=history,
+        is_cut=len(history) == moves < 1000,
+        most=MOST_COUNTED_EVENTS,
+    )
