@@ -18,6 +18,7 @@ from benchmarks import (
     end_to_end,
     http_publish,
     reader,
+    reader_idle,
     restart,
 )
 from benchmarks.databases import KINDS, Databases, databases
@@ -61,6 +62,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "reader": reader.with_programs(1, ranges=1),
     "reader_five": reader.with_programs(5, ranges=8),
     "reader_small": reader.measure_small,
+    "reader_idle": reader_idle.with_programs(1_000),
     "growth": growth.measure,
 }
 

@@ -61,21 +61,6 @@ class EnvelopeReceipt(TypedDict):
     queued: NotRequired[bool]
 
 
-class TopicMap(TypedDict):
-    """An event type in the answer of the front to ``xbus.list_topics``."""
-
-    name: str
-    publisher: str | None
-    events: int
-
-
-class ClientTokenMap(TypedDict):
-    """An API token in the answer of the front to ``xbus.list_tokens``, without its secret."""
-
-    client: str
-    hash: str
-
-
 class BackLogin(TypedDict):
     """The answer of the back to ``xbus.login``; ``proof`` says that this broker can show who it is."""
 
@@ -382,6 +367,24 @@ class BatchAnswer(TypedDict):
     lease: int | float
     ranges: int
     batch: ClaimedBatchMap | None
+
+
+class SubscriptionMap(TypedDict):
+    """A subscription, as a gateway needs it; ``reader`` is the key of its reader."""
+
+    name: str
+    reader: str
+    url: str
+    format: str
+    secret: str
+    verify: bool
+    ranges: int
+
+
+class SubscriptionsAnswer(TypedDict):
+    """The answer to ``xbus.list_subscriptions``."""
+
+    subscriptions: list[SubscriptionMap]
 
 
 class CheckpointAnswer(TypedDict):

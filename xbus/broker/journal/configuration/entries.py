@@ -32,7 +32,6 @@ SUBSCRIPTION_MILLISECONDS = 500
 Start: TypeAlias = Literal["head", "oldest"] | int | datetime
 """The begin of a role or reader: the end of the log, the oldest existing envelope, a position, or a moment."""
 
-
 Place: TypeAlias = tuple[str, ...]
 """A place in a bus: section, name of the entry, then field, or ``node``, name of the node, field."""
 
@@ -355,17 +354,8 @@ class BusSpec:
 
     def section(self, section: Section) -> Mapping[str, Entry]:
         """Give the entries of one section by name."""
-        sections: dict[Section, Mapping[str, Entry]] = {
-            Section.EVENT_TYPE: self.event_types,
-            Section.SERVICE: self.services,
-            Section.READER: self.readers,
-            Section.ROLE: self.roles,
-            Section.EMITTER_PROFILE: self.profiles,
-            Section.EMITTER: self.emitters,
-            Section.BOT: self.bots,
-            Section.SUBSCRIPTION: self.subscriptions,
-        }
-        return sections[section]
+        found: Mapping[str, Entry] = getattr(self, _FIELDS[section])
+        return found
 
     @classmethod
     def holding(cls, section: Section, name: str, entry: Entry) -> "BusSpec":
@@ -378,23 +368,7 @@ class BusSpec:
         return self._with(section, kept)
 
     def _with(self, section: Section, entries: Mapping[str, Any]) -> "BusSpec":
-        match section:
-            case Section.EVENT_TYPE:
-                return replace(self, event_types=entries)
-            case Section.SERVICE:
-                return replace(self, services=entries)
-            case Section.READER:
-                return replace(self, readers=entries)
-            case Section.ROLE:
-                return replace(self, roles=entries)
-            case Section.EMITTER_PROFILE:
-                return replace(self, profiles=entries)
-            case Section.EMITTER:
-                return replace(self, emitters=entries)
-            case Section.BOT:
-                return replace(self, bots=entries)
-            case Section.SUBSCRIPTION:
-                return replace(self, subscriptions=entries)
+        return replace(self, **{_FIELDS[section]: entries})
 
     def names(self) -> Iterator[tuple[Section, str]]:
         """Iterate over every entry's section and name."""
@@ -412,3 +386,15 @@ class BusSpec:
             {**self.bots, **other.bots},
             {**self.subscriptions, **other.subscriptions},
         )
+
+
+_FIELDS: Mapping[Section, str] = {
+    Section.EVENT_TYPE: "event_types",
+    Section.SERVICE: "services",
+    Section.READER: "readers",
+    Section.ROLE: "roles",
+    Section.EMITTER_PROFILE: "profiles",
+    Section.EMITTER: "emitters",
+    Section.BOT: "bots",
+    Section.SUBSCRIPTION: "subscriptions",
+}
