@@ -118,7 +118,7 @@ def list_readers(connection: sa.Connection, name: str | None = None) -> list[Rea
     """
     chosen = [entry for entry in read_readers(connection) if name in (None, entry.name)]
     ranges: dict[int, list[RangeStatus]] = {entry.id: [] for entry in chosen}
-    waiting = {entry.id: _Waiting(connection, entry) for entry in chosen}
+    waiting = {entry.id: _WaitingEvents(connection, entry) for entry in chosen}
     told = {row.id: row for row in connection.execute(_ROWS).all()}
     for each in read_ranges(connection, [*ranges]):
         row = told[each.id]
@@ -131,7 +131,7 @@ def list_readers(connection: sa.Connection, name: str | None = None) -> list[Rea
 
 
 def _status(
-    connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[RangeStatus], waiting: "_Waiting"
+    connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[RangeStatus], waiting: "_WaitingEvents"
 ) -> ReaderStatus:
     types = model.event_type.c
     names = sa.select(types.name).where(types.id.in_(list(entry.event_types))).order_by(types.name)
@@ -142,7 +142,7 @@ def _status(
     return ReaderStatus(entry, connection.execute(names).scalars().all(), ranges, place, lag, waits_since, is_paused)
 
 
-class _Waiting:
+class _WaitingEvents:
     """The events of a reader's types, looked at once for each place: ranges often stand at the same one.
 
     Args:
