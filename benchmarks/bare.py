@@ -55,7 +55,7 @@ class _Sqlite:
             "PRAGMA synchronous = FULL",
             "CREATE TABLE IF NOT EXISTS single (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
             "CREATE TABLE IF NOT EXISTS bare (event_id CHAR(32) NOT NULL, first_index BIGINT NOT NULL, "
-            "items INTEGER NOT NULL, data BLOB NOT NULL, hash BLOB NOT NULL, indices JSON, "
+            "items INTEGER NOT NULL, data BLOB NOT NULL, hash BLOB NOT NULL, indices JSON, plain_bytes INTEGER, "
             "PRIMARY KEY (event_id, first_index))",
         ):
             self._connection.execute(statement)
@@ -66,9 +66,9 @@ class _Sqlite:
         self._connection.execute("COMMIT")
 
     def store(self, rows: Sequence[SegmentRow]) -> None:
-        values = [(row.event_id.hex, row.first_index, row.items, row.data, row.hash, row.indices) for row in rows]
+        values = [(row.event_id.hex, *row[1:]) for row in rows]
         self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany(f"INSERT INTO bare ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", values)
+        self._connection.executemany(f"INSERT INTO bare ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         self._connection.execute("COMMIT")
 
     def page(self, event_id: UUID, first_index: int, rows: int) -> list[tuple[int, bytes]]:
@@ -92,7 +92,8 @@ class _Postgres:
         self._cursor.execute("CREATE TABLE IF NOT EXISTS single (id BIGSERIAL PRIMARY KEY, data BYTEA NOT NULL)")
         self._cursor.execute(
             "CREATE TABLE IF NOT EXISTS bare (event_id UUID, first_index BIGINT, items INTEGER NOT NULL, "
-            "data BYTEA NOT NULL, hash BYTEA NOT NULL, indices JSON, PRIMARY KEY (event_id, first_index))"
+            "data BYTEA NOT NULL, hash BYTEA NOT NULL, indices JSON, plain_bytes INTEGER, "
+            "PRIMARY KEY (event_id, first_index))"
         )
         self._cursor.execute("ALTER TABLE bare ALTER COLUMN data SET STORAGE EXTERNAL")
         self._connection.commit()
@@ -112,8 +113,8 @@ class _Postgres:
     def segments(self) -> list[SegmentRow]:
         self._cursor.execute(_SEGMENTS)
         return [
-            SegmentRow(UUID(event_id), first_index, items, bytes(data), bytes(digest), indices)
-            for event_id, first_index, items, data, digest, indices in self._cursor.fetchall()
+            SegmentRow(UUID(event_id), first_index, items, bytes(data), bytes(digest), *others)
+            for event_id, first_index, items, data, digest, *others in self._cursor.fetchall()
         ]
 
     def groups(self) -> int:

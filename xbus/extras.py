@@ -28,6 +28,7 @@ BROKER = (
     Library("cronsim", "cronsim", "2.6"),
     Library("prometheus-client", "prometheus_client", "0.22"),
     SQLALCHEMY,
+    Library("zstandard", "zstandard", "0.23"),
 )
 MONITOR = (
     *BROKER,

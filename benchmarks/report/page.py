@@ -154,10 +154,21 @@ SECTIONS = (
     Section(
         "Batches, memory and restart",
         "Calls of one item (`ack_one`, `ack_100`), large envelopes of 200-byte items with the SDK (`batch_intake`, "
-        "`end_to_end`, and `encrypted` by CURVE, whose floor is without), small envelopes by HTTP (`http_publish`), "
+        "`end_to_end`; `encrypted` by CURVE and `compressed` in the journal, whose floors are without), small "
+        "envelopes by HTTP (`http_publish`), "
         "the broker's memory while nobody takes a backlog, and the time from the start of a broker that was killed to "
         "the first item. The module of each scenario says what its floor is.",
-        ("ack_one", "ack_100", "batch_intake", "end_to_end", "encrypted", "http_publish", "backlog_memory", "restart"),
+        (
+            "ack_one",
+            "ack_100",
+            "batch_intake",
+            "end_to_end",
+            "encrypted",
+            "compressed",
+            "http_publish",
+            "backlog_memory",
+            "restart",
+        ),
         (VALUE, *FLOORED),
         with_unit=True,
     ),

@@ -111,6 +111,13 @@ event_type = Table(
         comment="Seconds after which the broker moves its settled events into the archive; null for never.",
     ),
     Column(
+        "compress",
+        String(8),
+        nullable=False,
+        server_default="none",
+        comment="How its items are compressed in the journal: none or zstd.",
+    ),
+    Column(
         "first_name",
         String(255),
         nullable=False,

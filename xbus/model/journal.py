@@ -137,15 +137,25 @@ segment = Table(
     Column("event_id", ForeignKey("event.id"), primary_key=True),
     Column("first_index", BigInteger, primary_key=True, comment="The index of its first item; an event starts at 0."),
     Column("items", Integer, nullable=False, comment="How many items it holds."),
-    Column("data", LargeBinary, nullable=False, comment="The items, each as a msgpack bin, one after the other."),
-    Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of data."),
+    Column(
+        "data",
+        LargeBinary,
+        nullable=False,
+        comment="The items, each as a msgpack bin, one after the other; compressed where plain_bytes is set.",
+    ),
+    Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of the plain data."),
     Column(
         "indices",
         JSON(none_as_null=True),
         comment="For each item the list of indices it was made of, where they are not simply "
         "first_index, first_index + 1 and so on; else null.",
     ),
-    comment="A run of consecutive items of one event, stored as it is forwarded.",
+    Column(
+        "plain_bytes",
+        Integer,
+        comment="The bytes of the plain data, where data is a frame of Zstandard; null where data is plain.",
+    ),
+    comment="A run of consecutive items of one event, stored as it is forwarded, or compressed.",
 )
 
 envelope_role = Table(

@@ -40,7 +40,10 @@ NODES = {
 }
 
 ENTRIES: dict[Section, Entry] = {
-    Section.EVENT_TYPE: EventTypeSpec("flights", True, NODES, "isolate", 5, ("card number", "iban"), 3600, 10, 2, 7200),
+    Section.EVENT_TYPE: EventTypeSpec(
+        *("flights", True, NODES, "isolate", 5, ("card number", "iban")),
+        *(3600, 10, 2, 7200, "zstd"),
+    ),
     Section.SERVICE: ServiceSpec("store", "consumer", "own", 3, 0.5, 60, 0.25),
     Section.READER: ReaderSpec("billing", frozenset({"flights"}), 3, 5.0, 10, 20, 0.5, False),
     Section.ROLE: RoleSpec("store_1", "store", True, None, math.inf, 10, 4, True, KEYS, 5, "skip"),

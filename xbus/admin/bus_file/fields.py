@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from xbus.admin.bus_file.table_keys import (
     BAD_ITEMS,
+    COMPRESS,
     COUNT,
     FAILURES,
     FOR_EVER,
@@ -82,6 +83,7 @@ KEEPING: Fields = {
     ),
     "keep_last_per_key": replace(COUNT, means="How many of the newest events of each partition key stay."),
     "archive_after": replace(SPAN, means="The age at which settled events move into the archive, such as 30d."),
+    "compress": COMPRESS,
 }
 
 EMITS = TableKey(

@@ -208,6 +208,7 @@ FAILURES = choice(
     "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."
 )
 BAD_ITEMS = choice("envelope", "isolate", means="Park the whole envelope, or the refused items alone.")
+COMPRESS = choice("none", "zstd", means="How the journal compresses the items.")
 START = TableKey(
     lambda value: _read_start(value) is not None,
     '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',

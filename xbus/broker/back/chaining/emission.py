@@ -164,7 +164,7 @@ class Emission:
             event_id, number = self._derivation.event_id(event.number), event.number
             graph = (event.type.id, event.type.graph_id)
             yield StartEvent(event_id, envelope_id, number, *graph, 0, event.tags)
-        yield Append(envelope_id, self._derivation.event_id(event.number), *event.taken())
+        yield Append(envelope_id, self._derivation.event_id(event.number), *event.taken(), event.type.compress)
 
     async def seal(self) -> None:
         """Have the envelope received; a repeat changes nothing.
@@ -215,6 +215,7 @@ class Emission:
                 event.data,
                 event.type.first_name,
                 event.tags,
+                event.type.compress,
             )
             for number, event in enumerate((each for each in self._events.values() if each.held), start=1)
         ]

@@ -111,6 +111,11 @@ class Checks:
         event_type = self._configuration.catalog.event_type(type_name)
         return event_type is not None and event_type.immediate_reply
 
+    def is_compressed(self, type_name: str) -> bool:
+        """Check whether the journal compresses the items of an event type."""
+        event_type = self._configuration.catalog.event_type(type_name)
+        return event_type is not None and event_type.compress
+
     def item_size(self, size: int) -> None:
         """Let an item of ``size`` bytes pass.
 
@@ -178,7 +183,7 @@ class Checks:
         if event.items or event.data:
             self.batch(event.items, event.data)
         ids = (event.event_id, event_type.id, event.type_name, event_type.graph_id)
-        return PutEvent(*ids, event.items, event.data, event_type.first_name, event.tags)
+        return PutEvent(*ids, event.items, event.data, event_type.first_name, event.tags, event_type.compress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,10 @@ class EmitterChecks:
     def event_type(self, type_name: str) -> EventType:
         """Give an event type that it may send; see ``Checks.event_type``."""
         return self.checks.event_type(self.emitter_id, type_name)
+
+    def is_compressed(self, type_name: str) -> bool:
+        """Check whether the journal compresses the items of an event type."""
+        return self.checks.is_compressed(type_name)
 
     def charge(self, items: int, data_bytes: int) -> None:
         """Let items pass that come in now; see ``Throttle.charge``."""

@@ -207,9 +207,9 @@ class OpenEnvelope:
             )
         self._checks.charge(items, len(data))
         first_index = self.state.take(event, items, data, self._checks.limits)
-        return Deferred.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).map(
-            lambda _: first_index + items
-        )
+        compress = self._checks.is_compressed(event.type_name)
+        write = Append(self.state.envelope_id, event_id, first_index, items, data, compress)
+        return Deferred.of(self.write(write)).map(lambda _: first_index + items)
 
     def _other_content(self, what: Hashable, refusal: Refused) -> None:
         """Under a key not even a seal that was sent ahead may seal what its sender did not send."""

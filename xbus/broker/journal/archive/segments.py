@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.archive.runs import WRITER
 from xbus.broker.journal.commit.statements.emission import insert_segments
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import SegmentRow
 
@@ -37,7 +39,7 @@ class FileWritten:
 
 
 def read_rows(connection: sa.Connection, segments_id: UUID, from_index: int, max_bytes: int) -> list[SegmentRow]:
-    """Read the next segments of an event, in index order.
+    """Read the next segments of an event, in index order, with their plain data.
 
     Args:
         from_index: of the first one's first item.
@@ -45,28 +47,36 @@ def read_rows(connection: sa.Connection, segments_id: UUID, from_index: int, max
 
     Returns:
         Segments that follow each other; none at the event's end.
+
+    Raises:
+        JournalError: one is damaged (``segment_damaged``).
     """
+    return [row.plain() for row in read_stored(connection, segments_id, from_index, max_bytes)]
+
+
+def read_stored(connection: sa.Connection, segments_id: UUID, from_index: int, max_bytes: int) -> list[SegmentRow]:
+    """Read as ``read_rows`` does, with the data as it is stored."""
     segment = model.segment.c
     following = sa.and_(segment.event_id == segments_id, segment.first_index >= from_index)
     sizes = connection.execute(
-        sa.select(segment.first_index, sa.func.length(segment.data))
-        .where(following)
-        .order_by(segment.first_index)
-        .limit(500)
+        sa.select(segment.first_index, PLAIN_SIZE).where(following).order_by(segment.first_index).limit(500)
     ).all()
     page = first_page(sizes, max_bytes)
     if not page:
         return []
     upto = segment.first_index <= page[-1].first_index
     rows = connection.execute(sa.select(model.segment).where(following, upto).order_by(segment.first_index))
-    return [
-        SegmentRow(row.event_id, row.first_index, row._mapping["items"], bytes(row.data), bytes(row.hash), row.indices)
-        for row in rows
-    ]
+    return [stored_row(row) for row in rows.mappings()]
+
+
+def stored_row(row: sa.RowMapping) -> SegmentRow:
+    """Take a row of ``model.segment`` as it is stored."""
+    named: dict[str, Any] = dict(row)
+    return SegmentRow(**named)._replace(data=bytes(row["data"]), hash=bytes(row["hash"]))
 
 
 def put_rows(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
-    """Put segments of one event back; those that are there already, as an earlier try put them, stay.
+    """Put plain segments of one event back; those that are there already, as an earlier try put them, stay.
 
     Args:
         rows: in index order.
@@ -80,7 +90,16 @@ def put_rows(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     missing = [row for row in rows if row.first_index not in known]
     if not missing:
         return
-    insert_segments(connection, missing)
+    insert_segments(connection, [row.compressed() for row in missing] if _are_compressed(connection, rows) else missing)
     writer = model.writer.c
     grown = writer.stored_bytes + sum(len(row.data) for row in missing)
     connection.execute(sa.update(model.writer).where(writer.name == WRITER).values(stored_bytes=grown))
+
+
+def _are_compressed(connection: sa.Connection, rows: Sequence[SegmentRow]) -> bool:
+    of_event = (
+        sa.select(model.event_type.c.compress)
+        .join(model.event, model.event.c.event_type_id == model.event_type.c.id)
+        .where(model.event.c.id == rows[0].event_id)
+    )
+    return connection.execute(of_event).scalar() not in (None, "none")

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from xbus.broker.journal.database.compression import PLAIN_SIZE_TEXT, decompress
 from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.database.raw_reader import Fetcher, Query, fetching
 from xbus.broker.journal.log.planning import LogRange
@@ -29,11 +30,11 @@ TAG_ROWS = 500
 Place: TypeAlias = tuple[int, int]
 """The place of a segment: (0, first_index) in an event, (part, number) in an output."""
 
-_SegmentRow: TypeAlias = tuple[int, bytes, int, bytes | None]
-"""Number of items, data, first index and sources."""
+_SegmentRow: TypeAlias = tuple[int, bytes, int | None, int, bytes | None]
+"""Number of items, data, its plain bytes where it is compressed, first index and sources."""
 
-_LoggedRow: TypeAlias = tuple[int, int, int, int, *tuple[bytes, ...]]
-"""Position, number of the event, first index and number of items; and the data, where they were asked for."""
+_LoggedRow: TypeAlias = tuple[int, int, int, int, *tuple[Any, ...]]
+"""Position, number of the event, first index and number of items; and data and plain bytes, where asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,9 @@ class SegmentReader:
         """
         texts = _OUTPUT if wanted.is_output else _EVENT
         found = 0
-        for row in self._in_pages(texts, wanted.source, wanted.first, wanted.last):
-            found += row[0]
-            yield BulkSegment(*row)
+        for segment in self._in_pages(texts, wanted.source, wanted.first, wanted.last):
+            found += segment.items
+            yield segment
         if found != wanted.items:
             raise JournalError(f"{wanted.source} has {found} items where {wanted.items} were", code=GONE)
 
@@ -164,14 +165,16 @@ class SegmentReader:
                 return
         raise JournalError(f"event {wanted.number} at position {wanted.until} was removed", code=GONE)
 
-    def _in_pages(self, texts: "_Texts", source: UUID, first: int, last: int) -> Iterator[_SegmentRow]:
-        """Iterate over the rows of a source's segments, in pages of so much data."""
+    def _in_pages(self, texts: "_Texts", source: UUID, first: int, last: int) -> Iterator[BulkSegment]:
+        """Iterate over a source's segments, in pages of so much data."""
         after: Place = texts.before(first)
         while sizes := self._fetcher.fetch(texts.sizes, source=source, a=after[0], b=after[1], last=last):
             for page in pages(sizes, self._page_bytes):
                 start, end = page[0], page[-1]
                 values = {"a": start[0], "b": start[1], "c": end[0], "d": end[1]}
-                yield from self._fetcher.fetch(texts.data, source=source, **values)
+                for row in self._fetcher.fetch(texts.data, source=source, **values):
+                    items, data, plain_bytes, first_index, sources = row
+                    yield BulkSegment(items, decompress(data, plain_bytes), first_index, sources)
             after = (sizes[-1][0], sizes[-1][1])
 
     def _events(self, type_id: int, after: int, until: int, columns: Collection[str]) -> Iterator["_EventHeader"]:
@@ -193,7 +196,7 @@ class SegmentReader:
             while place < len(rows) and rows[place][:2] == (event.position, event.number):
                 _, _, first_index, items, *data = rows[place]
                 _expect(event, expected, first_index)
-                yield event.segment(first_index, items, data[0] if with_data else b"")
+                yield event.segment(first_index, items, decompress(*data) if with_data else b"")
                 expected += items
                 place += 1
             _expect(event, expected, event.items)
@@ -201,10 +204,10 @@ class SegmentReader:
     def _large(self, event: "_EventHeader", first: int, end: int, with_data: bool) -> Iterator[LoggedSegment]:
         texts = _EVENT if with_data else _EVENT_BARE
         expected = first
-        for items, data, first_index, _ in self._in_pages(texts, event.source, first, end - 1):
-            _expect(event, expected, first_index)
-            expected += items
-            yield event.segment(first_index, items, data if with_data else b"")
+        for found in self._in_pages(texts, event.source, first, end - 1):
+            _expect(event, expected, found.first_index)
+            expected += found.items
+            yield event.segment(found.first_index, found.items, found.data if with_data else b"")
         _expect(event, expected, end)
 
 
@@ -256,20 +259,20 @@ class _Texts:
 
 _EVENT = _Texts(
     Query(
-        "SELECT 0, first_index, length(data) FROM segment WHERE event_id = %(source)s AND first_index > %(b)s"
+        f"SELECT 0, first_index, {PLAIN_SIZE_TEXT} FROM segment WHERE event_id = %(source)s AND first_index > %(b)s"
         f" AND %(a)s = 0 AND first_index <= %(last)s ORDER BY first_index LIMIT {PAGE_ROWS}",
         "iqi",
     ),
     Query(
-        "SELECT items, data, first_index, NULL FROM segment WHERE event_id = %(source)s AND %(a)s = %(c)s"
+        "SELECT items, data, plain_bytes, first_index, NULL FROM segment WHERE event_id = %(source)s AND %(a)s = %(c)s"
         " AND first_index >= %(b)s AND first_index <= %(d)s ORDER BY first_index",
-        "ibqb",
+        "ibiqb",
     ),
     is_output=False,
 )
 _EVENT_BARE = _Texts(
-    Query(_EVENT.sizes.text.replace("length(data)", "0"), "iqi"),
-    Query(_EVENT.data.text.replace("data", "NULL"), "ibqb"),
+    Query(_EVENT.sizes.text.replace(PLAIN_SIZE_TEXT, "0"), "iqi"),
+    Query(_EVENT.data.text.replace("data, plain_bytes", "NULL, NULL"), "ibiqb"),
     is_output=False,
 )
 _OUTPUT = _Texts(
@@ -280,9 +283,9 @@ _OUTPUT = _Texts(
         "iii",
     ),
     Query(
-        "SELECT items, data, first_index, sources FROM bulk_segment WHERE attempt_id = %(source)s"
+        "SELECT items, data, NULL, first_index, sources FROM bulk_segment WHERE attempt_id = %(source)s"
         " AND (part, number) >= (%(a)s, %(b)s) AND (part, number) <= (%(c)s, %(d)s) ORDER BY part, number",
-        "ibqb",
+        "ibiqb",
     ),
     is_output=True,
 )
@@ -305,12 +308,14 @@ _LOG_EVENTS_WITH_TAGS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetim
     "uuuqqistqbsb",
 )
 _LOG_SEGMENTS: Query[_LoggedRow] = Query(
-    "SELECT envelope.position, event.number, segment.first_index, segment.items, segment.data"
+    "SELECT envelope.position, event.number, segment.first_index, segment.items, segment.data, segment.plain_bytes"
     " FROM envelope JOIN event ON event.envelope_id = envelope.id"
     " JOIN segment ON segment.event_id = coalesce(event.origin_id, event.id)"
     " WHERE envelope.position >= %(first)s AND envelope.position <= %(last)s AND envelope.pruned_at IS NULL"
     " AND event.event_type_id = %(type_id)s"
     " ORDER BY envelope.position, event.number, segment.first_index",
-    "qiqib",
+    "qiqibi",
 )
-_LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(_LOG_SEGMENTS.text.replace(", segment.data", ""), "qiqi")
+_LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(
+    _LOG_SEGMENTS.text.replace(", segment.data, segment.plain_bytes", ""), "qiqi"
+)

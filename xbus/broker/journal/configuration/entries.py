@@ -32,7 +32,6 @@ SUBSCRIPTION_MILLISECONDS = 500
 Start: TypeAlias = Literal["head", "oldest"] | int | datetime
 """The begin of a role or reader: the end of the log, the oldest existing envelope, a position, or a moment."""
 
-
 Place: TypeAlias = tuple[str, ...]
 """A place in a bus: section, name of the entry, then field, or ``node``, name of the node, field."""
 
@@ -97,6 +96,7 @@ class EventTypeSpec:
         keep_bytes: bytes of its newest events that stay; None for no such limit.
         keep_last_per_key: how many of the newest events of each partition key stay; None for no such limit.
         archive_after: seconds after which the broker moves its settled events into the archive; None for never.
+        compress: how its items are compressed in the journal.
     """
 
     name: str
@@ -109,6 +109,7 @@ class EventTypeSpec:
     keep_bytes: int | None = None
     keep_last_per_key: int | None = None
     archive_after: float | None = None
+    compress: Literal["none", "zstd"] = "none"
     renamed_from: str | None = field(default=None, compare=False)
 
 

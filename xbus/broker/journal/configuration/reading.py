@@ -136,7 +136,7 @@ def _event_types(connection: Connection, removed: bool) -> Iterator[EventTypeSpe
         nodes = read_current_nodes(connection, row.id) or {}
         yield EventTypeSpec(
             *(row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated, read_paths(row.secret)),
-            *(row.keep, row.keep_bytes, row.keep_last_per_key, row.archive_after),
+            *(row.keep, row.keep_bytes, row.keep_last_per_key, row.archive_after, row.compress),
         )
 
 

@@ -220,6 +220,7 @@ _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
     (model.event_type, "keep_bytes", _is_from(1), "1 or more"),
     (model.event_type, "keep_last_per_key", _is_from(1), "1 or more"),
     (model.event_type, "archive_after", _is_from(0), "0 or more"),
+    (model.event_type, "compress", lambda value: value in ("none", "zstd"), "none or zstd"),
     (model.role, "absent_minutes", _is_from(0), "0 or more"),
     (model.role, "parked_minutes", _is_from(0), "0 or more"),
 )

@@ -10,11 +10,13 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.archive.segments import read_rows
+from xbus.broker.journal.archive.segments import read_stored, stored_row
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.items import has_items
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
+from xbus.errors import JournalError
 from xbus.headers import EventTags
 from xbus.ids import keyed_envelope_id, numbered_event_id
 from xbus.states import EnvelopeState
@@ -59,7 +61,7 @@ _EVENTS = (
     .order_by(_EVENT.envelope_id, _EVENT.number)
 )
 _SIZES = (
-    sa.select(_SEGMENT.event_id, sa.func.count(), sa.func.sum(sa.func.length(_SEGMENT.data)))
+    sa.select(_SEGMENT.event_id, sa.func.count(), sa.func.sum(PLAIN_SIZE))
     .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
     .group_by(_SEGMENT.event_id)
 )
@@ -69,7 +71,7 @@ _SEGMENTS = (
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
 _HASHES = (
-    sa.select(_SEGMENT.event_id, _SEGMENT["items"], sa.func.length(_SEGMENT.data), _SEGMENT.hash)
+    sa.select(_SEGMENT.event_id, _SEGMENT["items"], PLAIN_SIZE, _SEGMENT.hash)
     .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
@@ -126,13 +128,13 @@ def _read_own(
             yield from _take(_by_parts(connection, event_id), stored)
         else:
             rows = connection.execute(_SEGMENTS, {"ids": [event_id for event_id, _ in page]})
-            yield from _take((SegmentRow(*row) for row in rows), stored)
+            yield from _take(map(stored_row, rows.mappings()), stored)
     tell(sum(count for _, count, _ in sizes))
 
 
 def _by_parts(connection: sa.Connection, event_id: UUID) -> Iterator[SegmentRow]:
     index = -(2**62)
-    while rows := read_rows(connection, event_id, index, PAGE_BYTES):
+    while rows := read_stored(connection, event_id, index, PAGE_BYTES):
         yield from rows
         index = rows[-1].first_index + 1
 
@@ -140,19 +142,22 @@ def _by_parts(connection: sa.Connection, event_id: UUID) -> Iterator[SegmentRow]
 def _take(rows: Iterable[SegmentRow], stored: dict[UUID, _Stored]) -> Iterator[Fault]:
     for row in rows:
         event = stored[row.event_id]
-        causes = list(_causes(row, event))
-        for cause in causes:
+        try:
+            plain, causes = row.plain(), []
+        except JournalError as error:
+            plain, causes = row, [error.cause]
+        for cause in (*causes, *_causes(plain, event)):
             yield Fault(FaultCode.SEGMENT_CHANGED, "segment", f"{row.event_id}, {row.first_index}", cause)
         event.items += row.items
-        event.data_bytes += len(row.data)
-        event.hashes.append(bytes(row.hash))
-        event.digest.update(row.data)
+        event.data_bytes += len(plain.data)
+        event.hashes.append(row.hash)
+        event.digest.update(plain.data)
 
 
 def _causes(row: SegmentRow, event: _Stored) -> Iterator[str]:
     if row.first_index != event.items:
         yield f"it begins with item {row.first_index}, and {event.items} items come before it"
-    if hashlib.sha256(row.data).digest() != bytes(row.hash):
+    if hashlib.sha256(row.data).digest() != row.hash:
         yield "its data does not have its hash"
     if not has_items(row.data, row.items):
         yield f"its data is not {row.items} items"

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk.outputs import BEGINNING, Place, read_output, read_totals
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.items import has_items
 from xbus.states import AttemptState
@@ -66,7 +67,7 @@ def _hashes(
 def check_stored_bytes(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
     """Compare the count of stored bytes, by which the journal knows that it is full, with their sum."""
     counted = sa.select(sa.func.coalesce(sa.func.sum(model.writer.c.stored_bytes), 0)).scalar_subquery()
-    of_segments = sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0)
+    of_segments = sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0)
     of_outputs = sa.select(sa.func.coalesce(sa.func.sum(_ATTEMPT.bytes), 0)).where(_READY)
     sums = sa.select(counted, sa.select(of_segments).scalar_subquery(), of_outputs.scalar_subquery())
     with connection.begin():

@@ -34,6 +34,8 @@ class EventType:
     Args:
         bad_items: what is parked where a recipient refuses items by their indices: the whole envelope, or those alone.
         max_isolated: with more items than this refused in one event the whole envelope is parked all the same.
+        first_name: the name with which it was made; empty if it was never renamed.
+        compress: whether its segments are stored compressed.
         pause: why no event of it may begin; None while it may.
         publisher_id: the emitter that made it, which needs no leave of its profile; None for a type that none made.
         is_topic: whether a program made it, so that one emitter alone publishes it.
@@ -46,7 +48,7 @@ class EventType:
     bad_items: Literal["envelope", "isolate"]
     max_isolated: int
     first_name: str = ""
-    """The name with which it was made; empty if it was never renamed."""
+    compress: bool = False
     pause: PauseEntry | None = None
     publisher_id: int | None = None
     is_topic: bool = False
@@ -290,6 +292,7 @@ def _event_types(connection: Connection, pauses: Pauses) -> list[EventType]:
             event_type.c.bad_items,
             event_type.c.max_isolated,
             func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), "").label("first_name"),
+            (event_type.c.compress != "none").label("compress"),
             event_type.c.publisher_id,
             event_type.c.is_topic,
         )

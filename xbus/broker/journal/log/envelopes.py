@@ -6,6 +6,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.writes import SealReceipt
 from xbus.headers import NO_TAGS, EventTags
 from xbus.states import EnvelopeState
@@ -109,7 +110,7 @@ def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[Stored
             model.event_type.c.name,
             model.event_type.c.first_name,
             sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
-            sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0),
+            sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0),
             sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
             model.event.c["items"].is_not(None),
             model.event.c.origin_id,

@@ -11,8 +11,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.compression import PLAIN_SIZE, decompress
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.writes import Indices
 from xbus.headers import NO_TAGS, EventTags
 
 
@@ -227,7 +229,11 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
     if not page:
         return []
     rows = connection.execute(_SEGMENTS, {**wanted, "last": page[-1].first_index})
-    return [Segment(first_index, items, bytes(data), indices) for first_index, items, data, indices in rows]
+    return [_segment(*row) for row in rows]
+
+
+def _segment(first_index: int, items: int, data: bytes, plain_bytes: int | None, indices: Indices | None) -> Segment:
+    return Segment(first_index, items, decompress(bytes(data), plain_bytes), indices)
 
 
 _OF_EVENT = model.segment.c.event_id == sa.bindparam("of_event")
@@ -240,14 +246,12 @@ _WANTED = sa.and_(
     .scalar_subquery(),
     model.segment.c.first_index + model.segment.c["items"] > _FROM_INDEX,
 )
+_PARTS = [model.segment.c[name] for name in ("first_index", "items", "data", "plain_bytes", "indices")]
 _SEGMENT_SIZES = (
-    sa.select(model.segment.c.first_index, sa.func.length(model.segment.c.data))
-    .where(_WANTED)
-    .order_by(model.segment.c.first_index)
-    .limit(256)
+    sa.select(model.segment.c.first_index, PLAIN_SIZE).where(_WANTED).order_by(model.segment.c.first_index).limit(256)
 )
 _SEGMENTS = (
-    sa.select(model.segment.c.first_index, model.segment.c["items"], model.segment.c.data, model.segment.c.indices)
+    sa.select(*_PARTS)
     .where(_WANTED, model.segment.c.first_index <= sa.bindparam("last"))
     .order_by(model.segment.c.first_index)
 )
@@ -274,25 +278,17 @@ def read_small_events(
         if size <= event_bytes:
             wanted.append(event_id)
     segments: dict[UUID, list[Segment]] = {event_id: [] for event_id in wanted}
-    for event_id, first_index, items, data, indices in connection.execute(_SMALL_EVENTS, {"events": wanted}):
-        segments[event_id].append(Segment(first_index, items, bytes(data), indices))
+    for event_id, *row in connection.execute(_SMALL_EVENTS, {"events": wanted}):
+        segments[event_id].append(_segment(*row))
     return segments
 
 
 _OF_EVENTS = model.segment.c.event_id.in_(sa.bindparam("events", expanding=True))
 _EVENT_SIZES = (
-    sa.select(model.segment.c.event_id, sa.func.sum(sa.func.length(model.segment.c.data)))
-    .where(_OF_EVENTS)
-    .group_by(model.segment.c.event_id)
+    sa.select(model.segment.c.event_id, sa.func.sum(PLAIN_SIZE)).where(_OF_EVENTS).group_by(model.segment.c.event_id)
 )
 _SMALL_EVENTS = (
-    sa.select(
-        model.segment.c.event_id,
-        model.segment.c.first_index,
-        model.segment.c["items"],
-        model.segment.c.data,
-        model.segment.c.indices,
-    )
+    sa.select(model.segment.c.event_id, *_PARTS)
     .where(_OF_EVENTS)
     .order_by(model.segment.c.event_id, model.segment.c.first_index)
 )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from xbus.broker.journal.database.binary_copy import pack_field
+from xbus.broker.journal.database.binary_copy import INTEGER, pack_field
+from xbus.broker.journal.database.compression import compress, decompress
 from xbus.broker.journal.writes import Append, Indices
 from xbus.headers import NO_TAGS, EventTags
 
@@ -32,6 +33,32 @@ class SegmentRow(NamedTuple):
     data: bytes
     hash: bytes
     indices: Indices | None = None
+    plain_bytes: int | None = None
+
+    def compressed(self) -> "SegmentRow":
+        """Give a plain row as one whose type compresses its segments."""
+        data, plain_bytes = compress(self.data)
+        return self._replace(data=data, plain_bytes=plain_bytes)
+
+    def plain(self) -> "SegmentRow":
+        """Give the row with its plain data.
+
+        Raises:
+            JournalError: it is damaged (``segment_damaged``).
+        """
+        if self.plain_bytes is None:
+            return self
+        return self._replace(data=decompress(self.data, self.plain_bytes), plain_bytes=None)
+
+
+def make_row(event_id: UUID, first_index: int, items: int, data: bytes, *, compressed: bool) -> SegmentRow:
+    """Make a row of plain data.
+
+    Args:
+        compressed: whether the event's type compresses its segments.
+    """
+    row = SegmentRow(event_id, first_index, items, data, hashlib.sha256(data).digest())
+    return row.compressed() if compressed else row
 
 
 def gather(appends: Sequence[Append], max_bytes: int) -> list[SegmentRow]:
@@ -64,7 +91,7 @@ def _runs(appends: Iterable[Append], max_bytes: int) -> Iterator[list[Append]]:
 def _row(run: Sequence[Append]) -> SegmentRow:
     data = run[0].data if len(run) == 1 else b"".join(append.data for append in run)
     items = sum(append.items for append in run)
-    return SegmentRow(run[0].event_id, run[0].first_index, items, data, hashlib.sha256(data).digest())
+    return make_row(run[0].event_id, run[0].first_index, items, data, compressed=run[0].compress)
 
 
 class EventContent(Protocol):
@@ -128,7 +155,7 @@ def _measured(data: bytes | None) -> bytes:
     return len(data or b"").to_bytes(4, "big") + (data or b"")
 
 
-COPY_COLUMNS = ("event_id", "first_index", "items", "data", "hash", "indices")
+COPY_COLUMNS = ("event_id", "first_index", "items", "data", "hash", "indices", "plain_bytes")
 
 _COPY_START = struct.Struct("!hi16siqiii")
 """Up to the data, whose length is the last number. In one go, as each lone item has a row."""
@@ -138,7 +165,8 @@ def copy_rows(rows: Iterable[SegmentRow]) -> list[bytes]:
     """Pack rows of ``COPY_COLUMNS`` in pieces, for ``binary_copy.copy_in``."""
     pieces: list[bytes] = []
     for row in rows:
-        start = _COPY_START.pack(6, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data))
+        start = _COPY_START.pack(7, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data))
         indices = None if row.indices is None else json.dumps(row.indices).encode()
-        pieces += (start, row.data, *pack_field(row.hash), *pack_field(indices))
+        plain_bytes = None if row.plain_bytes is None else INTEGER.pack(row.plain_bytes)
+        pieces += (start, row.data, *pack_field(row.hash), *pack_field(indices), *pack_field(plain_bytes))
     return pieces

@@ -1,6 +1,5 @@
 """Repairs of items that were parked alone: a person sends them again as an envelope of their own, or drops them."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.emission import insert_segments
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.repeats import Past, read_consumer_services, read_first_names
-from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
+from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.operations.parked import Parked, ParkedItem
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import SealReceipt
@@ -44,7 +43,7 @@ class ResumedEvent:
         rows: list[SegmentRow] = []
         index = 0
         for items, data in self.runs:
-            rows.append(SegmentRow(self.event_id, index, items, data, hashlib.sha256(data).digest()))
+            rows.append(make_row(self.event_id, index, items, data, compressed=False))
             index += items
         return rows
 

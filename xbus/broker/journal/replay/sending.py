@@ -12,6 +12,7 @@ from xbus.broker.journal.audit import note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.detaching import SUBJECT
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay.pages import FoundEnvelope
@@ -189,7 +190,7 @@ def _read_stored(
     stored: dict[UUID, tuple[list[bytes], int]] = {}
     for envelope in envelopes:
         statement = (
-            sa.select(segment.event_id, segment.hash, sa.func.length(segment.data))
+            sa.select(segment.event_id, segment.hash, PLAIN_SIZE)
             .join(model.event, event.id == segment.event_id)
             .where(event.envelope_id == envelope.envelope_id, event.event_type_id == target.type_id)
             .order_by(segment.event_id, segment.first_index)

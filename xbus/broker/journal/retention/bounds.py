@@ -6,6 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.log.contents import find_newest
 from xbus.broker.journal.log.reading import read_head
 
@@ -57,7 +58,7 @@ def count_bytes(connection: sa.Connection, event_type_id: int, limit: int, count
     positions = find_newest(connection, graphs, counted.below, PAGE_ENVELOPES)
     if not positions:
         return Counted(0, counted.data_bytes, upto=0)
-    sizes = dict(connection.execute(_SIZES, {"of_type": event_type_id, "positions": positions}).all())
+    sizes: dict[int, int] = dict(connection.execute(_SIZES, {"of_type": event_type_id, "positions": positions}).all())
     total = counted.data_bytes
     for position in positions:
         total += int(sizes.get(position, 0))
@@ -75,7 +76,7 @@ _NEXT = (
 )
 _GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id == sa.bindparam("of_type"))
 _SIZES = (
-    sa.select(_ENVELOPE.position, sa.func.sum(sa.func.length(_SEGMENT.data)))
+    sa.select(_ENVELOPE.position, sa.func.sum(PLAIN_SIZE))
     .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
     .join(model.segment, _SEGMENT.event_id == _EVENT.id)
     .where(

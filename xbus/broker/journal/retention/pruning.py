@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, with_outputs
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.log.contents import forget_removed
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
@@ -181,7 +182,7 @@ def _remove_some(connection: sa.Connection, candidate: Candidate, most_bytes: in
     """Remove segments of one envelope; how many bytes, and whether it has none left."""
     segment = model.segment.c
     sizes = connection.execute(
-        sa.select(segment.event_id, segment.first_index, sa.func.length(segment.data))
+        sa.select(segment.event_id, segment.first_index, PLAIN_SIZE)
         .join(model.event, model.event.c.id == segment.event_id)
         .where(model.event.c.envelope_id == candidate.envelope_id)
         .limit(SEGMENT_ROWS)
@@ -222,9 +223,7 @@ _REMOVALS: tuple[sa.Delete, ...] = (
 )
 """In the order in which rows refer to each other."""
 
-_SIZE = sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0)).where(
-    model.segment.c.event_id.in_(_EVENT_IDS)
-)
+_SIZE = sa.select(sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0)).where(model.segment.c.event_id.in_(_EVENT_IDS))
 _REMOVE_SEGMENTS = sa.delete(model.segment).where(model.segment.c.event_id.in_(_EVENT_IDS))
 _REMOVE_SEGMENT = sa.delete(model.segment).where(
     model.segment.c.event_id == sa.bindparam("of_event"), model.segment.c.first_index == sa.bindparam("index")

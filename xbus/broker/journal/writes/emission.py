@@ -41,13 +41,18 @@ class StartEvent(Write[None]):
 
 @dataclass(frozen=True, slots=True)
 class Append(Write[None]):
-    """Items of an event, ``data`` as in ``model.segment``; appends of one group that touch become one segment."""
+    """Items of an event, ``data`` as in ``model.segment``; appends of one group that touch become one segment.
+
+    Args:
+        compress: whether the event's type compresses its segments.
+    """
 
     envelope_id: UUID
     event_id: UUID
     first_index: int
     items: int
     data: bytes
+    compress: bool = False
 
     @property
     def size(self) -> int:
@@ -85,6 +90,7 @@ class PutEvent(NamedTuple):
 
     Args:
         first_name: that of its type, if the type was renamed.
+        compress: whether its type compresses its segments.
     """
 
     event_id: UUID
@@ -95,6 +101,7 @@ class PutEvent(NamedTuple):
     data: bytes
     first_name: str = ""
     tags: EventTags = NO_TAGS
+    compress: bool = False
 
     @property
     def hashed_name(self) -> str:

@@ -1,6 +1,5 @@
 """Whole envelopes: their rows are written as they stay, by three statements for however many envelopes."""
 
-import hashlib
 from collections.abc import Sequence
 
 import sqlalchemy as sa
@@ -14,7 +13,7 @@ from xbus.broker.journal.commit.statements.emission import (
     insert_segments,
 )
 from xbus.broker.journal.commit.statements.rows import Row, write_together
-from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
+from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
 from xbus.states import EnvelopeState
 
@@ -48,7 +47,7 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
 
 
 def _segment(event: PutEvent) -> SegmentRow:
-    return SegmentRow(event.event_id, 0, event.items, event.data, hashlib.sha256(event.data).digest())
+    return make_row(event.event_id, 0, event.items, event.data, compressed=event.compress)
 
 
 def _receipt(write: PutEnvelope, position: int, segments: Sequence[SegmentRow]) -> SealReceipt:

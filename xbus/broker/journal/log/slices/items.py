@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.compression import PLAIN_SIZE, decompress
 from xbus.broker.journal.database.raw_reader import Query, copy_out
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.cutting import cut_items, replace_items
@@ -78,6 +79,7 @@ class StoredSegment(NamedTuple):
     first_index: int
     items: int
     data: bytes
+    plain_bytes: int | None
 
 
 Sizes: TypeAlias = Mapping[str, Sequence[SegmentSize]]
@@ -216,7 +218,8 @@ class SliceItems:
             end = max(span.end for span in spans)
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
             for stored in self._fetch_data(wanted):
-                segments[stored.event_id].append(Segment(stored.first_index, stored.items, bytes(stored.data)))
+                data = decompress(bytes(stored.data), stored.plain_bytes)
+                segments[stored.event_id].append(Segment(stored.first_index, stored.items, data))
         return segments
 
     def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[StoredSegment]:
@@ -298,20 +301,20 @@ _WANTED = sa.and_(
     _SEGMENT.first_index < sa.bindparam("end", type_=sa.BigInteger),
 )
 _SIZES = (
-    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], sa.func.length(_SEGMENT.data))
+    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], PLAIN_SIZE)
     .where(_WANTED)
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
 _DATA = (
-    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], _SEGMENT.data)
+    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], _SEGMENT.data, _SEGMENT.plain_bytes)
     .where(_WANTED)
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
-_DATA_COPIED: Query[tuple[str, int, int, bytes]] = Query(
-    "SELECT CAST(event_id AS text), first_index, items, data FROM segment"
+_DATA_COPIED: Query[tuple[str, int, int, bytes, int | None]] = Query(
+    "SELECT CAST(event_id AS text), first_index, items, data, plain_bytes FROM segment"
     " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
     " ORDER BY event_id, first_index",
-    "sqib",
+    "sqibi",
 )
 _SEGMENT_START = sa.select(sa.func.max(_SEGMENT.first_index)).where(
     as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM

@@ -1,0 +1,66 @@
+"""Compresses the data of segments, and gives it back: all who read ``segment.data`` do so through here.
+
+A row says by ``plain_bytes`` whether its data is compressed. Its hash, and all counts of bytes, are those of the plain
+data, so nothing outside the journal tells a compressed segment from another. The format is a Zstandard frame (RFC 8878)
+that names the size of its content.
+"""
+
+import sqlalchemy as sa
+import zstandard
+
+from xbus import model
+from xbus.errors import JournalError
+
+LEVEL = 1
+"""The effort. More makes segments a few percent smaller, and takes several times as long."""
+
+LEAST_BYTES = 4096
+"""Less data is stored as it is: a compressor takes 50 microseconds to begin, and a page of the database holds it."""
+
+LEAST_GAIN = 8
+"""Data that does not shrink by this fraction is stored as it is, so that its readers need not unpack it."""
+
+DAMAGED = "segment_damaged"
+
+PLAIN_SIZE: sa.ColumnElement[int] = sa.func.coalesce(
+    model.segment.c.plain_bytes, sa.func.length(model.segment.c.data), type_=sa.Integer
+)
+"""The bytes of a segment's plain data. On SQLite neither column makes the database read the data itself."""
+
+PLAIN_SIZE_TEXT = "coalesce(segment.plain_bytes, length(segment.data))"
+"""The same for statements that are written out."""
+
+
+def compress(data: bytes) -> tuple[bytes, int | None]:
+    """Compress plain data, if that pays.
+
+    Returns:
+        Data and ``plain_bytes`` as they are stored.
+    """
+    if len(data) < LEAST_BYTES:
+        return data, None
+    # An object for each call, as none may serve two threads at a time.
+    packed = zstandard.ZstdCompressor(level=LEVEL).compress(data)
+    return (data, None) if len(packed) > len(data) - len(data) // LEAST_GAIN else (packed, len(data))
+
+
+def decompress(data: bytes, plain_bytes: int | None) -> bytes:
+    """Give the plain data of a segment.
+
+    Args:
+        data: as stored.
+        plain_bytes: as stored beside it; None where the data is plain.
+
+    Raises:
+        JournalError: the stored data is damaged (``segment_damaged``).
+    """
+    if plain_bytes is None:
+        return data
+    try:
+        # Compared first, as a damaged size would have memory reserved for it.
+        if zstandard.frame_content_size(data) == plain_bytes:
+            return zstandard.ZstdDecompressor().decompress(data)
+        cause = f"its frame does not hold {plain_bytes} bytes"
+    except zstandard.ZstdError as error:
+        cause = str(error)
+    raise JournalError(f"a compressed segment is damaged: {cause}", "find it by xbus fsck", code=DAMAGED)
