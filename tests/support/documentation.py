@@ -104,7 +104,9 @@ class Terminal:
         """Write the files that a page shows, and give its commands, each with what it must bring about."""
         for block in blocks(page):
             if block.file:
-                (self.folder / block.file).write_text(block.text, encoding="utf-8")
+                # Bus files may name addresses to be called.
+                text = self.localized(block.text) if block.file.endswith(".toml") else block.text
+                (self.folder / block.file).write_text(text, encoding="utf-8")
             if block.language == "console":
                 for command, expected in _commands(block.text):
                     self._follow(command, expected)
