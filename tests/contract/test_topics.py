@@ -14,6 +14,7 @@ from xbus.broker.journal.configuration import (
     EventTypeSpec,
     ProfileSpec,
     Section,
+    SubscriptionSpec,
     apply,
     make_plan,
     read_stored,
@@ -21,6 +22,13 @@ from xbus.broker.journal.configuration import (
 from xbus.broker.journal.configuration.table_checks import find_table_problems
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_catalog, read_version
+from xbus.broker.journal.subscribers import (
+    SubscriptionWish,
+    list_subscribers,
+    remove_subscribed,
+    subscribe,
+    unsubscribe,
+)
 from xbus.broker.journal.topics import claim_topic, count_waiting, ensure_topic, list_topics, remove_topic
 from xbus.errors import ConfigurationError
 from xbus.ids import token_hash
@@ -224,3 +232,69 @@ def test_a_renamed_profile_keeps_its_registrars(url: str) -> None:
 def test_an_empty_log_has_nobody_waiting(url: str) -> None:
     with reading(url) as connection:
         assert count_waiting(connection, 10) == 0
+
+
+def wish(*topics: str, url: str = "https://app.example/events", secret: str = "key") -> SubscriptionWish:
+    return SubscriptionWish(topics, url, secret, 500, 100)
+
+
+def subscribed(connection: sa.Connection) -> dict[str, list[str]]:
+    root = ids(connection)["root"]
+    return {each.name: sorted(each.spec.event_types) for each in list_subscribers(connection, root, NOW)}
+
+
+def test_an_emitter_subscribes_and_unsubscribes(url: str) -> None:
+    with writing(url) as connection:
+        north, south = ids(connection)["north"], ids(connection)["south"]
+        claim_topic(connection, north, "shop_orders", NOW)
+        subscribe(connection, south, wish("shop_orders", "shop_returns"), NOW)
+        version = read_version(connection)
+        subscribe(connection, south, wish("shop_returns", "shop_orders", "shop_orders"), NOW)
+        assert subscribed(connection) == {"south": ["shop_orders", "shop_returns"]}
+        assert read_version(connection) == version
+        assert find_table_problems(connection) == []
+        unsubscribe(connection, south, "shop_returns", NOW)
+        assert subscribed(connection) == {"south": ["shop_orders"]}
+        remove_subscribed(connection, north, "shop_orders", NOW)
+        assert subscribed(connection) == {}
+        with pytest.raises(ConfigurationError) as refusal:
+            unsubscribe(connection, south, None, NOW)
+        assert code_of(refusal) == "not_subscribed"
+
+
+def test_a_subscription_that_ended_is_called_again_once_its_program_subscribes(url: str) -> None:
+    state = model.subscription_state
+    with writing(url) as connection:
+        south = ids(connection)["south"]
+        subscribe(connection, south, wish("shop_orders"), NOW)
+        connection.execute(sa.update(state).values(ended_at=NOW))
+        subscribe(connection, south, wish("shop_orders"), NOW)
+        assert connection.execute(sa.select(state.c.ended_at)).scalar_one() is None
+
+
+@pytest.mark.parametrize(
+    ("login", "wanted", "code"),
+    [
+        ("south", wish("stock"), "type_not_allowed"),
+        ("south", wish("orders"), "type_not_allowed"),
+        ("south", wish("shop_own"), "unknown_type"),
+        ("south", wish(), "bad_subscription"),
+        ("south", wish("shop_orders", url="ftp://app.example"), "bad_subscription"),
+        ("south", wish("shop_orders", secret="a:b"), "bad_subscription"),
+        ("taken", wish("shop_orders"), "name_taken"),
+    ],
+)
+def test_a_subscription_that_may_not_be_is_refused(url: str, login: str, wanted: SubscriptionWish, code: str) -> None:
+    with writing(url) as connection:
+        bus = BusSpec(
+            event_types={"shop_own": EventTypeSpec("shop_own", False, {})},
+            emitters={"taken": EmitterSpec("taken", "shops")},
+            subscriptions={"taken": SubscriptionSpec("taken", frozenset({"orders"}), "https://app.example")},
+        )
+        plan = make_plan(read_stored(connection), bus)
+        assert not plan.problems
+        apply(connection, plan, NOW)
+        with pytest.raises(ConfigurationError) as refusal:
+            subscribe(connection, ids(connection)[login], wanted, NOW)
+        assert code_of(refusal) == code
+        assert subscribed(connection) == {}

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from starlette.testclient import TestClient
 
 from tests.integration.http.conftest import Shop, Visit
 from tests.support.waiting import wait_until
+from xbus import model
 from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration import BusSpec, EmitterSpec, ProfileSpec, apply, make_plan, read_stored
@@ -297,3 +299,121 @@ def test_scaling_takes_a_second_while_recipients_are_behind(
     assert seconds(busy) >= 1
     assert min(seconds(calm) for _ in range(5)) < 1
     assert calm.get("/pulse/scaling", auth=("nobody", "x")).status_code == 401
+
+
+WANTED = {"topics": ["weather", "winds"], "callback": "https://app.example.com/events", "timeout": 60_000, "max": 500}
+
+
+def subscriptions(client: Client) -> dict[str, Any]:
+    listed = client.ask("GET", "/subscriptions").json()
+    assert listed == client.ask("GET", "/subscribers").json()
+    return {each["subscriber"]: each for each in listed}
+
+
+def test_a_client_subscribes_to_topics_that_nobody_has_pushed_to(join: Callable[[str], Client]) -> None:
+    reader, publisher = join("subscriber"), join("forecaster")
+    body = b'{"topics":["weather","winds"],"callback":"https://app.example.com/events","timeout":60000,"max":500}'
+    head = {"Content-Type": "application/json"}
+    answer = reader.ask("POST", "/subscription", content=body, headers=head)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert {each["name"]: each["publisher"] for each in reader.ask("GET", "/topics").json()}["winds"] is None
+    assert publisher.push("winds").status_code == 204
+    found = subscriptions(publisher)["subscriber"]
+    oldest = found["events"].pop("oldest")
+    assert abs(oldest - time.time()) < 3600
+    assert found == {
+        "subscriber": "subscriber",
+        "callback": "https://app.example.com/events",
+        "max_events": 500,
+        "timeout": 60_000,
+        "topics": ["weather", "winds"],
+        "events": {"sent": 1, "queued": 1},
+    }
+
+
+def test_a_subscription_again_replaces_its_topics_and_unsubscribing_ends_it(join: Callable[[str], Client]) -> None:
+    client = join("changing")
+    assert client.ask("POST", "/subscription", json=WANTED).status_code == 204
+    assert client.ask("POST", "/subscriber", json=WANTED | {"topics": ["winds", "waves"]}).status_code == 204
+    assert subscriptions(client)["changing"]["topics"] == ["waves", "winds"]
+    assert client.ask("DELETE", "/subscriber/topics/weather").status_code == 404
+    assert client.ask("DELETE", "/subscriber/topics/waves").status_code == 204
+    assert subscriptions(client)["changing"]["topics"] == ["winds"]
+    assert client.ask("DELETE", "/subscriber/topics/winds").status_code == 204
+    assert "changing" not in subscriptions(client)
+    for path in ("/subscriber", "/subscribers"):
+        assert client.ask("DELETE", path).status_code == 404
+        assert client.ask("POST", "/subscription", json=WANTED).status_code == 204
+        assert client.ask("DELETE", path).status_code == 204
+    assert "changing" not in subscriptions(client)
+
+
+def test_who_subscribes_anew_gets_nothing_of_before(join: Callable[[str], Client]) -> None:
+    client, publisher = join("back"), join("diver")
+    assert client.ask("POST", "/subscription", json=WANTED | {"topics": ["wrecks_found"]}).status_code == 204
+    assert publisher.push("wrecks_found").status_code == 204
+    assert subscriptions(client)["back"]["events"]["queued"] == 1
+    assert client.ask("DELETE", "/subscriber").status_code == 204
+    assert client.ask("POST", "/subscription", json=WANTED | {"topics": ["wrecks_found"]}).status_code == 204
+    assert subscriptions(client)["back"]["events"] == {"sent": 1, "queued": 0, "oldest": None}
+
+
+def test_who_removes_a_topic_unsubscribes_all(join: Callable[[str], Client]) -> None:
+    one, two, publisher = join("one"), join("two"), join("closing")
+    assert publisher.push("wharves").status_code == 204
+    assert one.ask("POST", "/subscription", json=WANTED | {"topics": ["wharves"]}).status_code == 204
+    assert two.ask("POST", "/subscription", json=WANTED | {"topics": ["wharves", "winds"]}).status_code == 204
+    assert two.ask("DELETE", "/topics/wharves").status_code == 403
+    assert subscriptions(one)["one"]["topics"] == ["wharves"]
+    assert publisher.ask("DELETE", "/topics/wharves").status_code == 204
+    assert "one" not in subscriptions(two)
+    assert subscriptions(two)["two"]["topics"] == ["winds"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"topics": []},
+        {"topics": "weather"},
+        {"topics": ["Weather"]},
+        {"topics": [1]},
+        {"callback": "http://app.example.com/events"},
+        {"callback": "app.example.com"},
+        {"callback": "https://[x"},
+        {"callback": "https://app.example.com:99999"},
+        {"callback": None},
+        {"uuid": 5},
+        {"uuid": "with:colon"},
+        {"timeout": -1},
+        {"timeout": 3_600_001},
+        {"max": 0},
+        {"max": 10_001},
+        {"max": "5"},
+        {"more": 1},
+    ],
+)
+def test_a_bad_subscription_is_400_and_changes_nothing(join: Callable[[str], Client], changes: dict[str, Any]) -> None:
+    client = join("mistaken")
+    answer = client.ask("POST", "/subscription", json=WANTED | changes)
+    assert (answer.status_code, answer.content) == (400, b"")
+    assert "mistaken" not in subscriptions(client)
+
+
+def test_a_subscriber_gets_topics_alone(join: Callable[[str], Client], root: Client, shop: Shop) -> None:
+    client = join("nosy")
+    assert client.ask("POST", "/subscription", json=WANTED | {"topics": ["orders"]}).status_code == 403
+    assert root.ask("POST", "/subscription", json=WANTED).status_code == 403
+    other = Client(root.http, shop.tokens["emitter_1"])
+    assert other.ask("POST", "/subscription", json=WANTED).status_code == 403
+    assert other.ask("GET", "/subscriptions").status_code == 403
+    assert other.ask("DELETE", "/subscriber").status_code == 404
+
+
+def test_the_user_name_of_a_callback_is_its_uuid(join: Callable[[str], Client], shop: Shop) -> None:
+    client = join("named")
+    wish = WANTED | {"callback": "https://old@app.example.com/x", "uuid": "secret-of-the-listener"}
+    assert client.ask("POST", "/subscription", json=wish).status_code == 204
+    assert subscriptions(client)["named"]["callback"] == "https://app.example.com/x"
+    with reading(shop.daemon.url) as connection:
+        rows = connection.execute(sa.select(model.subscription.c.secret).where(model.subscription.c.name == "named"))
+        assert rows.scalar_one() == "secret-of-the-listener"

@@ -7,7 +7,15 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.journal.audit import done_by
 from xbus.broker.journal.clients import ClientToken, add_client_token, list_client_tokens, revoke_client_token
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.topics import Topic, claim_topic, count_waiting, list_topics, remove_topic
+from xbus.broker.journal.subscribers import (
+    Subscriber,
+    SubscriptionWish,
+    list_subscribers,
+    remove_subscribed,
+    subscribe,
+    unsubscribe,
+)
+from xbus.broker.journal.topics import Topic, claim_topic, count_waiting, list_topics
 from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
 from xbus.errors import Refused
@@ -45,7 +53,7 @@ class Provisioning:
 
     async def remove_topic(self, emitter_id: int, name: str) -> None:
         """Remove an event type that an emitter publishes; see ``topics.remove_topic``."""
-        errand = self._as_emitter(emitter_id, remove_topic, "type_not_allowed")
+        errand = self._as_emitter(emitter_id, remove_subscribed, "type_not_allowed")
         await self._journal.run(errand, emitter_id, name, self._clock.now())
         await self._configuration.refresh()
 
@@ -56,6 +64,22 @@ class Provisioning:
     async def count_waiting(self, most: int) -> int:
         """Count the envelopes that the recipient with the most of them lacks, up to a number."""
         return await self._journal.read(count_waiting, most)
+
+    async def subscribe(self, emitter_id: int, wish: SubscriptionWish) -> None:
+        """Subscribe an emitter to topics; see ``subscribers.subscribe``."""
+        errand = self._as_emitter(emitter_id, subscribe, "type_not_allowed")
+        await self._journal.run(errand, emitter_id, wish, self._clock.now())
+        await self._configuration.refresh()
+
+    async def unsubscribe(self, emitter_id: int, topic: str | None) -> None:
+        """Unsubscribe an emitter from a topic, or from all; see ``subscribers.unsubscribe``."""
+        errand = self._as_emitter(emitter_id, unsubscribe, "not_subscribed")
+        await self._journal.run(errand, emitter_id, topic, self._clock.now())
+        await self._configuration.refresh()
+
+    async def list_subscribers(self, emitter_id: int) -> Sequence[Subscriber]:
+        """List the subscriptions of programs; see ``subscribers.list_subscribers``."""
+        return await self._journal.read(list_subscribers, emitter_id, self._clock.now())
 
     async def add_token(self, registrar_id: int, client: str, chosen: str | None) -> str:
         """Make an API token for a client; see ``clients.add_client_token``."""

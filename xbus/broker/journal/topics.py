@@ -25,6 +25,9 @@ from xbus.errors import ConfigurationError
 MOST_TOPICS = 1_000
 """Event types that an emitter makes. More cost each reading of the configuration, for everybody."""
 
+MOST_OF_ALL = 10_000
+"""Event types that all programs make together."""
+
 _type = model.event_type.c
 
 
@@ -54,20 +57,20 @@ def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datet
         ConfigurationError: its profile does not allow it, another emitter publishes the type, or an operator made or
             removed it (``type_not_allowed``).
     """
-    emitter = _emitter(connection, emitter_id)
+    emitter = read_emitter(connection, emitter_id)
     if not (is_name(name) and emitter.may_make(name)):
-        raise _refused(f"the emitter's profile does not allow to make event type {name[:80]!a}")
+        raise refused(f"the emitter's profile does not allow to make event type {name[:80]!a}")
     own = sa.select(sa.func.count()).where(_type.publisher_id == emitter_id, _type.removed_at.is_(None))
     if connection.execute(own).scalar_one() >= MOST_TOPICS:
-        raise _refused(f"the emitter publishes {MOST_TOPICS:,} event types that it made, which is the most")
+        raise refused(f"the emitter publishes {MOST_TOPICS:,} event types that it made, which is the most")
     ensure_topic(connection, name, at)
     found = connection.execute(sa.select(_type.publisher_id, _type.is_topic).where(_type.name == name)).one()
     if found.publisher_id == emitter_id:
         return
     if not found.is_topic:
-        raise _refused(f'event type "{name}" was made by an operator, and its profile does not allow it')
+        raise refused(f'event type "{name}" was made by an operator, and its profile does not allow it')
     if found.publisher_id is not None:
-        raise _refused(f'another emitter publishes event type "{name}"')
+        raise refused(f'another emitter publishes event type "{name}"')
     act = act_here(at, "changed", f'event_type "{name}"', after=f'publisher "{emitter.login}"')
     with new_version(connection, "published", f'event type "{name}" by "{emitter.login}"', at, acts=[act]):
         of_name = sa.update(model.event_type).where(_type.name == name)
@@ -84,7 +87,10 @@ def ensure_topic(connection: sa.Connection, name: str, at: datetime) -> None:
     if found is not None and found.removed_at is None:
         return
     if found is not None and not found.is_topic:
-        raise _refused(f'event type "{name}" was removed by an operator')
+        raise refused(f'event type "{name}" was removed by an operator')
+    topics = sa.select(sa.func.count()).where(_type.is_topic, _type.removed_at.is_(None))
+    if connection.execute(topics).scalar_one() >= MOST_OF_ALL:
+        raise refused(f"programs made {MOST_OF_ALL:,} event types, which is the most")
     move = Move.ADD if found is None else Move.RESTORE
     change = Change(move, Section.EVENT_TYPE, name, EventTypeSpec(name, False, {}))
     apply(connection, Plan(read_version(connection), (change,), ()), at)
@@ -98,7 +104,22 @@ def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: date
         ConfigurationError: there is none (``unknown_type``), the emitter is not its publisher (``type_not_allowed``),
             or other entries of the bus name it (``type_in_use``).
     """
-    emitter = _emitter(connection, emitter_id)
+    check_removal(connection, emitter_id, name)
+    stored = read_stored(connection)
+    plan = make_plan(stored, stored.in_use.without(Section.EVENT_TYPE, name), prune=True)
+    if plan.problems or stored.in_use.event_types[name].nodes:
+        cause = f'other entries of the bus name event type "{name}"'
+        raise ConfigurationError(cause, "have an operator remove it with xbus apply", code="type_in_use")
+    apply(connection, replace(plan, changes=plan.removals), at)
+
+
+def check_removal(connection: sa.Connection, emitter_id: int, name: str) -> None:
+    """Let an emitter remove a topic of its own.
+
+    Raises:
+        ConfigurationError: there is none (``unknown_type``), or it is not its own (``type_not_allowed``).
+    """
+    emitter = read_emitter(connection, emitter_id)
     owner = sa.select(_type.publisher_id, _type.is_topic, model.emitter_profile.c.name.label("profile")).select_from(
         model.event_type.outerjoin(model.emitter, model.emitter.c.id == _type.publisher_id).outerjoin(
             model.emitter_profile, model.emitter_profile.c.id == model.emitter.c.profile_id
@@ -109,13 +130,7 @@ def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: date
         raise ConfigurationError(f'there is no event type "{name[:80]}"', "see GET /topics", code="unknown_type")
     is_registrar = emitter.clients is not None and found.profile in (emitter.clients, None)
     if not found.is_topic or not (found.publisher_id == emitter_id or is_registrar):
-        raise _refused(f'the emitter does not publish event type "{name}"')
-    stored = read_stored(connection)
-    plan = make_plan(stored, stored.in_use.without(Section.EVENT_TYPE, name), prune=True)
-    if plan.problems or stored.in_use.event_types[name].nodes:
-        cause = f'other entries of the bus name event type "{name}"'
-        raise ConfigurationError(cause, "have an operator remove it with xbus apply", code="type_in_use")
-    apply(connection, replace(plan, changes=plan.removals), at)
+        raise refused(f'the emitter does not publish event type "{name}"')
 
 
 def list_topics(connection: sa.Connection, emitter_id: int, at: datetime) -> list[Topic]:
@@ -165,12 +180,18 @@ def _only(emitters: Collection[EmitterEntry], name: str) -> str | None:
     return logins[0] if len(logins) == 1 else None
 
 
-def _emitter(connection: sa.Connection, emitter_id: int) -> EmitterEntry:
+def read_emitter(connection: sa.Connection, emitter_id: int) -> EmitterEntry:
+    """Read an emitter as the journal has it now, so that no right outlives its removal.
+
+    Raises:
+        ConfigurationError: it was removed (``session_unknown``).
+    """
     found = next((each for each in read_emitters(connection, {}) if each.id == emitter_id), None)
     if found is None:
         raise ConfigurationError("the emitter was removed", "ask an operator", code="session_unknown")
     return found
 
 
-def _refused(cause: str) -> ConfigurationError:
+def refused(cause: str) -> ConfigurationError:
+    """Refuse an emitter a type."""
     return ConfigurationError(cause, "take another name, or ask an operator", code="type_not_allowed")

@@ -61,21 +61,6 @@ class EnvelopeReceipt(TypedDict):
     queued: NotRequired[bool]
 
 
-class TopicMap(TypedDict):
-    """An event type in the answer of the front to ``xbus.list_topics``."""
-
-    name: str
-    publisher: str | None
-    events: int
-
-
-class ClientTokenMap(TypedDict):
-    """An API token in the answer of the front to ``xbus.list_tokens``, without its secret."""
-
-    client: str
-    hash: str
-
-
 class BackLogin(TypedDict):
     """The answer of the back to ``xbus.login``; ``proof`` says that this broker can show who it is."""
 

@@ -1,10 +1,12 @@
-"""The front's verbs by which programs make event types, and API tokens for others."""
+"""The front's verbs by which programs make event types, subscriptions, and API tokens for others."""
 
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.provisioning import Provisioning
+from xbus.broker.journal.subscribers import Subscriber, SubscriptionWish
 from xbus.broker.sessions import Sessions
+from xbus.errors import Refused
 from xbus.rpc.dispatch import verb
-from xbus.rpc.messages import ClientTokenMap, TopicMap
+from xbus.rpc.provisioning.messages import ClientTokenMap, SubscriberMap, SubscriptionWishMap, TopicMap
 
 
 class ProvisioningVerbs:
@@ -37,6 +39,27 @@ class ProvisioningVerbs:
         found = await self._provisioning.list_topics(self._sessions.owner(token))
         return [{"name": each.name, "publisher": each.publisher, "events": each.events} for each in found]
 
+    @verb("xbus.subscribe")
+    @coded_answer
+    async def subscribe(self, token: str, wish: SubscriptionWishMap) -> bool:
+        topics = wish["topics"]
+        if not all(isinstance(name, str) for name in topics):
+            raise Refused("the topics are no texts", "name each topic", code="bad_subscription")
+        wished = SubscriptionWish([*topics], wish["url"], wish["secret"], wish["timeout"], wish["max"])
+        await self._provisioning.subscribe(self._sessions.owner(token), wished)
+        return True
+
+    @verb("xbus.unsubscribe")
+    @coded_answer
+    async def unsubscribe(self, token: str, topic: str | None = None) -> bool:
+        await self._provisioning.unsubscribe(self._sessions.owner(token), topic)
+        return True
+
+    @verb("xbus.list_subscribers")
+    @coded_answer
+    async def list_subscribers(self, token: str) -> list[SubscriberMap]:
+        return [*map(_told, await self._provisioning.list_subscribers(self._sessions.owner(token)))]
+
     @verb("xbus.count_waiting")
     @coded_answer
     async def count_waiting(self, token: str, most: int) -> int:
@@ -58,3 +81,16 @@ class ProvisioningVerbs:
     @coded_answer
     async def revoke_token(self, token: str, wanted: str) -> bool:
         return await self._provisioning.revoke_token(self._sessions.owner(token), wanted)
+
+
+def _told(each: Subscriber) -> SubscriberMap:
+    return {
+        "name": each.name,
+        "url": each.spec.url,
+        "max": each.spec.max,
+        "timeout": each.spec.timeout,
+        "topics": sorted(each.spec.event_types),
+        "sent": each.sent,
+        "queued": each.queued,
+        "oldest": None if each.oldest_at is None else int(each.oldest_at.timestamp()),
+    }

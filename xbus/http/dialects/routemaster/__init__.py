@@ -6,8 +6,14 @@ differ from that, both are served.
 Face: ``OPERATIONS``.
 """
 
-from xbus.http.dialects.routemaster import pulse, tokens, topics
+from dataclasses import replace
 
-OPERATIONS = (*topics.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+from xbus.http.dialects.routemaster import pulse, subscriptions, tokens, topics
+
+OPERATIONS = tuple(
+    # The protocol has no bodies for errors.
+    replace(operation, explains=False)
+    for operation in (*topics.OPERATIONS, *subscriptions.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+)
 
 __all__ = ["OPERATIONS"]

@@ -10,7 +10,7 @@ from xbus.http.bodies import parse_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.routemaster.answers import emptily, nothing
 from xbus.http.request_tags import token_of
-from xbus.rpc.messages import ClientTokenMap
+from xbus.rpc.provisioning.messages import ClientTokenMap
 from xbus.rpc.shapes import AnswerReader
 
 _TOKENS = AnswerReader("xbus.list_tokens", list[ClientTokenMap])

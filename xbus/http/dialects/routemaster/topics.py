@@ -15,7 +15,7 @@ from xbus.http.dialects.routemaster.events import check_topic, read_event
 from xbus.http.publishing import publish
 from xbus.http.request_tags import token_of
 from xbus.rpc.items import item_bytes
-from xbus.rpc.messages import TopicMap
+from xbus.rpc.provisioning.messages import TopicMap
 from xbus.rpc.shapes import AnswerReader
 
 _TOPICS = AnswerReader("xbus.list_topics", list[TopicMap])

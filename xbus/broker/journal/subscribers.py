@@ -1,0 +1,181 @@
+"""Subscriptions that programs make for themselves: each emitter has one at most, of its own name, to topics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.audit import acting_person
+from xbus.broker.journal.configuration import BusSpec, Section, SubscriptionSpec, apply, make_plan, read_stored
+from xbus.broker.journal.log.emitters.entries import EmitterEntry
+from xbus.broker.journal.operations.event_types import count_types
+from xbus.broker.journal.readers.people import ReaderDecision, move
+from xbus.broker.journal.readers.status import list_readers
+from xbus.broker.journal.topics import check_removal, ensure_topic, read_emitter, refused, remove_topic
+from xbus.errors import ConfigurationError
+
+MOST_SUBSCRIBED = 1_000
+"""Topics of a subscription. More make each look at the log longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionWish:
+    """A subscription as a program wants it.
+
+    Args:
+        topics: the names of the event types.
+        url: that the gateway calls.
+        secret: the user name with which it calls; empty for none.
+        timeout: milliseconds that a batch waits for more events.
+        max: the most events of a batch.
+    """
+
+    topics: Sequence[str]
+    url: str
+    secret: str
+    timeout: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A subscription as programs see it.
+
+    Args:
+        name: the login of the emitter that made it.
+        spec: its entry.
+        sent: events of its topics that the journal has.
+        queued: events that it has not got yet, up to a bound.
+        oldest_at: when the first of these was sealed; None without any.
+    """
+
+    name: str
+    spec: SubscriptionSpec
+    sent: int
+    queued: int
+    oldest_at: datetime | None
+
+
+def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish, at: datetime) -> None:
+    """Subscribe an emitter to topics, and unsubscribe it from all others. A topic need not have a publisher yet.
+
+    A new subscription begins at the end of the log, also one that was removed before. One that is there goes on where
+    it stands.
+
+    Raises:
+        ConfigurationError: its profile does not allow a name (``type_not_allowed``), a type is no topic and not in its
+            profile (``unknown_type``), an operator has a subscription of its name (``name_taken``), or the wish makes
+            no sense (``bad_subscription``).
+    """
+    emitter = read_emitter(connection, emitter_id)
+    if not 0 < len(wish.topics) <= MOST_SUBSCRIBED:
+        cause = f"a subscription has 1 to {MOST_SUBSCRIBED:,} topics"
+        raise ConfigurationError(cause, "name fewer, or some", code="bad_subscription")
+    for name in dict.fromkeys(wish.topics):
+        _check_topic(connection, emitter, name, at)
+    stored = read_stored(connection)
+    present = stored.in_use.subscriptions.get(emitter.login)
+    if present is not None and present.format != "routemaster":
+        cause = f'an operator made subscription "{emitter.login}"'
+        raise ConfigurationError(cause, "have an operator change it", code="name_taken")
+    before = present or stored.removed.subscriptions.get(emitter.login)
+    wished = SubscriptionSpec(
+        emitter.login,
+        frozenset(wish.topics),
+        wish.url,
+        format="routemaster",
+        secret=wish.secret,
+        verify=before.verify if before is not None else True,
+        max=wish.max,
+        timeout=wish.timeout,
+        ranges=before.ranges if before is not None else 1,
+    )
+    plan = make_plan(stored, BusSpec(subscriptions={emitter.login: wished}))
+    if plan.problems:
+        cause = "; ".join(problem.sentence for problem in plan.problems)
+        raise ConfigurationError(cause, "correct it", code="bad_subscription")
+    apply(connection, plan, at)
+    if present is None and before is not None:
+        decision = ReaderDecision(acting_person() or emitter.login, at, "subscribed anew")
+        move(connection, wished.reader.name, "head", decision)
+    _begin_anew(connection, emitter.login)
+
+
+def unsubscribe(connection: sa.Connection, emitter_id: int, topic: str | None, at: datetime) -> None:
+    """Unsubscribe an emitter from a topic, or from all.
+
+    Raises:
+        ConfigurationError: it is not subscribed (``not_subscribed``).
+    """
+    emitter = read_emitter(connection, emitter_id)
+    present = read_stored(connection).in_use.subscriptions.get(emitter.login)
+    is_own = present is not None and present.format == "routemaster"
+    if present is None or not is_own or (topic is not None and topic not in present.event_types):
+        raise ConfigurationError("the client is not subscribed", "subscribe first", code="not_subscribed")
+    left = frozenset[str]() if topic is None else present.event_types - {topic}
+    _leave(connection, present, left, at)
+
+
+def remove_subscribed(connection: sa.Connection, emitter_id: int, topic: str, at: datetime) -> None:
+    """Remove a topic, and unsubscribe all programs from it; see :func:`topics.remove_topic`.
+
+    Raises:
+        ConfigurationError: as there; the transaction has to be rolled back then.
+    """
+    check_removal(connection, emitter_id, topic)
+    for each in read_stored(connection).in_use.subscriptions.values():
+        if each.format == "routemaster" and topic in each.event_types:
+            _leave(connection, each, each.event_types - {topic}, at)
+    remove_topic(connection, emitter_id, topic, at)
+
+
+def list_subscribers(connection: sa.Connection, emitter_id: int, at: datetime) -> list[Subscriber]:
+    """List the subscriptions in Routemaster's format, by name.
+
+    Raises:
+        ConfigurationError: the emitter may neither make topics nor API tokens (``type_not_allowed``).
+    """
+    emitter = read_emitter(connection, emitter_id)
+    if not (emitter.new_types or emitter.clients):
+        raise refused("the emitter's profile does not allow to see subscriptions")
+    counts = {each.name: each.events for each in count_types(connection, at).types}
+    found = [each for each in read_stored(connection).in_use.subscriptions.values() if each.format == "routemaster"]
+    return [_subscriber(connection, each, sum(counts.get(name, 0) for name in each.event_types)) for each in found]
+
+
+def _subscriber(connection: sa.Connection, spec: SubscriptionSpec, sent: int) -> Subscriber:
+    (status,) = list_readers(connection, spec.reader.name)
+    return Subscriber(spec.name, spec, sent, status.lag, status.waits_since)
+
+
+def _check_topic(connection: sa.Connection, emitter: EmitterEntry, name: str, at: datetime) -> None:
+    if name in emitter.event_types:
+        return
+    if not emitter.may_make(name):
+        raise refused(f"the emitter's profile does not allow to subscribe to {name[:80]!a}")
+    ensure_topic(connection, name, at)
+    is_topic = sa.select(model.event_type.c.is_topic).where(model.event_type.c.name == name)
+    if not connection.execute(is_topic).scalar_one():
+        # An operator's type may have items that are no events of Routemaster, and not everybody may see them.
+        cause = f'event type "{name}" is no topic'
+        raise ConfigurationError(cause, "have an operator subscribe to it", code="unknown_type")
+
+
+def _leave(connection: sa.Connection, present: SubscriptionSpec, left: frozenset[str], at: datetime) -> None:
+    stored = read_stored(connection)
+    if left:
+        wished = BusSpec(subscriptions={present.name: replace(present, event_types=left, secret=None)})
+        apply(connection, make_plan(stored, wished), at)
+        return
+    plan = make_plan(stored, stored.in_use.without(Section.SUBSCRIPTION, present.name), prune=True)
+    apply(connection, replace(plan, changes=plan.removals, problems=()), at)
+
+
+def _begin_anew(connection: sa.Connection, name: str) -> None:
+    """Have a subscription called again at once that had ended, or waits after failures."""
+    own = sa.select(model.subscription.c.service_id).where(model.subscription.c.name == name).scalar_subquery()
+    state = model.subscription_state
+    failing = state.c.service_id == own, sa.or_(state.c.ended_at.is_not(None), state.c.retry_at.is_not(None))
+    connection.execute(sa.update(state).where(*failing).values(ended_at=None, retry_at=None))

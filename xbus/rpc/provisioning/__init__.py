@@ -1,0 +1,1 @@
+"""The messages of verbs by which programs make event types, subscriptions, and API tokens for others."""
