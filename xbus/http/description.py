@@ -90,9 +90,10 @@ def _problems(operation: Operation) -> dict[str, object]:
     codes: dict[HTTPStatus, list[str]] = {}
     for code in operation.problems:
         codes.setdefault(_status(code), []).append(code)
-    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    content = {"content": problem} if operation.explains else {}
     return {
-        str(status.value): {"description": f"{status.phrase}: {', '.join(found)}", "content": content}
+        str(status.value): {"description": f"{status.phrase}: {', '.join(found)}"} | content
         for status, found in sorted(codes.items())
     }
 

@@ -76,6 +76,7 @@ class Operation:
         query: options that it reads from the query, each with its meaning.
         produces: media types of what it answers; empty where it has no body, or that of the operation's own kind.
         needs_token: whether it refuses requests without a token.
+        explains: whether a refusal has a body.
     """
 
     method: str
@@ -89,3 +90,4 @@ class Operation:
     query: Mapping[str, str] = field(default_factory=dict)
     produces: Sequence[str] = ()
     needs_token: bool = True
+    explains: bool = True

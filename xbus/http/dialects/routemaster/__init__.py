@@ -6,8 +6,12 @@ differ from that, both are served.
 Face: ``OPERATIONS``.
 """
 
+from dataclasses import replace
+
 from xbus.http.dialects.routemaster import pulse, subscriptions, tokens, topics
 
-OPERATIONS = (*topics.OPERATIONS, *subscriptions.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+_ALL = (*topics.OPERATIONS, *subscriptions.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+
+OPERATIONS = tuple(replace(each, explains=False) for each in _ALL)
 
 __all__ = ["OPERATIONS"]
