@@ -15,7 +15,7 @@ MEASURED := --cov --cov-report=
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz fuzz-api screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
+.PHONY: fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -27,7 +27,7 @@ demo: $(VENV)/.installed  ## send all flights of a year through the bus and chec
 demo-spark: $(VENV)/.installed-spark  ## sum the same flights up by a Spark worker, check and draw them [MASTER=local[*]|spark://...]
 	$(IN_VENV) examples.demo_spark
 
-test: $(VENV)/.installed-dev node-packages  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
+test: $(VENV)/.installed-dev node-packages axe  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(or $(ARGS),-m "not slow" $(MEASURED))
 
 test-slow: $(VENV)/.installed-dev  ## run what make test leaves out, as it takes long [ARGS=...]
@@ -57,6 +57,9 @@ torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while enve
 fuzz: $(VENV)/.installed-fuzz  ## throw random bytes at the decoders and the front's verbs [RUNS=100000]
 	$(IN_VENV) tests.fuzz codec $(or $(RUNS),100000)
 	$(IN_VENV) tests.fuzz front $(or $(RUNS),100000)
+
+fuzz-http: $(VENV)/.installed-dev $(VENV)/schemathesis/.installed  ## ask the gateway for HTTP for everything, allowed or not [SECONDS=300]
+	$(IN_VENV) tests.fuzz.gateway $(or $(SECONDS),300)
 
 fuzz-api: $(VENV)/.installed-dev $(VENV)/schemathesis/.installed  ## ask the monitor's /api for everything, allowed or not [SECONDS=300]
 	$(IN_VENV) tests.fuzz.api $(or $(SECONDS),300)
@@ -91,6 +94,15 @@ examples/node/node_modules/.installed: examples/node/package.json
 	    echo "no Node.js with npm: the examples in JavaScript are not tested"; \
 	elif npm install --prefix $(<D) --no-package-lock --no-audit --no-fund --loglevel error; then touch $@; \
 	else echo "npm could not install: the examples in JavaScript are not tested"; fi
+
+# Pages of the monitor are examined by axe-core, where npm is. Without it those tests are skipped.
+axe: tests/browser/node_modules/.installed
+.PHONY: axe
+
+tests/browser/node_modules/.installed: tests/browser/package.json
+	@if ! command -v npm >/dev/null; then echo "no npm: pages are not examined by axe-core"; \
+	elif npm install --prefix $(<D) --no-package-lock --no-audit --no-fund --loglevel error; then touch $@; \
+	else echo "npm could not install: pages are not examined by axe-core"; fi
 
 # Debian's package, unpacked and not installed: its service must not start.
 promtool: $(VENV)/bin/promtool  ## fetch promtool and Prometheus, with which tests check metrics and alert rules (19 MB)

@@ -9,7 +9,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import ack, backlog_memory, batch_intake, encrypted, end_to_end, http_publish, reader, restart
+from benchmarks import (
+    ack,
+    backlog_memory,
+    batch_intake,
+    encrypted,
+    end_to_end,
+    http_publish,
+    reader,
+    reader_idle,
+    restart,
+)
 from benchmarks.databases import KINDS, Databases, databases
 from benchmarks.envelopes import catch_up, growth, idle, instances, latency, rare, shapes, small
 from benchmarks.recording import Recorder
@@ -50,6 +60,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "reader": reader.with_programs(1, ranges=1),
     "reader_five": reader.with_programs(5, ranges=8),
     "reader_small": reader.measure_small,
+    "reader_idle": reader_idle.with_programs(1_000),
     "growth": growth.measure,
 }
 

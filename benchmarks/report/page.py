@@ -131,6 +131,20 @@ SECTIONS = (
         (Column("items/s", "value"), *FLOORED, Column("broker CPU s", "broker_cpu_s"), MEMORY),
     ),
     Section(
+        "Readers that wait",
+        "A thousand programs of a reader wait at the head of the log, each in a call that it repeats every 3.3 s: the "
+        "broker's processor time, as percent of a core. The floor is the same broker without them. A program that has "
+        "a range gets an event so many ms after its emitter was told that it is durable.",
+        ("reader_idle",),
+        (
+            Column("% of a core", "value"),
+            Column("floor", "floor"),
+            Column("calls/s", "calls_per_s"),
+            Column("wake-up ms p50", "wake_p50_ms"),
+            Column("p99", "wake_p99_ms"),
+        ),
+    ),
+    Section(
         "A journal that has grown",
         "Envelopes a second with ten in flight, where the journal has 100,000 of them already. The floor is the same "
         "with 1,000.",

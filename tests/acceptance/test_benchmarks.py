@@ -39,8 +39,9 @@ LIKE_OTHERS = {
     "small_10_kb",
     "idle_1000",
     "idle_10000",
+    "reader_idle",
 }
-"""Scenarios that differ from others by a number alone, or by what ``latency`` runs too."""
+"""Scenarios that differ from others by a number alone, or by what ``latency`` runs too, or that only wait."""
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tests.support.browser import browsing
 from tests.support.bus import add_bus, add_reader
 from tests.support.daemon import Daemon
 from tests.support.gateway import Gate, serving_http
+from tests.support.memory import peak_mib, resident_mib
 from tests.support.processes import run, script
 from tests.support.showing import shown
 from xbus.broker.journal.api_tokens import add_api_token
@@ -183,6 +184,42 @@ def test_a_gateway_with_a_key_uses_the_encrypted_addresses(
     with encrypted(daemon, tmp_path) as address:
         assert HttpProgram(address, sends).ask("POST", "/v1/types/orders/envelopes", {"n": 1})[0] == 201
         assert values(HttpProgram(address, reads).batch()) == [{"n": 1}]
+
+
+FOLLOWERS = 500
+
+MOST_MIB = 400 / 10_000
+"""Of memory that a follower may take."""
+
+
+async def test_a_follower_takes_little_memory(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"orders": {}})
+    add_reader(sqlite_url, "billing", "orders", start="oldest")
+    sends, reads = add_tokens(sqlite_url, reader="billing")
+    daemon = start_daemon(sqlite_url, {"http": {"listen": "127.0.0.1:0"}})
+    gate = Gate(daemon.config, "gate").start()
+
+    async def follow() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(gate.address.rpartition(":")[2]))
+        head = f"GET /v1/types/orders/tail HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {reads}\r\n\r\n"
+        writer.write(head.encode())
+        await reader.readuntil(b"id: from:")
+        return reader, writer
+
+    try:
+        send = HttpProgram(gate.address, sends)
+        await asyncio.to_thread(send.ask, "POST", "/v1/types/orders/envelopes", {"n": 0})
+        before = resident_mib(gate.pid)
+        async with asyncio.timeout(60):
+            followers = [await follow() for _ in range(FOLLOWERS)]
+            await asyncio.to_thread(send.ask, "POST", "/v1/types/orders/envelopes", {"n": 1})
+            for reader, _ in followers:
+                assert b'"value":{"n":1}' in await reader.readuntil(b"}}")
+        assert (peak_mib(gate.pid) - before) / FOLLOWERS < MOST_MIB
+        for _, writer in followers:
+            writer.close()
+    finally:
+        gate.kill()
 
 
 async def test_the_event_source_of_a_browser_goes_on_behind_a_killed_gateway(

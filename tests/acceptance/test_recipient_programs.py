@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartDaemon, StartProcess
-from tests.support.bus import PASSWORD, add_bus
+from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.ports import free_port
@@ -97,6 +97,21 @@ def told(kind: str, login: str) -> str:
         f'recipient {login}: the program is a {kind}, and the role "{login}" is of a {other} service,'
         f' "{login.removesuffix("_1")}": give the program the login of a {kind} role,'
         f" or run a {other} with this login [wrong_kind]"
+    )
+
+
+def test_a_recipient_with_the_login_of_a_reader_ends_with_one_line(
+    sqlite_url: str, start_daemon: StartDaemon, kinds: Path
+) -> None:
+    add_bus(sqlite_url, {"test_event": {"store": []}})
+    add_reader(sqlite_url, "billing", "test_event")
+
+    ended = run(sys.executable, kinds, "AConsumer", start_daemon(sqlite_url).back, "billing_1")
+
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == (
+        "recipient billing_1: the role is a reader's: its programs ask for what they read, and nothing is delivered to"
+        " them: read with xbus.reader, or register as a role of a worker or consumer [role_reads]"
     )
 
 

@@ -283,6 +283,40 @@ def test_a_merged_range_goes_on_where_each_part_stood(billing: sa.Connection) ->
     assert present(billing)[0] == after
 
 
+def test_what_moved_no_place_is_not_undone_and_its_opposite_is_named(billing: sa.Connection) -> None:
+    parent = present(billing)[0]
+    one, other = people.split(billing, "billing", parent.id, DECISION)
+    people.merge(billing, "billing", [one.id, other.id], DECISION)
+    before = present(billing)
+    moves = {each.kind: each.act for each in list_moves(billing, parent.service_id, 9)}
+    for kind, opposite in (("split", "xbus reader merge"), ("merge", "xbus reader split")):
+        with pytest.raises(Refused, match=opposite) as refusal:
+            people.undo(billing, "billing", DECISION, moves[kind])
+        assert refusal.value.code == "not_undoable"
+    assert present(billing) == before
+
+
+async def test_a_range_is_behind_by_events_of_its_types_alone(journal: Journal, scribe: Scribe) -> None:
+    """Notes are counted from the place of each range on, and orders, which the reader does not read, never."""
+    receipts = [await scribe.put([b"a"]) for _ in range(3)]
+    both = [
+        ReaderSpec(name, frozenset({of_type}), ranges=2, start="oldest")
+        for name, of_type in (("audit", "notes"), ("billing", "orders"))
+    ]
+    wished = BusSpec(event_types={"orders": ORDERS}, readers={each.name: each for each in both})
+    await journal.run(change, wished)
+
+    def behind(connection: sa.Connection, name: str) -> list[int]:
+        (status,) = list_readers(connection, name)
+        return [each.behind for each in status.ranges]
+
+    assert await journal.read(behind, "audit") == [3, 3]
+    assert await journal.read(behind, "billing") == [0, 0]
+    (first, _) = (await journal.read(list_readers, "audit"))[0].ranges
+    await journal.run(people.move, "audit", Place(receipts[2].position), DECISION, first.range.id)
+    assert await journal.read(behind, "audit") == [1, 3]
+
+
 async def test_people_move_a_reader_and_undo_it(engine: sa.Engine, journal: Journal, scribe: Scribe) -> None:
     await journal.run(change, bus(BILLING, BILLING_1))
     lease = await journal.run(handed_out, 0, Place(1))

@@ -47,10 +47,21 @@ def _token(url: str) -> str:
 
 
 def _fuzz(address: str, token: str, seconds: str) -> int:
+    return ask_for_all(f"{address}/api/openapi.json", token, seconds)
+
+
+def ask_for_all(description: str, token: str, seconds: str, *more: str) -> int:
+    """Have schemathesis ask for all that a description allows, and for more; its exit code.
+
+    Args:
+        description: the address of an OpenAPI document.
+        token: that the requests show.
+        seconds: how long.
+        more: further options.
+    """
     options = ["--header", f"Authorization: Bearer {token}", "--phases", "examples,coverage,fuzzing"]
     bounds = ["--max-time", seconds, "--continue-on-failure", "--checks", CHECKS]
-    command = [str(PROGRAM), "run", f"{address}/api/openapi.json", *options, *bounds]
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run([str(PROGRAM), "run", description, *options, *bounds, *more], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -64,6 +64,12 @@ class Gate:
         wait_until(is_ready, "the gateway is ready", READY_SECONDS)
         return self
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None, "the gateway was not started"
+        return self._process.pid
+
     def kill(self) -> None:
         """End it with SIGKILL: a crash."""
         if self._process is not None:

@@ -32,6 +32,12 @@ ranges = 2
 login = "billing_1"
 service = "billing"
 
+[[subscription]]
+name = "shop"
+event_types = ["orders"]
+url = "https://shop.example/hook"
+secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
 [[service]]
 name = "runners"
 kind = "runner"

@@ -10,10 +10,13 @@ from xbus.errors import ConfigurationError
 
 GROUP = "xbus.commands"
 
+ABOVE = (EntryPoint("flow", "xbus.testing.flow.command:flow", GROUP),)
+"""Commands of this distribution in packages that stand on this one, which therefore can't import them."""
+
 
 def found() -> dict[str, EntryPoint]:
     """Find the installed commands by name, without importing any."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in (*ABOVE, *entry_points(group=GROUP))}
 
 
 def load(entry: EntryPoint) -> click.Command:

@@ -158,7 +158,7 @@ class MonitorSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """The gateway for HTTP: its address, its certificate, where the broker is, and the bounds of requests."""
+    """The gateway for HTTP: its address, its certificate, where the broker is, bounds of requests, and callbacks."""
 
     listen: str = option("127.0.0.1:8085", values.http_listen)
     certificate: Path | None = option(None, values.file)
@@ -172,6 +172,9 @@ class HttpSettings:
     max_document_bytes: int = option(16 * 1024**2, values.count)
     slow_seconds: float = option(30.0, values.seconds)
     insist_seconds: float = option(10.0, values.seconds)
+    callbacks: bool = option(False, values.switch)
+    callback_token: str = option("", str, secret=True)
+    callback_hosts: tuple[str, ...] = option((), values.networks)
     topic_data_bytes: int = option(64, values.count)
     scaling_backlog: int = option(1000, values.count)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_network
 
@@ -19,6 +20,7 @@ from xbus.errors import XbusError
 from xbus.extras import installed_version
 from xbus.http import problems
 from xbus.http.bodies import Room
+from xbus.http.callbacks import call_subscribers
 from xbus.http.description import describe
 from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
@@ -71,7 +73,7 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
             HTTPException: problems.of_http,
             Exception: problems.of_the_gateway,
         },
-        lifespan=_connected(front, called),
+        lifespan=_connected(front, called, partial(call_subscribers, settings, back, clock)),
     )
     application.state.gateway = gateway
     return application
@@ -84,11 +86,11 @@ def on_stop(application: Starlette) -> Callable[[], None]:
 
 
 def _connected(
-    front: FrontConnection, back: BackConnection
+    front: FrontConnection, back: BackConnection, calling: Callable[[], AbstractAsyncContextManager[None]]
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def connected(app: Starlette) -> AsyncIterator[None]:
-        async with front, back:
+        async with front, back, calling():
             yield
 
     return connected

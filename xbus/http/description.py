@@ -72,7 +72,7 @@ def _path_parameters(path: str) -> list[object]:
 
 
 def _answers(operation: Operation) -> dict[str, object]:
-    content: dict[str, object] = {media_type: {} for media_type in operation.produces}
+    content = {media_type: {"schema": schema} if schema else {} for media_type, schema in operation.produces.items()}
     return {
         str(status): {"description": meaning, **({"content": content} if content and status != NO_CONTENT else {})}
         for status, meaning in operation.answers.items()
@@ -90,10 +90,11 @@ def _problems(operation: Operation) -> dict[str, object]:
     codes: dict[HTTPStatus, list[str]] = {}
     for code in operation.problems:
         codes.setdefault(_status(code), []).append(code)
-    problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    content = {"content": problem} if operation.explains else {}
+    told = (
+        {"content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}} if operation.explains else {}
+    )
     return {
-        str(status.value): {"description": f"{status.phrase}: {', '.join(found)}"} | content
+        str(status.value): {"description": f"{status.phrase}: {', '.join(found)}", **told}
         for status, found in sorted(codes.items())
     }
 

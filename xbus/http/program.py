@@ -13,6 +13,7 @@ from xbus import ending, logs, service_manager
 from xbus.clock import SystemClock
 from xbus.config import FILE_VARIABLE, Config, HttpSettings, load
 from xbus.config.reaching import reachable
+from xbus.errors import ConfigurationError
 from xbus.http.application import build, on_stop
 from xbus.http.protocol import BoundedProtocol, ConnectionLimits
 from xbus.web.listening import open_port, served_address, stop_at_signal
@@ -66,6 +67,11 @@ def serve(config: Config, ready_file: Path | None) -> None:
     settings = config.http
     front = settings.front or reachable(config.zmq.frontsocket, "front")
     back = settings.back or reachable(config.zmq.backsocket, "back")
+    if settings.callbacks and not settings.callback_token:
+        raise ConfigurationError(
+            "[http] callbacks = yes needs callback_token",
+            "make one: xbus token new NAME --role LOGIN, of a role whose service is of kind gateway",
+        )
     application = build(settings, front, SystemClock(), back=back)
     with closing(open_port("http", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)

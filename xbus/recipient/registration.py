@@ -30,7 +30,7 @@ batch on a slow line would keep those of ZMTP waiting for too long."""
 FAREWELL_SECONDS = 2.0
 """Seconds to wait for the answer to a logout."""
 
-FINAL = ("login_refused", "displaced", "wrong_kind", "unknown_method")
+FINAL = ("login_refused", "displaced", "wrong_kind", "role_reads", "role_runs_bots", "unknown_method")
 """After a refusal with one of these codes it is of no use to register again."""
 
 SESSION_UNKNOWN = "session_unknown"
@@ -91,8 +91,9 @@ class Registration:
 
         Raises:
             Refused: login or password are wrong (``login_refused``), another recipient has taken the role
-                (``displaced``), the role is of a service of the other kind (``wrong_kind``), or the broker is too old
-                for the way (``unknown_method``).
+                (``displaced``), the role is of a service of the other kind (``wrong_kind``), of a reader
+                (``role_reads``) or of runners (``role_runs_bots``), or the broker is too old for the way
+                (``unknown_method``).
         """
         backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         while True:

@@ -369,6 +369,24 @@ class BatchAnswer(TypedDict):
     batch: ClaimedBatchMap | None
 
 
+class SubscriptionMap(TypedDict):
+    """A subscription, as a gateway needs it; ``reader`` is the key of its reader."""
+
+    name: str
+    reader: str
+    url: str
+    format: str
+    secret: str
+    verify: bool
+    ranges: int
+
+
+class SubscriptionsAnswer(TypedDict):
+    """The answer to ``xbus.list_subscriptions``."""
+
+    subscriptions: list[SubscriptionMap]
+
+
 class CheckpointAnswer(TypedDict):
     """The answer to ``xbus.checkpoint``; ``lease`` in seconds."""
 

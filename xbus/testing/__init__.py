@@ -2,7 +2,7 @@
 
 ``Bus`` is all that a test needs; with pytest, ``pytest_plugins = ["xbus.testing.plugin"]`` gives it as the fixture
 ``bus``. The modules below it are for tests of the bus itself: the simulation is made of them. No program of the bus
-imports this package.
+imports this package, but the command ``xbus flow``, which is a part of it.
 """
 
 try:

@@ -29,7 +29,7 @@ from xbus.rpc.items import check_several
 from xbus.testing.bots import GIVEN, BotFunction, fire
 from xbus.testing.broker import VirtualBroker
 from xbus.testing.machine import Machine
-from xbus.testing.probe import CrashPoint, RoleLog, values_of_type
+from xbus.testing.probe import CrashPoint, Mishap, RoleLog, values_of_type
 from xbus.testing.programs import Author
 from xbus.testing.pull import InMemoryReader, open_reader
 from xbus.testing.sending import InMemoryEmitter, SentEnvelope
@@ -124,8 +124,7 @@ class Bus:
     def _apply(self, bus: BusSpec) -> None:
         plan = make_plan(self._database.read(read_stored), bus)
         if plan.problems:
-            told = "; ".join(problem.sentence for problem in plan.problems)
-            raise ConfigurationError(told, "correct the graph")
+            raise ConfigurationError("; ".join(each.sentence for each in plan.problems), "correct the graph")
         self._database.write(configuration.apply, plan, self.clock.now())
         self._machine.note_change()
         catalog = self._catalog()
@@ -311,6 +310,15 @@ class Bus:
         self._write_sketch()
         return values_of_type(self._programs.log(self._programs.one_login(service)).taken, event_type)
 
+    def answered(self, service: str, event_type: str | None = None) -> list[object]:
+        """List the values that a worker answered to what it committed; arguments are those of ``received``."""
+        self._write_sketch()
+        return values_of_type(self._programs.log(self._programs.one_login(service)).answered, event_type)
+
+    def mishaps(self, name: str) -> list[Mishap]:
+        """List the exceptions of the author's code of a service, a role or a bot, each with its item if it is known."""
+        return [mishap for log in self._logs(name) for mishap in log.mishaps]
+
     def sent(self, event_type: str) -> list[object]:
         """List the values of all items of an event type, in the order of the log, whoever has sent them."""
         self._write_sketch()
@@ -380,8 +388,6 @@ class Bus:
         """Kill the broker, and start another one on what the journal holds."""
         self._write_sketch()
         self._machine.crash_broker()
-
-    # -- its end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop everything."""

@@ -1,13 +1,13 @@
 """The probe in a recipient: it notes what the author's code took, and makes it fail or crash on demand."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from xbus.errors import ProtocolError
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.base import Recipient
+from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.calls import Calls
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch, Item
@@ -21,6 +21,23 @@ class Crash(BaseException):
     """The recipient has crashed: no code of the SDK handles this, or keeps it in a log with all that it refers to."""
 
 
+@dataclass(frozen=True)
+class Mishap:
+    """An exception of the author's code.
+
+    Args:
+        name: the login of the role, or the bot.
+        event_type: of the item; empty where no event was at hand.
+        item: at which it was raised; None where that is not known.
+        error: what was raised.
+    """
+
+    name: str
+    event_type: str
+    item: Item | None
+    error: BaseException
+
+
 @dataclass
 class RoleLog:
     """Notes what happened at a role, in all lives of its recipient, and what is to happen.
@@ -29,6 +46,8 @@ class RoleLog:
         taken: event type and value of each item that was committed, in that order.
         commits: the ids of the envelopes that were committed, in that order; one that came twice stands here twice.
         failures: what the next batches of items come to instead of the author's code.
+        answered: event type and value of each item that a worker answered to an envelope that was committed.
+        mishaps: what the author's code has raised.
         crash: where the recipient crashes next; None for nowhere.
         crashes: how often it did.
     """
@@ -36,6 +55,8 @@ class RoleLog:
     taken: list[tuple[str, object]] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
     failures: deque[Exception] = field(default_factory=deque)
+    answered: list[tuple[str, object]] = field(default_factory=list)
+    mishaps: list[Mishap] = field(default_factory=list)
     crash: CrashPoint | None = None
     crashes: int = 0
 
@@ -47,15 +68,18 @@ class ProbedCalls(Calls):
         recipient: the author's.
         desk: where the jobs that use this run.
         log: of the role.
+        login: of the role.
 
     Attributes:
         has_crashed: whether this life of the recipient has ended; then the author's code is called no more.
     """
 
-    def __init__(self, recipient: Recipient, desk: AuthorThread, log: RoleLog) -> None:
+    def __init__(self, recipient: Recipient, desk: AuthorThread, log: RoleLog, login: str = "") -> None:
         super().__init__(recipient, desk)
         self._log = log
+        self._login = login
         self._open: dict[str, list[tuple[str, object]]] = {}
+        self._answers: dict[str, list[tuple[str, object]]] = {}
         self.has_crashed = False
 
     def start_event(self, event: Event) -> None:
@@ -70,14 +94,35 @@ class ProbedCalls(Calls):
         self._reach("items")
         if self._log.failures:
             raise self._log.failures.popleft()
-        answer = super().batch(event, batch)
+        taken = event.taken
+        try:
+            answer = super().batch(event, batch)
+        except Exception as error:
+            self._log.mishaps.append(Mishap(self._login, event.type_name, self._item(event, taken, batch), error))
+            raise
+        self._note_answers(event, answer or [])
         self._open[event.envelope.id] += [(event.type_name, _value(data)) for data in batch.data]
         return answer
 
     def end_event(self, event: Event) -> tuple[object, list[Item]]:
         """End an event."""
         self._check_alive()
-        return super().end_event(event)
+        try:
+            reply, answer = super().end_event(event)
+        except Exception as error:
+            self._log.mishaps.append(Mishap(self._login, event.type_name, None, error))
+            raise
+        self._note_answers(event, answer)
+        return reply, answer
+
+    def _item(self, event: Event, taken: int, batch: Batch) -> Item | None:
+        """Find the item at which the author's code was; one that takes whole batches does not say."""
+        is_of_author = type(self._recipient).on_batch not in (Consumer.on_batch, Worker.on_batch)
+        number = event.taken - taken
+        return None if is_of_author or number >= len(batch) else [*batch][number]
+
+    def _note_answers(self, event: Event, answer: Iterable[Item]) -> None:
+        self._answers.setdefault(event.envelope.id, []).extend((event.type_name, _value(item.data)) for item in answer)
 
     def commit(self, envelope: Envelope) -> None:
         """Make it last, and note it."""
@@ -85,6 +130,7 @@ class ProbedCalls(Calls):
         self._reach("before_commit")
         super().commit(envelope)
         self._log.taken += self._open.pop(envelope.id, [])
+        self._log.answered += self._answers.pop(envelope.id, [])
         self._log.commits.append(envelope.id)
         self._reach("after_commit")
 
@@ -92,6 +138,7 @@ class ProbedCalls(Calls):
         """Forget it."""
         self._check_alive()
         self._open.pop(envelope.id, None)
+        self._answers.pop(envelope.id, None)
         super().rollback(envelope)
 
     def _reach(self, point: CrashPoint) -> None:

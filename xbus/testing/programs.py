@@ -92,7 +92,7 @@ class Programs:
             return calls.has_crashed
 
         desk = cast(AuthorThread, SteppingThread(is_killed, lambda: self._crash(role.login)))
-        calls = ProbedCalls(made, desk, self.log(role.login))
+        calls = ProbedCalls(made, desk, self.log(role.login), role.login)
         endpoint = RecipientEndpoint(made, calls, desk, self._clock)
         # What on_start raises goes to the loop, and from there to the test.
         endpoint.started.add_done_callback(lambda started: started.result())

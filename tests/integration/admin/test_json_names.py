@@ -49,6 +49,32 @@ service = "store"
 NEED_SPARK = {"archive": Report, "checksum": Verdict}
 """Commands that run on Spark, by the results that they write as they are."""
 
+FLOW = """
+[[event_type]]
+name = "clients"
+[[event_type.node]]
+name = "named"
+emits = "named"
+[[event_type.node]]
+name = "print"
+service = "printer"
+[[event_type]]
+name = "named"
+[[service]]
+name = "printer"
+kind = "consumer"
+[[role]]
+login = "printer_1"
+service = "printer"
+[[emitter_profile]]
+name = "shop"
+event_types = ["clients"]
+[[emitter]]
+login = "shop_1"
+profile = "shop"
+"""
+"""A bus file with a consumer and a type that is made of another one."""
+
 Check = Callable[[Any], bool]
 
 
@@ -91,7 +117,7 @@ def named(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield name, inner
-            if name not in ("value", "headers"):
+            if name not in ("value", "values", "headers"):
                 yield from named(inner)
 
 
@@ -226,6 +252,7 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("failure", "list"): ("--groups",),
         ("failure", "show"): ("1",),
         ("find",): ("clients",),
+        ("flow", "run"): flow_arguments(outbox.parent),
         # The hashes of this journal are none.
         ("fsck",): (),
         ("health",): ("--url", f"tcp://127.0.0.1:{free_port()}"),
@@ -247,6 +274,14 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("person", "token", "list"): (),
         ("why",): (str(bus.both), "--event", "1", "--item", "2"),
     }
+
+
+def flow_arguments(folder: Path) -> tuple[str, ...]:
+    """The arguments with which a bus runs over a file."""
+    bus, items = folder / "flow.toml", folder / "clients.jsonl"
+    bus.write_text(FLOW)
+    items.write_text('{"number": 1}\n')
+    return str(bus), "--in", str(items), "--out", str(folder / "out")
 
 
 @pytest.fixture

@@ -46,7 +46,8 @@ def test_every_error_is_told_with_its_line_and_nothing_is_changed(xbus: Xbus, bu
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        f'{bus}:15: kind must be "worker" or "consumer" or "runner"',
+        f'{bus}:15: kind must be "worker" or "consumer" or "runner" or "gateway";'
+        " a reader is a table of its own, [[reader]]",
         f'{bus}:27: role "flight_store_1": there is no service "gone"',
         f'{bus}:31: emitter_profile "airport": there is no event_type "x"',
         f"xbus: {bus} was not applied, nothing was changed: correct the 3 problems above [bad_bus_file]",

@@ -1,6 +1,7 @@
 """Envelopes by HTTP: every format, every key, every refusal."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from tests.support.waiting import wait_until
 from xbus.broker.journal.api_tokens import add_api_token, revoke_api_token
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
+from xbus.http.reading import BATCH_FORMATS
 
 ORDERS = "/v1/types/orders/envelopes"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -248,14 +250,20 @@ def test_all_that_it_does_is_described(program: TestClient) -> None:
     assert set(operation["responses"]) >= {"201", "400", "401", "403", "404", "413", "415", "422", "429", "503"}
     assert set(operation["requestBody"]["content"]) >= {"application/json", "text/csv"}
     assert [each["name"] for each in operation["parameters"] if each["in"] == "path"] == ["type"]
+    batch = described["paths"]["/v1/readers/{reader}/batch"]["get"]
+    assert {each["name"] for each in batch["parameters"] if each["in"] == "query"} >= {"wait", "done", "program"}
+    assert set(batch["responses"]["200"]["content"]) == {*BATCH_FORMATS}
+    assert "content" not in batch["responses"]["204"]
+    assert set(batch["responses"]) >= {"401", "403", "409", "503"}
+    # Routemaster's errors are empty.
+    assert "content" not in described["paths"]["/topics/{name}"]["post"]["responses"]["403"]
     for path, operations in described["paths"].items():
         for method in operations:
-            answer = program.request(method, path.replace("{type}", "orders").replace("{name}", "orders"))
+            answer = program.request(method, re.sub(r"\{\w+\}", "orders", path))
             assert answer.status_code != 405
-            assert answer.status_code != 404 or answer.headers.get("x-xbus-problem") in (
-                "unknown_type",
-                "not_subscribed",
-            )
+            # What is routed, and not there, says so by its own code.
+            found = answer.headers.get("x-xbus-problem")
+            assert answer.status_code != 404 or found in ("unknown_type", "not_subscribed")
 
 
 def test_the_gateway_counts_what_it_does(visit: Visit) -> None:

@@ -1,14 +1,20 @@
 """Readers in the browser and for programs: how far they are, and moving, undoing, splitting and merging."""
 
+from datetime import UTC, datetime
+
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from tests.integration.monitor.conftest import Monitor
 from tests.support.reading_bus import PROGRAM, ReadingBus, make_reading_bus
+from xbus import model
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
-from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.status import list_moves, list_readers
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -131,6 +137,7 @@ def test_a_program_lists_shows_and_moves(monitor: Monitor, bus: ReadingBus) -> N
     assert [(each["reader"], each["lag"], each["state"]) for each in found] == [
         ("billing", 5, "present"),
         ("bot/summary", 5, "absent"),
+        ("subscription/shop", 5, "absent"),
     ]
     shown = program.get("/api/readers/billing").json()
     assert [each["state"] for each in shown["range_list"]] == ["out", "free"]
@@ -139,3 +146,26 @@ def test_a_program_lists_shows_and_moves(monitor: Monitor, bus: ReadingBus) -> N
     moved = program.post("/api/readers/move", json={"name": "billing", "place": "head", "reason": "skip"})
     assert moved.status_code == 200
     assert bus.places() == ["6", "6"]
+
+
+def test_a_subscription_shows_whom_it_calls_and_its_failures(viewer: TestClient, bus: ReadingBus) -> None:
+    page = viewer.get("/readers/subscription%2Fshop").text
+    assert "https://shop.example/hook" in page
+    assert ">healthy<" in page
+    assert "whsec" not in page
+    assert "https://shop.example/hook" in viewer.get("/readers").text
+    assert 'href="/readers/subscription%2Fshop"' in viewer.get("/configuration").text
+    failing = {"failures": 3, "failing_since": NOW, "retry_at": NOW, "code": "http_500", "error": "<b>no</b>"}
+    with writing(bus.url) as connection:
+        connection.execute(sa.update(model.subscription_state).values(failing))
+    page = viewer.get("/readers/subscription%2Fshop").text
+    assert "3 calls failed" in page
+    assert "&lt;b&gt;no" in page
+    assert ">failed<" in viewer.get("/readers").text
+
+
+def test_a_subscription_is_edited_without_its_secret(monitor: Monitor, bus: ReadingBus) -> None:
+    monitor.add("mia", Right.MANAGER)
+    form = monitor.enter("mia").get("/configuration/edit", params={"section": "subscription", "name": "shop"})
+    assert form.status_code == 200
+    assert "whsec" not in form.text

@@ -161,7 +161,11 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
         pytest.param('\n\n[[service]]\nname = "x"\n', (3, "kind is missing"), id="missing key"),
         pytest.param(
             '[[service]]\nname = "x"\nkind = "robot"\n',
-            (3, 'kind must be "worker" or "consumer" or "runner"'),
+            (
+                3,
+                'kind must be "worker" or "consumer" or "runner" or "gateway";'
+                " a reader is a table of its own, [[reader]]",
+            ),
             id="unknown kind",
         ),
         pytest.param(

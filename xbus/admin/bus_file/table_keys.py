@@ -193,13 +193,16 @@ def choice(*values: str, means: str, required: bool = False) -> TableKey:
 
 NAME = TableKey(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
 NAMES = TableKey(is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[], shape=FieldShape.NAMES)
-KIND = choice(
-    "worker",
-    "consumer",
-    "runner",
-    "gateway",
-    means="A worker answers items; a consumer ends the line; runners run bots, gateways call subscribers. For good.",
-    required=True,
+KIND = replace(
+    choice(
+        "worker",
+        "consumer",
+        "runner",
+        "gateway",
+        means="Workers answer items; consumers end the line; runners run bots, gateways call subscribers. For good.",
+        required=True,
+    ),
+    wish='"worker" or "consumer" or "runner" or "gateway"; a reader is a table of its own, [[reader]]',
 )
 FAILURES = choice(
     "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."

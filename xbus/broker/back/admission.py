@@ -87,6 +87,12 @@ class Admission:
                 "read with xbus.reader, or register as a role of a worker or consumer",
                 code="role_reads",
             )
+        if role_id in self._configuration.catalog.runners:
+            raise Refused(
+                "the role is of a runner of bots: nothing is delivered to it",
+                "run bots with xbus bot run, or register as a role of a worker or consumer",
+                code="role_runs_bots",
+            )
         if role is None:
             raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
         if role.detached:

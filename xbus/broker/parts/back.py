@@ -6,11 +6,20 @@ from dataclasses import replace
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
 from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
-from xbus.broker.back.readers import AbsentReaders
+from xbus.broker.back.readers import AbsentReaders, Subscriptions
 from xbus.broker.back.reading import LogReading, ReaderTypes
 from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
-from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, BotVerbs, InsightVerbs, LogVerbs, OutputVerbs, ReaderVerbs
+from xbus.broker.back.verbs import (
+    BackBatchVerbs,
+    BackVerbs,
+    BotVerbs,
+    InsightVerbs,
+    LogVerbs,
+    OutputVerbs,
+    ReaderVerbs,
+    SubscriptionVerbs,
+)
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command
 from xbus.broker.housekeeping.audit import AuditKeeper
@@ -69,6 +78,7 @@ class BackPart:
             config,
         )
         self._bots = Bots(shared.journal, shared.configuration, shared.clock, shared.ids, self._back.readers.desk)
+        self._subscriptions = Subscriptions(shared.journal, shared.health, shared.clock)
         self._pruner = Pruner(
             shared.journal,
             shared.clock,
@@ -157,6 +167,7 @@ class BackPart:
                     lambda: shared.configuration.catalog,
                 ),
                 ReaderVerbs(self._back.readers, self._sessions),
+                SubscriptionVerbs(self._subscriptions, self._back.readers, self._sessions),
                 HealthVerbs(shared.health),
                 InsightVerbs(self._back.insight),
                 knows=self._sessions.knows,
@@ -249,8 +260,7 @@ class BackPart:
         self._shared.tasks.create_task(self._overdue.watch(), name="alarm")
         look = look_regularly(self._stalled.look, self._shared.config.health.interval, "stalled deliveries")
         self._shared.tasks.create_task(look, name="stalled deliveries")
-        look = look_regularly(self._absent_readers.look, self._shared.config.health.interval, "absent readers")
-        self._shared.tasks.create_task(look, name="absent readers")
+        self._look_at_readers()
         lags = LagKeeper(self._shared.journal, self._shared.clock, self._shared.health, self._back.decided)
         look = look_regularly(lags.look, self._shared.config.health.interval, "lag of roles")
         self._shared.tasks.create_task(look, name="lag of roles")
@@ -263,6 +273,14 @@ class BackPart:
         self._shared.tasks.create_task(look, name="archive")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
+
+    def _look_at_readers(self) -> None:
+        for name, look in (
+            ("absent readers", self._absent_readers.look),
+            ("failing subscriptions", self._subscriptions.look),
+        ):
+            looks = look_regularly(look, self._shared.config.health.interval, name)
+            self._shared.tasks.create_task(looks, name=name)
 
     async def refresh_figures(self) -> None:
         await self._journal_look.refresh()

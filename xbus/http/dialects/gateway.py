@@ -74,9 +74,9 @@ class Operation:
         media_types: of the request's body; empty where it has none.
         parameters: headers that it reads, each with its meaning.
         query: options that it reads from the query, each with its meaning.
-        produces: media types of what it answers; empty where it has no body, or that of the operation's own kind.
+        produces: media types of what it answers, each with its JSON Schema; an empty one where that says nothing.
         needs_token: whether it refuses requests without a token.
-        explains: whether a refusal has a body.
+        explains: whether the body of a refusal tells the problem.
     """
 
     method: str
@@ -88,6 +88,6 @@ class Operation:
     media_types: Sequence[str] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
-    produces: Sequence[str] = ()
+    produces: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     needs_token: bool = True
     explains: bool = True

@@ -13,6 +13,7 @@ from xbus.errors import Refused
 from xbus.headers import event_tags
 from xbus.http.bodies import FORMATS, items_of
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
+from xbus.http.dialects.schemas import RECEIPT
 from xbus.http.publishing import ask, publish
 from xbus.http.request_tags import CONTENT_TYPE, one_value, tags_of
 from xbus.rpc.codec import Value, pack
@@ -114,6 +115,7 @@ OPERATIONS = (
         REFUSALS,
         tuple(FORMATS),
         TAGS,
+        produces={"application/json": RECEIPT},
     ),
     Operation(
         "POST",

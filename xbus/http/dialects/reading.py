@@ -10,8 +10,12 @@ from starlette.responses import Response
 from xbus.errors import Refused
 from xbus.http.bodies import parse_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
+from xbus.http.dialects.schemas import BATCH, LEASE, RANGES
 from xbus.http.reading import (
     BATCH_FORMATS,
+    JSON,
+    MSGPACK,
+    NDJSON,
     BatchRequest,
     CheckpointTicket,
     Follower,
@@ -111,7 +115,8 @@ async def _post_checkpoint(gateway: Gateway, request: Request) -> Response:
     token = token_of(request.headers)
     settled = ticket.settled(place)
     answer = await gateway.back.call("xbus.checkpoint", token, ticket.program, *settled, request.path_params["reader"])
-    return JsonAnswer({"lease": _CHECKPOINT.read(answer)["lease"]})
+    lease = _CHECKPOINT.read(answer)["lease"]
+    return JsonAnswer({"lease": int(lease) if lease == int(lease) else lease})
 
 
 def _checkpoint(body: bytes) -> tuple[CheckpointTicket, list[int] | None]:
@@ -189,7 +194,7 @@ OPERATIONS = (
         {200: "The batch.", 204: "Nothing is there."},
         (*REFUSALS, "reader_not_ready", "place_not_in_batch", "gateway_full"),
         query=BATCH_OPTIONS,
-        produces=BATCH_FORMATS,
+        produces={JSON: BATCH, NDJSON: {}, MSGPACK: {}},
     ),
     Operation(
         "POST",
@@ -198,8 +203,8 @@ OPERATIONS = (
         _post_checkpoint,
         {200: "It is settled, durably."},
         (*REFUSALS, "bad_body", "body_too_large", "place_not_in_batch"),
-        ("application/json",),
-        produces=("application/json",),
+        (JSON,),
+        produces={JSON: LEASE},
     ),
     Operation(
         "POST",
@@ -209,7 +214,7 @@ OPERATIONS = (
         {200: "The ranges that it has, and those that it is to give up."},
         REFUSALS,
         query=PROGRAM,
-        produces=("application/json",),
+        produces={JSON: RANGES},
     ),
     Operation(
         "POST",
@@ -229,6 +234,6 @@ OPERATIONS = (
         ("bad_request", "token_missing", "type_not_read", "type_unknown", "place_beyond_end", "journal_unavailable"),
         parameters={"Last-Event-ID": "Goes on behind this event."},
         query=TAIL_OPTIONS,
-        produces=("text/event-stream",),
+        produces={"text/event-stream": {}},
     ),
 )

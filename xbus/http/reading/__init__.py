@@ -14,10 +14,13 @@ from xbus.http.reading.followers import Follower
 from xbus.http.reading.questions import program_id, seconds_of, start_after, start_of
 from xbus.http.reading.tails import TailPace, TailQuestion, Tails
 from xbus.http.reading.tickets import CheckpointTicket, parse_place
-from xbus.http.reading.writing import BATCH_FORMATS, batch_body
+from xbus.http.reading.writing import BATCH_FORMATS, JSON, MSGPACK, NDJSON, batch_body
 
 __all__ = [
     "BATCH_FORMATS",
+    "JSON",
+    "MSGPACK",
+    "NDJSON",
     "BackConnection",
     "BatchRequest",
     "CheckpointTicket",

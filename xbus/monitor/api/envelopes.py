@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from xbus.admin.objects import of_envelope, of_envelope_detail, of_finding
+from xbus.admin.objects import of_chain_link, of_envelope, of_envelope_detail, of_finding
 from xbus.admin.search.items import read_items_page
+from xbus.broker.journal.operations.envelopes.chains import read_chain
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
@@ -55,6 +56,17 @@ def items(
         page = read_items_page(connection, wanted, read_position(connection, wanted), event, first, limit)
     found = [item.plain() for item in page.items]
     return answer_list(found, None if page.next_event is None else {"event": page.next_event, "from": page.next_index})
+
+
+@router.get("/{envelope_id}/trace", operation_id="trace_envelope")
+def trace(bus: TheBus, _: TheVisitor, envelope_id: Id) -> ObjectResponse:
+    """List what an envelope was made of, itself, and what was made of it."""
+    with bus.reading() as connection:
+        wanted = resolve_envelope(connection, digits_of(envelope_id))
+        found = read_chain(connection, wanted)
+    if not found:
+        raise envelope_unknown(wanted)
+    return answer_list(map(of_chain_link, found))
 
 
 @router.get("/{envelope_id}/why", operation_id="explain_envelope")

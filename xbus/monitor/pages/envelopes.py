@@ -5,12 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from xbus.admin.chains.tree import in_tree, told_way
 from xbus.admin.search.items import read_items_page
 from xbus.broker.journal.configuration import Section, read_stored
+from xbus.broker.journal.operations.envelopes.chains import read_chain
 from xbus.broker.journal.operations.envelopes.details import read_position, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.why.subjects import find_subject
+from xbus.monitor.drawings.chain import draw_chain
 from xbus.monitor.queries import EnvelopeQuery
 from xbus.monitor.reading import are_digits, digits_of
 from xbus.monitor.rendering import link
@@ -21,6 +24,9 @@ router = APIRouter(prefix="/envelopes")
 
 PAGE_ITEMS = 20
 """Items of a page. More make it long; one may have megabytes, of which only the beginning is shown."""
+
+SHOWN_LINKS = 100
+"""Envelopes of a chain in the table. More make the page long; the command shows all."""
 
 
 @router.get("")
@@ -60,12 +66,22 @@ def show(bus: TheBus, page: ThePage, digits: str) -> Response:
     with bus.reading() as connection:
         envelope_id = resolve_envelope(connection, digits_of(digits))
         detail = show_envelope(connection, envelope_id)
+        links = [] if detail is None else read_chain(connection, envelope_id)
     if detail is None:
         findings = bus.inquiry().by_id(envelope_id.hex)
         return page("envelopes/absent.html", status=404, envelope_id=envelope_id, findings=findings)
     findings = bus.inquiry().envelope(envelope_id)
     by_role = {finding.role: finding for finding in reversed(findings) if finding.role is not None}
-    return page("envelopes/show.html", detail=detail, findings=findings, by_role=by_role)
+    return page(
+        "envelopes/show.html",
+        detail=detail,
+        findings=findings,
+        by_role=by_role,
+        chain=[*in_tree(links)][:SHOWN_LINKS],
+        chain_is_cut=len(links) > SHOWN_LINKS,
+        drawing=draw_chain(links, envelope_id) if len(links) > 1 else None,
+        told_way=told_way,
+    )
 
 
 @router.get("/{digits}/items")

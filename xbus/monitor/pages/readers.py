@@ -43,8 +43,12 @@ def show(bus: TheBus, page: ThePage, name: str, moves: Moves = SHOWN_MOVES) -> H
     with bus.reading() as connection:
         entry = find_reader(connection, name)
         (reader,) = list_readers(connection, name)
-        # A reader of a bot is no entry of the bus file.
-        shown = None if reader.bot is not None else read_entry(connection, Section.READER, name)
+        shown = None
+        if reader.subscriber is not None:
+            shown = read_entry(connection, Section.SUBSCRIPTION, reader.subscriber.name)
+        elif reader.bot is None:
+            # A reader of a bot is no entry of the bus file.
+            shown = read_entry(connection, Section.READER, name)
         history = list_moves(connection, entry.id, moves)
         in_use = read_stored(connection).in_use if shown is None else shown.stored.in_use
     return page(

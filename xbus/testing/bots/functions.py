@@ -7,7 +7,7 @@ from xbus.bots import BotBatch, BotOutput
 from xbus.bots.job import Outcome, RunJob
 from xbus.bots.work import do_work, failed
 from xbus.testing.bots.output import GatheredOutput
-from xbus.testing.probe import Crash, RoleLog
+from xbus.testing.probe import Crash, Mishap, RoleLog
 
 BotFunction: TypeAlias = Callable[[BotBatch, BotOutput], object]
 
@@ -47,6 +47,7 @@ class BotFunctions:
             else:
                 do_work(job, output)
         except (Exception, SystemExit) as error:
+            self._log(bot).mishaps.append(Mishap(bot, "", None, error))
             return failed(error)
         return Outcome()
 

@@ -76,7 +76,7 @@ def list_(config_path: Path | None, output: Output) -> None:
 def show(config_path: Path | None, name: str, limit: int, output: Output) -> None:
     """Show the ranges of a reader, who reads them, and the last moves of its places.
 
-    BEHIND counts the envelopes of the log behind the place of a range, whether the reader wants them or not.
+    BEHIND counts events of its types from the place of a range on, up to 10,000; other ranges read some of them.
     """
     with reading(database_url(config_path)) as connection:
         entry = find_reader(connection, name)

@@ -136,7 +136,8 @@ class Bots:
         return is_ours
 
     def _check_runner(self, role_id: int) -> None:
-        if role_id not in self._configuration.catalog.runners:
+        runner = self._configuration.catalog.runners.get(role_id)
+        if runner is None or runner.is_gateway:
             raise Refused(
                 "the login is that of a role that runs no bots",
                 "log in as a role whose service is of kind runner in the bus file",

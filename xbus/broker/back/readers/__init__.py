@@ -16,6 +16,7 @@ from xbus.broker.back.readers.calls import (
 from xbus.broker.back.readers.desk import ReaderDesk
 from xbus.broker.back.readers.desks import ReaderDesks
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
+from xbus.broker.back.readers.subscriptions import Subscriptions
 
 __all__ = [
     "AbsentReaders",
@@ -26,6 +27,7 @@ __all__ = [
     "ReaderDesks",
     "ReadingProgram",
     "Settlement",
+    "Subscriptions",
     "read_batch_call",
     "read_program",
     "read_settlement",

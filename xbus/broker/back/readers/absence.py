@@ -7,6 +7,7 @@ from xbus.broker.back.readers.desks import ReaderDesks
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
+from xbus.broker.journal.readers.subscriptions import ended_readers, list_subscriptions
 from xbus.clock import Clock
 from xbus.config import HealthLimits
 from xbus.supervision.health import Health, Problem
@@ -50,7 +51,8 @@ class AbsentReaders:
         """
         absent = self._desks.absent_names()
         found = await self._journal.read(list_readers) if absent else []
-        problems = [self._problem(status) for status in found if status.entry.name in absent]
+        ended = ended_readers(await self._journal.read(list_subscriptions)) if found else set()
+        problems = [self._problem(status) for status in found if status.entry.name in absent - ended]
         # Programs may have come while the journal was read.
         still = self._desks.absent_names()
         told = [problem for problem in problems if problem is not None and problem.about in still]

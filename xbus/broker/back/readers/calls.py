@@ -23,11 +23,13 @@ class ReadingProgram:
         id: that it gave itself.
         role_id: by which it logged in; None for one of the broker's own.
         login: of that role, or of the bot for which it reads.
+        reader: the key of the reader that a gateway reads; empty for the reader of the role.
     """
 
     id: UUID
     role_id: int | None
     login: str
+    reader: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from uuid import UUID
 
 from xbus.broker.back.log import LogSlices
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
 from xbus.broker.back.readers.desk import ReaderDesk
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.writes import PauseKind
 from xbus.errors import JournalUnavailable, Refused
 from xbus.periodic import every
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
@@ -73,22 +76,22 @@ class ReaderDesks:
 
     async def read(self, program: ReadingProgram, call: BatchCall) -> BatchAnswer:
         """See :meth:`ReaderDesk.read`; a paused reader or role gets nothing."""
-        desk = self._desk(program.role_id)
-        return await desk.read(program, call, lambda: self._is_paused(desk, program.role_id))
+        desk = self._desk(program)
+        return await desk.read(program, call, lambda: self._is_paused(desk, program))
 
     async def settle(self, program: ReadingProgram, done: Settlement) -> float:
         """See :meth:`ReaderDesk.settle`; returns the lease in seconds."""
-        desk = self._desk(program.role_id)
+        desk = self._desk(program)
         await desk.settle(program, done)
         return desk.entry.lease
 
     def renew(self, program: ReadingProgram) -> RangesAnswer:
         """See :meth:`ReaderDesk.renew`."""
-        return self._desk(program.role_id).renew(program)
+        return self._desk(program).renew(program)
 
     async def leave(self, program: ReadingProgram) -> None:
         """See :meth:`ReaderDesk.leave`."""
-        await self._desk(program.role_id).leave(program)
+        await self._desk(program).leave(program)
 
     def unheard(self, batch: ClaimedBatchMap) -> None:
         """Take note that a batch did not reach its program, as the connection was lost."""
@@ -103,23 +106,43 @@ class ReaderDesks:
         """Give a reader; None until the configuration has been followed."""
         return self._desks.get(key)
 
-    def login_of(self, role_id: int | None, expected: str = "") -> str:
-        """Give the login of a reader's role.
+    def program(self, role_id: int | None, program: UUID, reader: str) -> ReadingProgram:
+        """Say which program calls.
 
         Args:
-            expected: the name of the reader whose role it has to be; empty for any.
+            reader: the name of the reader whose role it has to be, empty for any; of a gateway the key of the reader of
+                a subscription.
 
         Raises:
             Refused: the role is not a reader's (``not_a_reader``), or another one's (``reader_not_allowed``).
         """
+        gateway = None if role_id is None else self._catalog().runners.get(role_id)
+        if reader and gateway is not None and gateway.is_gateway:
+            return ReadingProgram(program, role_id, gateway.login, reader)
         role = self._role(role_id)
-        if expected and self._desk(role_id).entry.name != expected:
+        found = ReadingProgram(program, role_id, role.login)
+        if reader and self._desk(found).entry.name != reader:
             raise Refused(
-                f"the role {role.login} does not read for {expected!r:.100}",
-                f"name its reader, {self._desk(role_id).entry.name}, or call by a role of the other one",
+                f"the role {role.login} does not read for {reader!r:.100}",
+                f"name its reader, {self._desk(found).entry.name}, or call by a role of the other one",
                 code="reader_not_allowed",
             )
-        return role.login
+        return found
+
+    def gateway(self, role_id: int | None) -> RunnerEntry:
+        """Give the role of a gateway.
+
+        Raises:
+            Refused: it is another one (``not_a_gateway``).
+        """
+        role = None if role_id is None else self._catalog().runners.get(role_id)
+        if role is None or not role.is_gateway:
+            raise Refused(
+                "the role is not a gateway's",
+                "make a service of kind gateway in the bus file, and a role of it",
+                code="not_a_gateway",
+            )
+        return role
 
     def _role(self, role_id: int | None) -> RoleEntry:
         role = None if role_id is None else self._catalog().reader_roles.get(role_id)
@@ -131,12 +154,19 @@ class ReaderDesks:
             )
         return role
 
-    def _desk(self, role_id: int | None) -> ReaderDesk:
-        desk = self._desks.get(self._role(role_id).service)
-        if desk is None:
+    def _desk(self, program: ReadingProgram) -> ReaderDesk:
+        desk = self._desks.get(program.reader or self._role(program.role_id).service)
+        if desk is None or (program.reader and not desk.entry.is_called):
             raise Refused("the reader has been made just now", "ask again in a second", code="reader_not_ready")
         return desk
 
-    def _is_paused(self, desk: ReaderDesk, role_id: int | None) -> bool:
-        role = None if role_id is None else self._catalog().reader_roles.get(role_id)
+    def _is_paused(self, desk: ReaderDesk, program: ReadingProgram) -> bool:
+        catalog, role_id = self._catalog(), program.role_id
+        if program.reader:
+            gateway = None if role_id is None else catalog.runners.get(role_id)
+            is_served = (
+                self._desks.get(program.reader) is desk and (PauseKind.SERVICE, desk.entry.id) not in catalog.pauses
+            )
+            return gateway is None or gateway.pause is not None or not is_served
+        role = None if role_id is None else catalog.reader_roles.get(role_id)
         return role is None or role.pause is not None or self._desks.get(role.service) is not desk

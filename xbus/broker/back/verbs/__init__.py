@@ -10,6 +10,7 @@ from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.readers import ReaderVerbs
 from xbus.broker.back.verbs.reading import LogVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
+from xbus.broker.back.verbs.subscriptions import SubscriptionVerbs
 
 __all__ = [
     "BackBatchVerbs",
@@ -19,4 +20,5 @@ __all__ = [
     "LogVerbs",
     "OutputVerbs",
     "ReaderVerbs",
+    "SubscriptionVerbs",
 ]

@@ -51,5 +51,4 @@ class ReaderVerbs:
         return True
 
     def _caller(self, token: str, program: str, reader: str) -> ReadingProgram:
-        role_id = self._sessions.owner(token)
-        return ReadingProgram(read_program(program), role_id, self._desks.login_of(role_id, reader))
+        return self._desks.program(self._sessions.owner(token), read_program(program), reader)

@@ -4,7 +4,7 @@ An entry is its row. Everything that belongs to it, such as its password, its ri
 row and stays.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -12,8 +12,14 @@ from xbus.broker.journal.configuration.entries import (
     BotSpec,
     BusSpec,
     ConfigurationProblem,
+    EmitterSpec,
+    EventTypeSpec,
     NodeSpec,
+    ProfileSpec,
+    ReaderSpec,
+    RoleSpec,
     Section,
+    ServiceSpec,
     SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.reading import Stored
@@ -84,90 +90,62 @@ class _Names:
         self._new = new
 
     def of_bus(self, bus: BusSpec) -> BusSpec:
-        event_types = [
-            replace(
-                each,
-                name=self._of(Section.EVENT_TYPE, each.name),
-                nodes={node.name: node for node in self._nodes(each.nodes)},
-            )
-            for each in bus.event_types.values()
-        ]
-        services = [replace(each, name=self._of(Section.SERVICE, each.name)) for each in bus.services.values()]
-        readers = [
-            replace(
-                each,
-                name=self._of(Section.READER, each.name),
-                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
-            )
-            for each in bus.readers.values()
-        ]
-        roles = [
-            replace(
-                each,
-                login=self._of(Section.ROLE, each.login),
-                service=self._of(Section.READER if each.service in bus.readers else Section.SERVICE, each.service),
-            )
-            for each in bus.roles.values()
-        ]
-        profiles = [
-            replace(
-                each,
-                name=self._of(Section.EMITTER_PROFILE, each.name),
-                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
-                clients=None if each.clients is None else self._of(Section.EMITTER_PROFILE, each.clients),
-            )
-            for each in bus.profiles.values()
-        ]
-        emitters = [
-            replace(
-                each,
-                login=self._of(Section.EMITTER, each.login),
-                profile=self._of(Section.EMITTER_PROFILE, each.profile),
-            )
-            for each in bus.emitters.values()
-        ]
         return BusSpec(
-            {each.name: each for each in event_types},
-            {each.name: each for each in services},
-            {each.login: each for each in roles},
-            {each.name: each for each in profiles},
-            {each.login: each for each in emitters},
-            {each.name: each for each in readers},
-            {each.name: each for each in self._bots(bus)},
-            {each.name: each for each in self._subscriptions(bus)},
+            {each.name: each for each in map(self._event_type, bus.event_types.values())},
+            {each.name: each for each in map(self._service, bus.services.values())},
+            {each.login: each for each in (self._role(role, bus.readers) for role in bus.roles.values())},
+            {each.name: each for each in map(self._profile, bus.profiles.values())},
+            {each.login: each for each in map(self._emitter, bus.emitters.values())},
+            {each.name: each for each in map(self._reader, bus.readers.values())},
+            {each.name: each for each in map(self._bot, bus.bots.values())},
+            {each.name: each for each in map(self._subscription, bus.subscriptions.values())},
         )
 
-    def _bots(self, bus: BusSpec) -> Iterator[BotSpec]:
-        return (
-            replace(
-                each,
-                name=self._of(Section.BOT, each.name),
-                reads=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.reads),
-                emits=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.emits),
-                runners=None if each.runners is None else self._of(Section.SERVICE, each.runners),
-            )
-            for each in bus.bots.values()
+    def _event_type(self, entry: EventTypeSpec) -> EventTypeSpec:
+        nodes = {name: self._node(node) for name, node in entry.nodes.items()}
+        return replace(entry, name=self._of(Section.EVENT_TYPE, entry.name), nodes=nodes)
+
+    def _node(self, node: NodeSpec) -> NodeSpec:
+        service = self._of(Section.SERVICE, node.service)
+        return replace(node, service=service, emits=tuple(sorted(self._types(node.emits))))
+
+    def _service(self, entry: ServiceSpec) -> ServiceSpec:
+        return replace(entry, name=self._of(Section.SERVICE, entry.name))
+
+    def _reader(self, entry: ReaderSpec) -> ReaderSpec:
+        return replace(entry, name=self._of(Section.READER, entry.name), event_types=self._types(entry.event_types))
+
+    def _role(self, entry: RoleSpec, readers: Collection[str]) -> RoleSpec:
+        service = self._of(Section.READER if entry.service in readers else Section.SERVICE, entry.service)
+        return replace(entry, login=self._of(Section.ROLE, entry.login), service=service)
+
+    def _profile(self, entry: ProfileSpec) -> ProfileSpec:
+        return replace(
+            entry,
+            name=self._of(Section.EMITTER_PROFILE, entry.name),
+            event_types=self._types(entry.event_types),
+            clients=None if entry.clients is None else self._of(Section.EMITTER_PROFILE, entry.clients),
         )
 
-    def _subscriptions(self, bus: BusSpec) -> Iterator[SubscriptionSpec]:
-        return (
-            replace(
-                each,
-                name=self._of(Section.SUBSCRIPTION, each.name),
-                event_types=frozenset(self._of(Section.EVENT_TYPE, name) for name in each.event_types),
-            )
-            for each in bus.subscriptions.values()
+    def _emitter(self, entry: EmitterSpec) -> EmitterSpec:
+        profile = self._of(Section.EMITTER_PROFILE, entry.profile)
+        return replace(entry, login=self._of(Section.EMITTER, entry.login), profile=profile)
+
+    def _bot(self, entry: BotSpec) -> BotSpec:
+        return replace(
+            entry,
+            name=self._of(Section.BOT, entry.name),
+            reads=self._types(entry.reads),
+            emits=self._types(entry.emits),
+            runners=None if entry.runners is None else self._of(Section.SERVICE, entry.runners),
         )
 
-    def _nodes(self, nodes: Mapping[str, NodeSpec]) -> Iterator[NodeSpec]:
-        return (
-            replace(
-                node,
-                service=self._of(Section.SERVICE, node.service),
-                emits=tuple(sorted(self._of(Section.EVENT_TYPE, name) for name in node.emits)),
-            )
-            for node in nodes.values()
-        )
+    def _subscription(self, entry: SubscriptionSpec) -> SubscriptionSpec:
+        name = self._of(Section.SUBSCRIPTION, entry.name)
+        return replace(entry, name=name, event_types=self._types(entry.event_types))
+
+    def _types(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(self._of(Section.EVENT_TYPE, name) for name in names)
 
     def _of(self, section: Section, name: str) -> str:
         return self._new.get((section, name), name)

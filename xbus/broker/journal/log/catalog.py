@@ -141,7 +141,7 @@ class Catalog:
         service_names: the name of each service by its key.
         pauses: all pauses in force, by kind and id.
         graph_edits: how often graphs were edited by SQL: what was read of them before may be wrong.
-        runners: the roles whose programs run bots, by id; ``roles`` has the others.
+        runners: the roles whose programs run bots or call subscribers, by id; ``roles`` has the others.
         bots: by id.
     """
 

@@ -91,7 +91,8 @@ def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UU
         act: of the history; None for the newest that is not undone yet.
 
     Raises:
-        Refused: there is no such reader (``unknown_name``), or nothing to be undone (``nothing_to_undo``).
+        Refused: there is no such reader (``unknown_name``), nothing to be undone (``nothing_to_undo``), or the act has
+            moved no place (``not_undoable``).
     """
     entry = _locked(connection, name)
     undone, moves = plan_undo(connection, name, act)
@@ -103,6 +104,7 @@ def plan_undo(connection: sa.Connection, name: str, act: UUID | None = None) -> 
     """Say what :func:`undo` would do now, and which act it would undo; it raises the same."""
     entry = find_reader(connection, name)
     row = model.reader_move.c
+    _check_has_moved(connection, entry, act)
     undone = sa.select(row.undoes).where(row.service_id == entry.id, row.undoes.is_not(None))
     acts = sa.select(row.act).where(
         row.service_id == entry.id,
@@ -128,6 +130,17 @@ def plan_undo(connection: sa.Connection, name: str, act: UUID | None = None) -> 
             if present.first <= last and present.last >= first:
                 moved[key] = present.moved(first, last, place)
     return found, [RangeMove(before[key], moved[key]) for key in moved if moved[key] is not before[key]]
+
+
+def _check_has_moved(connection: sa.Connection, entry: ReaderEntry, act: UUID | None) -> None:
+    """Refuse to undo an act that has its own opposite."""
+    row = model.reader_move.c
+    kind = connection.execute(sa.select(row.kind).where(row.service_id == entry.id, row.act == act).limit(1)).scalar()
+    if kind in _OPPOSITES:
+        raise Refused(
+            f"the act {act} is a {kind}, which has moved no place", _OPPOSITES[kind].format(entry.name),
+            code="not_undoable",
+        )  # fmt: skip
 
 
 def _check_nothing_is_out(entry: ReaderEntry, ranges: Sequence[ReaderRange]) -> None:
@@ -303,6 +316,14 @@ _DONE = {
     ReaderAct.SPLIT: "split",
     ReaderAct.MERGE: "merged",
 }
+
+
+_OPPOSITES = {
+    ReaderAct.SPLIT.value: "join the ranges again by xbus reader merge; xbus reader show {0} lists them",
+    ReaderAct.MERGE.value: "halve the range by xbus reader split; xbus reader show {0} lists it",
+    ReaderAct.UNDO.value: "have the reader go on elsewhere by xbus reader move {0}",
+}
+"""The next steps for those who would undo what is no move of places."""
 
 
 def _places(ranges: Sequence[ReaderRange]) -> str:

@@ -59,7 +59,7 @@ class ReaderRange:
 
     @property
     def is_in_pieces(self) -> bool:
-        """Whether the batch that is out was put together by a merge: what follows it may have the same end."""
+        """True for a batch that a merge put together: the next one may have the same end."""
         end = self.batch_end
         return any((stretch.until or stretch.position) < end for stretch in self.stretches)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from xbus.broker.journal.log.slices import LAST_HASH
-from xbus.model import reader, reader_event_type, reader_range, reader_stretch, service
+from xbus.model import reader, reader_event_type, reader_range, reader_stretch, service, subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class ReaderEntry:
         id: of its service.
         key: how a running broker knows it, see ``model.service``.
         event_types: the ids of the types that it reads.
+        is_called: whether it is a subscription's, which gateways read.
     """
 
     id: int
@@ -29,6 +30,7 @@ class ReaderEntry:
     batch_bytes: int
     batch_wait: float
     keeps: bool
+    is_called: bool = False
 
 
 def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
@@ -39,8 +41,9 @@ def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
     ):
         types.setdefault(service_id, set()).add(type_id)
     settings = (reader.c.lease, reader.c.batch_items, reader.c.batch_bytes, reader.c.batch_wait, reader.c.keeps)
+    is_called = sa.exists().where(subscription.c.service_id == service.c.id)
     rows = connection.execute(
-        sa.select(service.c.id, service.c.key, service.c.name, *settings)
+        sa.select(service.c.id, service.c.key, service.c.name, *settings, is_called)
         .join(reader, reader.c.service_id == service.c.id)
         .where(service.c.removed_at.is_(None))
         .order_by(service.c.name)

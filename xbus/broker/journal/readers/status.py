@@ -1,7 +1,7 @@
 """Tells people how far readers are: ranges, lag, and the history of their places."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.contents import find_listed, read_contents_end
-from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
+from xbus.broker.journal.readers.subscribers import SubscriberStatus, read_subscribers
 from xbus.states import PresenceState
 
 MOST_COUNTED_EVENTS = 10_000
@@ -33,7 +33,7 @@ class RangeStatus:
     Args:
         role: the login of its owner; None for none.
         settled_at: when a batch of it was settled last.
-        behind: how many envelopes of the log lie between its place and the head, wanted or not.
+        behind: events of the reader's types from its place on, up to ``MOST_COUNTED_EVENTS``; other ranges read some.
     """
 
     range: ReaderRange
@@ -54,6 +54,7 @@ class ReaderStatus:
         lag: events of its types from there on, up to ``MOST_COUNTED_EVENTS``: its other ranges have read some of them.
         waits_since: when the first of these events was sealed; None where there is none.
         is_paused: whether all of its programs get nothing new.
+        subscriber: whom gateways call with its batches; None for a reader of programs.
     """
 
     entry: ReaderEntry
@@ -63,6 +64,7 @@ class ReaderStatus:
     lag: int
     waits_since: datetime | None
     is_paused: bool
+    subscriber: SubscriberStatus | None = None
 
     @property
     def state(self) -> PresenceState:
@@ -116,24 +118,48 @@ def list_readers(connection: sa.Connection, name: str | None = None) -> list[Rea
     """
     chosen = [entry for entry in read_readers(connection) if name in (None, entry.name)]
     ranges: dict[int, list[RangeStatus]] = {entry.id: [] for entry in chosen}
-    head = read_head(connection)
+    waiting = {entry.id: _WaitingEvents(connection, entry) for entry in chosen}
     told = {row.id: row for row in connection.execute(_ROWS).all()}
     for each in read_ranges(connection, [*ranges]):
         row = told[each.id]
         role = None if each.owner is None else row.login
-        behind = max(0, head + 1 - each.place.position)
+        behind, _ = waiting[each.service_id].beyond(each.place)
         ranges[each.service_id].append(RangeStatus(each, role, row.expires_at, row.settled_at, behind))
-    return [_status(connection, entry, ranges[entry.id]) for entry in chosen]
+    subscribers = read_subscribers(connection)
+    statuses = [_status(connection, entry, ranges[entry.id], waiting[entry.id]) for entry in chosen]
+    return [replace(status, subscriber=subscribers.get(status.entry.id)) for status in statuses]
 
 
-def _status(connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[RangeStatus]) -> ReaderStatus:
+def _status(
+    connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[RangeStatus], waiting: "_WaitingEvents"
+) -> ReaderStatus:
     types = model.event_type.c
     names = sa.select(types.name).where(types.id.in_(list(entry.event_types))).order_by(types.name)
     place = min(each.range.place for each in ranges)
-    lag, waits_since = _lag(connection, entry, place)
+    lag, waits_since = waiting.beyond(place)
     paused = sa.select(model.pause.c.kind).where(model.pause.c.kind == "service", model.pause.c.subject_id == entry.id)
     is_paused = connection.execute(paused).first() is not None
     return ReaderStatus(entry, connection.execute(names).scalars().all(), ranges, place, lag, waits_since, is_paused)
+
+
+class _WaitingEvents:
+    """The events of a reader's types, looked at once for each place: ranges often stand at the same one.
+
+    Args:
+        connection: reads.
+        entry: the reader.
+    """
+
+    def __init__(self, connection: sa.Connection, entry: ReaderEntry) -> None:
+        self._connection = connection
+        self._entry = entry
+        self._found: dict[int, tuple[int, datetime | None]] = {}
+
+    def beyond(self, place: Place) -> tuple[int, datetime | None]:
+        """Count those from a place on, and find when the first of them was sealed."""
+        if place.position not in self._found:
+            self._found[place.position] = _lag(self._connection, self._entry, place)
+        return self._found[place.position]
 
 
 def _lag(connection: sa.Connection, entry: ReaderEntry, place: Place) -> tuple[int, datetime | None]:

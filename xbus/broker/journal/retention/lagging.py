@@ -33,7 +33,8 @@ class Lagging:
     """A role that is further behind than it may be.
 
     Args:
-        upto: what the role is owed up to this position is beyond its limit; at the most :data:`MOST_SKIPPED` envelopes.
+        upto: what the role is owed up to this position is beyond its limit: with a number at the most
+            :data:`MOST_SKIPPED` envelopes, with an age all that are older.
         told: the limit and how far it is exceeded, as the end of a sentence.
         is_decided: whether it is about to do without some of it already.
     """

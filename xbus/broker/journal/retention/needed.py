@@ -107,7 +107,7 @@ def _unread() -> sa.Select[UUID]:
         .correlate(model.reader)
         .scalar_subquery()
     )
-    read_type = model.reader_event_type.c
+    read_type, ended = model.reader_event_type.c, model.subscription_state.c
     return (
         sa.select(model.envelope.c.id)
         .join(model.event, model.event.c.envelope_id == model.envelope.c.id)
@@ -119,6 +119,7 @@ def _unread() -> sa.Select[UUID]:
             model.envelope.c.id.in_(IDS),
             model.service.c.removed_at.is_(None),
             reader.keeps,
+            ~sa.exists().where(ended.service_id == reader.service_id, ended.ended_at.is_not(None)),
             model.envelope.c.position >= place,
         )
     )

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from xbus.http.dialects.routemaster import pulse, subscriptions, tokens, topics
 
-_ALL = (*topics.OPERATIONS, *subscriptions.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
-
-OPERATIONS = tuple(replace(each, explains=False) for each in _ALL)
+OPERATIONS = tuple(
+    # The protocol has no bodies for errors.
+    replace(operation, explains=False)
+    for operation in (*topics.OPERATIONS, *subscriptions.OPERATIONS, *tokens.OPERATIONS, *pulse.OPERATIONS)
+)
 
 __all__ = ["OPERATIONS"]

@@ -35,6 +35,7 @@ WORDS = {
     Section.EMITTER_PROFILE: "Emitter profile",
     Section.EMITTER: "Emitter",
     Section.BOT: "Bot",
+    Section.SUBSCRIPTION: "Subscription",
 }
 
 PLACES = {
@@ -45,6 +46,7 @@ PLACES = {
     Section.EMITTER_PROFILE: "/profiles/",
     Section.EMITTER: "/emitters/",
     Section.BOT: "/bots/",
+    Section.SUBSCRIPTION: "/readers/subscription%2F",
 }
 """The address of an entry's page, before its name."""
 

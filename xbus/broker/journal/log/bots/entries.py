@@ -13,12 +13,13 @@ from xbus.slots import Missed
 
 @dataclass(frozen=True)
 class RunnerEntry:
-    """A role whose programs run bots.
+    """A role whose programs run bots, or call subscribers.
 
     Args:
         service_id: the service that bots name as their runners.
         pause: why its programs get no run: it is paused, or its service is.
         keys: the public keys by which they may log in over encrypted connections.
+        is_gateway: whether its programs call subscribers, and run no bots.
     """
 
     id: int
@@ -26,6 +27,7 @@ class RunnerEntry:
     service_id: int
     pause: PauseEntry | None = None
     keys: frozenset[str] = frozenset()
+    is_gateway: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,14 @@ class BotEntry:
 
 
 def read_runners(connection: sa.Connection, pauses: Pauses) -> list[RunnerEntry]:
-    """Read the roles in use whose programs run bots."""
+    """Read the roles in use whose programs run bots, or call subscribers."""
     rows = connection.execute(
-        sa.select(model.role.c.id, model.role.c.login, model.role.c.service_id, model.role.c.public_keys)
+        sa.select(*(model.role.c[name] for name in ("id", "login", "service_id", "public_keys")), model.service.c.kind)
         .join(model.service, model.service.c.id == model.role.c.service_id)
         .where(
-            model.role.c.removed_at.is_(None), model.service.c.removed_at.is_(None), model.service.c.kind == "runner"
+            model.role.c.removed_at.is_(None),
+            model.service.c.removed_at.is_(None),
+            model.service.c.kind.in_(("runner", "gateway")),
         )
         .order_by(model.role.c.login)
     )
@@ -84,6 +88,7 @@ def read_runners(connection: sa.Connection, pauses: Pauses) -> list[RunnerEntry]
             row.service_id,
             pause_of_role(pauses, row.id, row.service_id),
             frozenset(read_keys(row.public_keys)),
+            row.kind == "gateway",
         )
         for row in rows
     ]

@@ -91,6 +91,12 @@ def read_descendants(connection: sa.Connection, envelope_id: UUID) -> list[Chain
     return list(found.values())
 
 
+def read_chain(connection: sa.Connection, envelope_id: UUID) -> list[ChainLink]:
+    """Read what an envelope was made of, itself, and what was made of it; none for an unknown one."""
+    ancestors = read_ancestors(connection, envelope_id)
+    return [*ancestors, *read_descendants(connection, envelope_id)] if ancestors else []
+
+
 def _derived(connection: sa.Connection, parents: Iterable[UUID], emitters: Collection[int]) -> set[UUID]:
     """Find what nodes have made, or are making; those of broken-off deliveries are left out."""
     found: set[UUID] = set()

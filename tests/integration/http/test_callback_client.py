@@ -1,0 +1,126 @@
+"""Calls of subscribers that redirect, never end, never answer, end it, or are not who they say; each ends in time."""
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from xbus.http.callbacks import AllowedAddresses, CallbackClient, CallOutcome, CallTimes
+
+Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+LOOPBACK = AllowedAddresses(["127.0.0.0/8"])
+TIMES = CallTimes(connect=1.0, answer=0.5)
+"""The subscribers that never answer are waited for so long, in seconds."""
+
+
+def says(text: str) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(text.encode())
+        await writer.drain()
+
+    return answer
+
+
+async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    while True:
+        writer.write(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+        await writer.drain()
+
+
+async def endless_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"x-more: " + b"x" * 4096 + b"\r\n")
+        await writer.drain()
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+@asynccontextmanager
+async def subscriber(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answer(reader, writer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{port}/hook"
+
+
+async def call(url: str, allowed: AllowedAddresses = LOOPBACK, *, verify: bool = True) -> CallOutcome:
+    async with asyncio.timeout(30), CallbackClient(allowed, TIMES) as client:
+        return await client.post(url, {"webhook-id": "msg_1"}, b"[]", verify=verify)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (says("HTTP/1.1 204 No Content\r\n\r\n"), ""),
+        (says("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"), ""),
+        (says("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"), "callback_gone"),
+        (says("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n"), "callback_refused"),
+        (says("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"), "callback_refused"),
+        (says("I am no web server\r\n\r\n"), "callback_failed"),
+        (says(""), "callback_failed"),
+        (endless, ""),
+        (endless_head, "callback_failed"),
+        (silent, "callback_timed_out"),
+    ],
+)
+async def test_a_call_ends_whatever_the_subscriber_does(answer: Answer, code: str) -> None:
+    async with subscriber(answer) as url:
+        outcome = await call(url)
+    assert outcome.code == code
+    assert outcome.is_end == (code == "callback_gone")
+
+
+async def test_a_private_address_is_not_called_unless_it_is_named() -> None:
+    came = []
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+
+    async with subscriber(note) as url:
+        assert (await call(url, AllowedAddresses([]))).code == "callback_not_allowed"
+        # A name is looked at by its address, as the one that it gives now.
+        assert (await call(url.replace("127.0.0.1", "localhost"), AllowedAddresses([]))).code == "callback_not_allowed"
+        assert (await call(url, AllowedAddresses(["10.0.0.0/8"]))).code == "callback_not_allowed"
+    assert came == []
+
+
+def self_signed(folder: Path) -> ssl.SSLContext:
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    names = ("-subj", "/CN=localhost", "-keyout", key, "-out", certificate)
+    made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    subprocess.run([*made, *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+async def test_a_self_signed_certificate_needs_a_subscription_that_says_so(tmp_path: Path) -> None:
+    context = self_signed(tmp_path)
+    async with subscriber(says("HTTP/1.1 204 No Content\r\n\r\n"), context) as url:
+        assert (await call(url)).code == "callback_failed"
+        assert (await call(url, verify=False)).code == ""
+
+
+async def test_nobody_is_there() -> None:
+    async with subscriber(silent) as url:
+        pass
+    assert (await call(url)).code == "callback_failed"

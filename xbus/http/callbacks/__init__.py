@@ -1,0 +1,12 @@
+"""Calls subscribers: each batch of a subscription is posted to its URL, until the subscriber has taken it.
+
+The gateway is a program of the subscription's reader: the broker shares ranges, keeps the bounds of batches, and knows
+what is settled. Here is no store. ``service`` follows the subscriptions, ``calling`` serves one, ``client`` makes the
+calls, ``addresses`` says where to, ``signing`` and ``formats`` are pure. Only ``application`` imports this package.
+"""
+
+from xbus.http.callbacks.addresses import AllowedAddresses
+from xbus.http.callbacks.client import CallbackClient, CallOutcome, CallTimes
+from xbus.http.callbacks.service import call_subscribers
+
+__all__ = ["AllowedAddresses", "CallOutcome", "CallTimes", "CallbackClient", "call_subscribers"]

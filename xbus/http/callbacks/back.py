@@ -1,0 +1,62 @@
+"""The gateway's way to the broker's back: one connection, by which the calls of all subscriptions go."""
+
+from xbus.rpc.client import Client
+from xbus.rpc.codec import Value
+from xbus.rpc.messages import BatchAnswer, SubscriptionMap, SubscriptionsAnswer
+from xbus.rpc.shapes import AnswerReader
+
+ANSWER_SECONDS = 10.0
+"""Seconds to wait for an answer, beside those for which a call may wait at the back."""
+
+WAIT_SECONDS = 20.0
+"""Seconds that a call waits for a batch. More make fewer calls of idle subscriptions."""
+
+_LIST = AnswerReader("xbus.list_subscriptions", SubscriptionsAnswer)
+_BATCH = AnswerReader("xbus.read_batch", BatchAnswer)
+
+
+class GatewayBack:
+    """Calls the back by the token of a gateway.
+
+    Each call raises ``CallError``: ``Refused`` where the back refuses it, ``Failed`` where it does not answer.
+
+    Args:
+        client: the connection to the back.
+        token: an API token of a role whose service is of kind gateway.
+    """
+
+    def __init__(self, client: Client, token: str) -> None:
+        self._client = client
+        self._token = token
+
+    async def subscriptions(self) -> list[SubscriptionMap]:
+        """List the subscriptions that are to be served."""
+        return _LIST.read(await self._call("xbus.list_subscriptions"))["subscriptions"]
+
+    async def read(self, program: str, reader: str, done: list[Value] | None) -> BatchAnswer:
+        """Settle a batch, and wait for the next one.
+
+        Args:
+            program: the UUID of the program that reads.
+            reader: the key of the subscription's reader.
+            done: of the former batch, see ``ReaderBatch.settled``.
+        """
+        options: dict[str, Value] = {"reader": reader, "wait": WAIT_SECONDS}
+        if done is not None:
+            options["done"] = done
+        return _BATCH.read(await self._call("xbus.read_batch", program, options, wait=WAIT_SECONDS))
+
+    async def renew(self, program: str, reader: str) -> None:
+        """Give a sign of life, which keeps the range."""
+        await self._call("xbus.renew_ranges", program, reader)
+
+    async def leave(self, program: str, reader: str) -> None:
+        """Give the ranges up."""
+        await self._call("xbus.leave_ranges", program, reader)
+
+    async def note(self, reader: str, outcome: dict[str, Value]) -> None:
+        """Tell how a call of the subscriber went; an empty outcome is a success."""
+        await self._call("xbus.note_callback", reader, outcome)
+
+    async def _call(self, verb: str, *arguments: object, wait: float = 0.0) -> Value:
+        return await self._client.call(verb, self._token, *arguments, timeout=wait + ANSWER_SECONDS)

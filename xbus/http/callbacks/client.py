@@ -1,0 +1,141 @@
+"""Posts a body to a subscriber, within bounds of time and size. It follows no redirect, and uses no proxy."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+import httpcore2
+
+from xbus.errors import Refused
+from xbus.http.callbacks.addresses import AllowedAddresses, CheckedNetwork
+
+MOST_ANSWER_BYTES = 16_384
+"""Bytes of an answer's body that are read, so that the connection serves again. A longer one ends the connection."""
+
+MOST_CONNECTIONS = 1000
+IDLE_CONNECTIONS = 100
+IDLE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """The bounds of a call.
+
+    Args:
+        connect: seconds to connect, TLS included.
+        answer: seconds for the answer after that.
+    """
+
+    connect: float = 2.0
+    answer: float = 20.0
+
+
+TIMES = CallTimes()
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """The end of a call.
+
+    Args:
+        code: of the failure; empty where the subscriber has taken the batch.
+        error: the failure in words.
+        is_end: whether the subscriber wants no more.
+    """
+
+    code: str = ""
+    error: str = ""
+    is_end: bool = False
+
+    @property
+    def is_taken(self) -> bool:
+        """Check whether the subscriber has taken the batch."""
+        return not self.code
+
+
+class CallbackClient:
+    """Makes calls, to be used in ``async with``.
+
+    Args:
+        allowed: the addresses that calls may go to.
+        times: the bounds of a call.
+    """
+
+    def __init__(self, allowed: AllowedAddresses, times: CallTimes = TIMES) -> None:
+        self._times = times
+        network = CheckedNetwork(allowed, httpcore2.AnyIOBackend())
+        unverified = ssl.create_default_context()
+        unverified.check_hostname = False
+        unverified.verify_mode = ssl.CERT_NONE
+        self._pools = {
+            verify: httpcore2.AsyncConnectionPool(
+                ssl_context=context,
+                max_connections=MOST_CONNECTIONS,
+                max_keepalive_connections=IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_SECONDS,
+                network_backend=network,
+            )
+            for verify, context in ((True, ssl.create_default_context()), (False, unverified))
+        }
+
+    async def __aenter__(self) -> "CallbackClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, verify: bool) -> CallOutcome:
+        """Post a body; whatever the subscriber does, this ends in time and raises nothing.
+
+        Args:
+            url: of the subscriber.
+            headers: of the call.
+            body: of the call.
+            verify: whether the certificate of the subscriber is checked.
+        """
+        times = self._times
+        timeouts = {"connect": times.connect, "read": times.answer, "write": times.answer, "pool": times.answer}
+        try:
+            async with (
+                asyncio.timeout(times.connect + times.answer),
+                self._pools[verify].stream(
+                    "POST",
+                    url,
+                    headers=[(name.encode(), value.encode()) for name, value in headers.items()],
+                    content=body,
+                    extensions={"timeout": timeouts},
+                ) as answer,
+            ):
+                outcome = outcome_of(answer.status)
+                await _read_some(answer)
+                return outcome
+        except (TimeoutError, httpcore2.TimeoutException):
+            return CallOutcome("callback_timed_out", f"no answer within {times.connect + times.answer:g} s")
+        except Refused as refusal:
+            return CallOutcome(refusal.code, f"{refusal.cause}: {refusal.next_step}")
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, ValueError) as error:
+            return CallOutcome("callback_failed", f"{error or type(error).__name__}")
+
+
+async def _read_some(answer: httpcore2.Response) -> None:
+    """Read the body of an answer up to a bound; the status counts, whatever the body is."""
+    size = 0
+    async for part in answer.aiter_stream():
+        size += len(part)
+        if size > MOST_ANSWER_BYTES:
+            return
+
+
+def outcome_of(status: int) -> CallOutcome:
+    """Say what a status means: 2xx takes the batch, 410 ends the subscription."""
+    if 200 <= status < 300:
+        return CallOutcome()
+    if status == 410:
+        return CallOutcome("callback_gone", "the subscriber answered 410: it wants no more", is_end=True)
+    hint = ", and redirects are not followed" if 300 <= status < 400 else ""
+    return CallOutcome("callback_refused", f"the subscriber answered {status}{hint}")

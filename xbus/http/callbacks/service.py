@@ -1,0 +1,101 @@
+"""Follows the subscriptions of the bus: each has as many programs as it has ranges, up to a bound."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from xbus.clock import Clock
+from xbus.config import HttpSettings
+from xbus.errors import CallError
+from xbus.http.callbacks.addresses import AllowedAddresses
+from xbus.http.callbacks.back import GatewayBack
+from xbus.http.callbacks.calling import SubscriptionCalls
+from xbus.http.callbacks.client import CallbackClient
+from xbus.http.connection import connected
+from xbus.recipient.ways import MAX_MESSAGE_BYTES
+from xbus.rpc.messages import SubscriptionMap
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Seconds between looks at the subscriptions. Less notices changes sooner, and asks the back more often."""
+
+MOST_PROGRAMS = 8
+"""The most calls of one subscription that are under way at once. More let one subscriber take much of a gateway."""
+
+
+class CallbackService:
+    """Serves all subscriptions.
+
+    Args:
+        back: tells them, and gives their batches.
+        client: makes the calls.
+        clock: tells the time.
+    """
+
+    def __init__(self, back: GatewayBack, client: CallbackClient, clock: Clock) -> None:
+        self._back = back
+        self._client = client
+        self._clock = clock
+        self._served: dict[str, tuple[SubscriptionMap, asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        """For ever: serve the subscriptions that there are; one that changes begins anew."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    try:
+                        self._follow(await self._back.subscriptions(), tasks)
+                    except CallError as error:
+                        extra = {"action": "subscriptions_not_read", "code": error.code}
+                        log.warning("subscriptions not read: %s", error, extra=extra)
+                    await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._served.clear()
+
+    def _follow(self, found: Sequence[SubscriptionMap], tasks: asyncio.TaskGroup) -> None:
+        wanted = {each["reader"]: each for each in found}
+        for reader, (subscription, task) in [*self._served.items()]:
+            if wanted.get(reader) != subscription:
+                del self._served[reader]
+                task.cancel()
+        for reader, subscription in wanted.items():
+            if reader not in self._served:
+                task = tasks.create_task(self._serve(subscription), name=f"subscription {subscription['name']}")
+                self._served[reader] = (subscription, task)
+
+    async def _serve(self, subscription: SubscriptionMap) -> None:
+        programs = [
+            SubscriptionCalls(subscription, self._back, self._client, self._clock)
+            for _ in range(min(subscription["ranges"], MOST_PROGRAMS))
+        ]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for program in programs:
+                    tasks.create_task(program.run())
+        finally:
+            await asyncio.gather(*(program.leave() for program in programs))
+
+
+@asynccontextmanager
+async def call_subscribers(settings: HttpSettings, address: str, clock: Clock) -> AsyncIterator[None]:
+    """Call subscribers for as long as the block lasts, if the configuration says so.
+
+    Args:
+        settings: the section of the configuration.
+        address: of the broker's back.
+        clock: tells the time.
+    """
+    if not settings.callbacks:
+        yield
+        return
+    async with (
+        connected(address, clock, MAX_MESSAGE_BYTES) as connection,
+        CallbackClient(AllowedAddresses(settings.callback_hosts)) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        service = CallbackService(GatewayBack(connection, settings.callback_token), client, clock)
+        serving = tasks.create_task(service.run(), name="subscriptions")
+        yield
+        serving.cancel()
