@@ -21,6 +21,7 @@ from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.readers import ReaderVerbs
 from xbus.broker.back.verbs.reading import LogVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
+from xbus.broker.back.verbs.subscriptions import SubscriptionVerbs
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.front.verbs.provisioning import ProvisioningVerbs
@@ -229,6 +230,7 @@ def section(page: Path, heading: str) -> str:
         ),
         (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, BotVerbs, OutputVerbs)),
         (("Readers",), (ReaderVerbs, LogVerbs)),
+        (("Subscriptions",), (SubscriptionVerbs,)),
         (("Front and back",), (HealthVerbs,)),
         (("Why",), (InsightVerbs, RefusalVerbs)),
         (("Recipients",), (RecipientApi,)),

@@ -74,7 +74,8 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._ports = {
-            port: str(free_port()) for port in ("1984", "1985", "4891", "4892", "2984", "5891", "8085", "8484", "9180")
+            port: str(free_port())
+            for port in ("1984", "1985", "4891", "4892", "2984", "5891", "8085", "8099", "8484", "9180")
         }
         shutil.copytree(
             CHECKOUT / "examples",

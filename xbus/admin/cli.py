@@ -42,6 +42,7 @@ COMMANDS = (
     "login.token",
     "top",
     "state.trace",
+    "subscription",
     "type",
     "state.why",
 )

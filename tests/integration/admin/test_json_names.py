@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 from xbus import model
 from xbus.admin.cli import main
 from xbus.admin.commands import clearing
-from xbus.broker.journal.configuration import BusSpec, ReaderSpec, apply, make_plan, read_stored
+from xbus.broker.journal.configuration import BusSpec, ReaderSpec, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import writing
 from xbus.emitter.outbox import Outbox
 from xbus.headers import pack_headers
@@ -147,6 +147,14 @@ def add_reader_rows(connection: Connection, role_id: int) -> None:
     connection.execute(insert(model.reader_move).values(**act, **hashes, **places, service_id=reader_id))
 
 
+def add_subscription_rows(connection: Connection) -> None:
+    """Add a subscription whose calls fail, and which has ended."""
+    hook = SubscriptionSpec("hook", frozenset({"clients"}), "https://shop.example/hook", start="oldest")
+    apply(connection, make_plan(read_stored(connection), BusSpec(subscriptions={"hook": hook})), NOON)
+    failed = {"failures": 3, "failing_since": NOON, "failed_at": NOON, "retry_at": NOON, "ended_at": NOON}
+    connection.execute(update(model.subscription_state).values(**failed, code="x", error="y"))
+
+
 @pytest.fixture
 def bus(database_url: str) -> ParkedBus:
     """A journal with one of everything that a command may show."""
@@ -154,6 +162,7 @@ def bus(database_url: str) -> ParkedBus:
     with writing(database_url) as connection:
         roles = dict(connection.execute(select(model.role.c.login, model.role.c.id)).all())
         add_reader_rows(connection, roles["store_1"])
+        add_subscription_rows(connection)
         event_id = bus.event_id(bus.both)
         sent = {"state": "failed", "until": NOON, "code": "timed_out", "cause": "no answer"}
         node_id = connection.execute(select(model.node.c.id).limit(1)).scalar_one()
@@ -267,6 +276,8 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("recipient", "list"): (),
         ("keys", "list"): (),
         ("session", "list"): (),
+        ("subscription", "list"): (),
+        ("subscription", "show"): ("hook",),
         ("token", "list"): (),
         ("trace",): (str(bus.both),),
         ("type", "list"): (),

@@ -1,0 +1,109 @@
+"""``xbus subscription list``, ``show`` and ``resume``. Nothing here shows a secret."""
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from xbus.admin.names import SUBSCRIPTION
+from xbus.admin.objects.subscriptions import of_subscription, subscription_state
+from xbus.admin.output import STATE, Output, age, facts, name_column, one_json
+from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
+from xbus.admin.repair.moves import decision_of
+from xbus.admin.table import Column
+from xbus.admin.watching import watch_option
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.readers.status import ReaderStatus, list_readers
+from xbus.broker.journal.readers.subscriptions import (
+    SubscriptionEntry,
+    find_subscription,
+    list_subscriptions,
+    resume_subscription,
+)
+from xbus.clock import SystemClock
+
+HEADS = (
+    name_column("SUBSCRIPTION"),
+    STATE,
+    "FORMAT",
+    "LAG",
+    "OLDEST",
+    "FAILURES",
+    Column("URL", narrows=12, optional=True),
+)
+
+
+@click.group(cls=CommandGroup)
+def subscription() -> None:
+    """Show whom gateways call with events, and how that goes."""
+
+
+@subscription.command("list")
+@config_option
+@watch_option
+@output_option("subscription")
+def list_(config_path: Path | None, output: Output) -> None:
+    """Show each subscription: whether its calls go well, and how far it lags behind.
+
+    LAG counts the events that wait for it, OLDEST is the age of the first of them. FAILURES counts calls that failed
+    one after another. A failing subscription is called again by itself. One that has ended was told by its subscriber
+    that it wants no more: xbus subscription resume has it go on.
+    """
+    now = SystemClock().now()
+    with reading(database_url(config_path)) as connection:
+        found = list_subscriptions(connection)
+        readers = {each.entry.key: each for each in list_readers(connection)}
+    if output.as_json:
+        output.objects(of_subscription(each, readers[each.reader]) for each in found)
+        return
+    rows = [_row(each, readers[each.reader], now) for each in found]
+    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No subscriptions.")
+
+
+def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> tuple[object, ...]:
+    oldest = None if reader.waits_since is None else age(reader.waits_since, now)
+    return (each.name, subscription_state(each, reader), each.format, reader.lag, oldest, each.failures, each.url)
+
+
+@subscription.command()
+@config_option
+@click.argument("name", type=SUBSCRIPTION)
+@json_option()
+def show(config_path: Path | None, name: str, as_json: bool) -> None:
+    """Show the subscription NAME: its address, and its last failure."""
+    with reading(database_url(config_path)) as connection:
+        found = find_subscription(connection, name)
+        (reader,) = list_readers(connection, found.reader_name)
+    if as_json:
+        click.echo(one_json(of_subscription(found, reader)))
+        return
+    told = {
+        "subscription": found.name,
+        "state": subscription_state(found, reader),
+        "url": found.url,
+        "format": found.format,
+        "signed": "yes" if found.secret else "no",
+        "certificate": "checked" if found.verify else "not checked",
+        "event types": ", ".join(reader.event_types),
+        "reader": found.reader_name,
+        "place": str(reader.place),
+        "lag": reader.lag,
+        "failures": found.failures or None,
+        "failing since": found.failing_since,
+        "next call": found.retry_at,
+        "error": None if found.code is None else f"[{found.code}] {found.error}",
+        "ended": found.ended_at,
+    }
+    click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
+
+
+@subscription.command()
+@config_option
+@click.argument("name", type=SUBSCRIPTION)
+@reason_option
+def resume(config_path: Path | None, name: str, reason: str) -> None:
+    """Have the subscription NAME go on that its subscriber has ended by 410."""
+    with writing(database_url(config_path)) as connection:
+        decision = decision_of(SystemClock(), reason)
+        resume_subscription(connection, name, decision.who, decision.reason, decision.at)
+    click.echo(f"{name} goes on.")
