@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -218,6 +219,31 @@ async def test_a_follower_ends_when_the_token_is_revoked(shop: Shop, serve: Serv
             assert (kind, problem["code"]) == ("problem", "session_unknown")
             with pytest.raises(EOFError):
                 await source.next()
+
+
+async def test_who_takes_nothing_is_cut_off_and_holds_nobody_up(shop: Shop, serve: Serve, visit: Visit) -> None:
+    client = visit()
+    body = "".join(f'"{"x" * 10_000}"\n' for _ in range(250))
+
+    def send() -> None:
+        told = {"content-type": "application/x-ndjson"}
+        assert client.post("/v1/types/news/envelopes", content=body, headers=told).status_code == 201
+
+    async with serve(slow_seconds=0.5) as port, following(port, shop) as quick:
+        greedy = socket.socket()
+        greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        greedy.connect(("127.0.0.1", port))
+        head = (
+            f"GET /v1/types/news/tail HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {shop.tokens['following_1']}\r\n\r\n"
+        )
+        greedy.send(head.encode())
+        await eventually(lambda: serve.gateway.tails.followers == 2, "both follow")
+        for _ in range(4):
+            await asyncio.to_thread(send)
+        for _ in range(1000):
+            await quick.next()
+        await eventually(lambda: serve.gateway.tails.followers == 1, "the other one is cut off")
+        greedy.close()
 
 
 async def test_a_follower_ends_when_the_gateway_stops(shop: Shop, serve: Serve) -> None:

@@ -12,7 +12,7 @@ from xbus.admin.commands.recipient.loading import load_recipient
 from xbus.admin.files import KINDS, Descriptor, ItemFile, PlainForm, read_descriptor
 from xbus.admin.names import TYPE
 from xbus.admin.output import counted, one_json
-from xbus.admin.program import json_option
+from xbus.admin.program import CommandGroup, json_option
 from xbus.admin.table import printable
 from xbus.errors import XbusError
 from xbus.recipient import Recipient
@@ -32,7 +32,7 @@ def _roles(ctx: click.Context, param: click.Parameter, values: Sequence[str]) ->
     return found
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def flow() -> None:
     """Try a whole bus, without a broker."""
 
