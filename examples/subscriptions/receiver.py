@@ -1,6 +1,7 @@
 """A subscriber of ten lines: it prints what comes, and answers 204 when it has it."""
 
 import json
+import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
@@ -17,4 +18,4 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    HTTPServer(("127.0.0.1", 8099), Receiver).serve_forever()
+    HTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver).serve_forever()

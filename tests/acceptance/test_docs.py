@@ -235,7 +235,7 @@ def section(page: Path, heading: str) -> str:
         (("Why",), (InsightVerbs, RefusalVerbs)),
         (("Recipients",), (RecipientApi,)),
     ],
-    ids=["front", "back", "readers", "both", "why", "recipients"],
+    ids=["front", "back", "readers", "subscriptions", "both", "why", "recipients"],
 )
 def test_every_verb_is_described(headings: tuple[str, ...], classes: tuple[type, ...]) -> None:
     described = {

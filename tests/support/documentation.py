@@ -64,6 +64,10 @@ LOOK = re.compile(r"xbus (health|find|(\w+ )+(list|show|items|runs|log))\b")
 """Commands that change nothing."""
 
 
+PORTS = ("1984", "1985", "4891", "4892", "2984", "5891", "8085", "8099", "8484", "9180")
+"""The ports that pages name."""
+
+
 class Terminal:
     """A shell in a folder with the checkout's examples, on ports of its own.
 
@@ -73,10 +77,7 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ports = {
-            port: str(free_port())
-            for port in ("1984", "1985", "4891", "4892", "2984", "5891", "8085", "8099", "8484", "9180")
-        }
+        self._ports = {port: str(free_port()) for port in PORTS}
         shutil.copytree(
             CHECKOUT / "examples",
             folder / "examples",
@@ -103,7 +104,9 @@ class Terminal:
         """Write the files that a page shows, and give its commands, each with what it must bring about."""
         for block in blocks(page):
             if block.file:
-                (self.folder / block.file).write_text(block.text, encoding="utf-8")
+                # Bus files may name addresses to be called.
+                text = self.localized(block.text) if block.file.endswith(".toml") else block.text
+                (self.folder / block.file).write_text(text, encoding="utf-8")
             if block.language == "console":
                 for command, expected in _commands(block.text):
                     self._follow(command, expected)

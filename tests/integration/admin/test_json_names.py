@@ -137,7 +137,7 @@ def add_reader_rows(connection: Connection, role_id: int) -> None:
     start = {"first": "0" * 16, "last": "f" * 16, "position": 1, "event": 0, "item": 0}
     reader = ReaderSpec("audit", frozenset({"clients"}), ranges=1)
     apply(connection, make_plan(read_stored(connection), BusSpec(readers={"audit": reader})), NOON)
-    out = {"owner": uuid.UUID(int=7), "role_id": role_id, "handed_out": True, "settled_at": NOON}
+    out = {"owner": uuid.UUID(int=7), "role_id": role_id, "handed_out": True, "settled_at": NOON, "expires_at": NOON}
     connection.execute(update(model.reader_range).values(out))
     connection.execute(update(model.reader_stretch).values({**start, "to_position": 3, "to_event": 0, "to_item": 0}))
     places = {f"{side}_{part}": 1 for side in ("from", "to") for part in ("position", "event", "item")}

@@ -2,7 +2,8 @@
 
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import BatchAnswer, SubscriptionMap, SubscriptionsAnswer
+from xbus.rpc.messages import BatchAnswer
+from xbus.rpc.messages.subscriptions import SubscriptionMap, SubscriptionsAnswer
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 10.0

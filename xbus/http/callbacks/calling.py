@@ -16,7 +16,8 @@ from xbus.http.callbacks.formats import FORMATS
 from xbus.http.callbacks.signing import batch_id, signature_headers
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import ClaimedBatchMap, SubscriptionMap
+from xbus.rpc.messages import ClaimedBatchMap
+from xbus.rpc.messages.subscriptions import SubscriptionMap
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from xbus.http.callbacks.calling import SubscriptionCalls
 from xbus.http.callbacks.client import CallbackClient
 from xbus.http.connection import connected
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.messages import SubscriptionMap
+from xbus.rpc.messages.subscriptions import SubscriptionMap
 
 log = logging.getLogger(__name__)
 

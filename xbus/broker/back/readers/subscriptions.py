@@ -5,7 +5,7 @@ from datetime import timedelta
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.readers.subscriptions import CallFailure, SubscriptionEntry, list_subscriptions, note_call
 from xbus.clock import Clock
-from xbus.rpc.messages import SubscriptionMap
+from xbus.rpc.messages.subscriptions import SubscriptionMap
 from xbus.supervision.health import Health, Problem
 
 SUBSCRIPTION_FAILING = "subscription_failing"

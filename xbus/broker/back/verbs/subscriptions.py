@@ -6,7 +6,7 @@ from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
-from xbus.rpc.messages import SubscriptionsAnswer
+from xbus.rpc.messages.subscriptions import SubscriptionsAnswer
 
 
 class SubscriptionVerbs:

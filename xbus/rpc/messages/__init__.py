@@ -1,7 +1,7 @@
 """The maps of the wire that have named fields, as ``docs/wire.md`` describes them.
 
 Whoever sends one is checked by mypy; whoever gets one checks it by ``xbus.rpc.shapes``. Fields that are not required
-are missing in what older brokers, emitters and recipients send.
+are missing in what older brokers, emitters and recipients send. ``subscriptions`` has those of gateways.
 """
 
 from typing import NotRequired, TypedDict
@@ -367,24 +367,6 @@ class BatchAnswer(TypedDict):
     lease: int | float
     ranges: int
     batch: ClaimedBatchMap | None
-
-
-class SubscriptionMap(TypedDict):
-    """A subscription, as a gateway needs it; ``reader`` is the key of its reader."""
-
-    name: str
-    reader: str
-    url: str
-    format: str
-    secret: str
-    verify: bool
-    ranges: int
-
-
-class SubscriptionsAnswer(TypedDict):
-    """The answer to ``xbus.list_subscriptions``."""
-
-    subscriptions: list[SubscriptionMap]
 
 
 class CheckpointAnswer(TypedDict):
