@@ -417,3 +417,15 @@ def test_the_user_name_of_a_callback_is_its_uuid(join: Callable[[str], Client], 
     with reading(shop.daemon.url) as connection:
         rows = connection.execute(sa.select(model.subscription.c.secret).where(model.subscription.c.name == "named"))
         assert rows.scalar_one() == "secret-of-the-listener"
+
+
+def test_refusals_without_a_body_are_described(program: TestClient) -> None:
+    paths = program.get("/v1/openapi.json").json()["paths"]
+    refusals = paths["/api_tokens"]["post"]["responses"]
+    assert refusals["403"] == {"description": "Forbidden: clients_not_allowed"}
+    assert "content" in paths["/v1/types/{type}/envelopes"]["post"]["responses"]["403"]
+    assert set(paths) >= {
+        *("/topics", "/topics/{name}", "/topic/{name}", "/subscription", "/subscriber", "/subscribers"),
+        *("/subscriber/topics/{name}", "/subscriptions", "/api_tokens", "/api_tokens/{token}"),
+        *("/pulse", "/pulse/scaling"),
+    }

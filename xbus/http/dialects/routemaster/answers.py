@@ -16,16 +16,8 @@ PROBLEM_CODE = "x-xbus-problem"
 STATUSES: Mapping[str, HTTPStatus] = {
     "bad_body": HTTPStatus.BAD_REQUEST,
     "bad_items": HTTPStatus.BAD_REQUEST,
-    "bad_name": HTTPStatus.BAD_REQUEST,
-    "bad_subscription": HTTPStatus.BAD_REQUEST,
-    "bad_token": HTTPStatus.BAD_REQUEST,
     "body_too_large": HTTPStatus.BAD_REQUEST,
     "item_too_large": HTTPStatus.BAD_REQUEST,
-    "name_taken": HTTPStatus.BAD_REQUEST,
-    "not_subscribed": HTTPStatus.NOT_FOUND,
-    "token_taken": HTTPStatus.BAD_REQUEST,
-    "clients_not_allowed": HTTPStatus.FORBIDDEN,
-    "type_in_use": HTTPStatus.FORBIDDEN,
     "type_not_allowed": HTTPStatus.FORBIDDEN,
 }
 """The statuses that differ from those of our own dialect."""
