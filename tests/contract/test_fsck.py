@@ -44,7 +44,7 @@ UNPROTECTED = {
     "envelope": {"opened_at", "closed_at", "origin_id", "ordering_key", "emitter_id"},
     "envelope_role": {"role_id"},
     "event": {"id", "estimate"},
-    "event_type": {"name", "immediate_reply", "max_isolated", "first_name"},
+    "event_type": {"name", "immediate_reply", "max_isolated", "first_name", "is_topic"},
     "failure": {"id", "at", "event_id", "role_id", "node", "verb", "code", "message", "indices"},
     "graph": {"number", "created_at"},
     "history": {"id", "at", "subject", "subject_id", "move", "reason"},
