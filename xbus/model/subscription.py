@@ -12,7 +12,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
     text,
 )
 
@@ -23,7 +22,9 @@ subscription = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     Column("name", String(255), nullable=False, unique=True),
-    Column("service_id", ForeignKey("service.id"), nullable=False, comment="The reader that it stands on."),
+    Column(
+        "service_id", ForeignKey("service.id"), nullable=False, unique=True, comment="The reader that it stands on."
+    ),
     Column("url", Text, nullable=False, comment="The address that gateways call."),
     Column(
         "format",
@@ -45,7 +46,6 @@ subscription = Table(
         comment="Whether the certificate of the subscriber is checked.",
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
-    UniqueConstraint("service_id", name="uq_subscription_service_id"),
     comment="A reader with a URL: gateways call it back with batches.",
 )
 
