@@ -25,7 +25,7 @@ FORMER_TABLE = "A run of consecutive items of one event, stored as it is forward
 
 def upgrade() -> None:
     how = "How its items are compressed in the journal: none or zstd."
-    column = sa.Column("compress", sa.String(8), nullable=False, server_default="none", comment=how)
+    column = sa.Column("compress", sa.String(16), nullable=False, server_default="none", comment=how)
     op.add_column("event_type", column)
     of_plain = "The bytes of the plain data, where data is a frame of Zstandard; null where data is plain."
     op.add_column("segment", sa.Column("plain_bytes", sa.Integer(), comment=of_plain))

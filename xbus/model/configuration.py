@@ -112,7 +112,7 @@ event_type = Table(
     ),
     Column(
         "compress",
-        String(8),
+        String(16),
         nullable=False,
         server_default="none",
         comment="How its items are compressed in the journal: none or zstd.",
