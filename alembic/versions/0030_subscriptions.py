@@ -128,6 +128,7 @@ def downgrade() -> None:
     op.drop_table("subscription")
     gateways = "SELECT role.id FROM role JOIN service ON service.id = role.service_id WHERE service.kind = 'gateway'"
     for statement in (
+        f"UPDATE reader_range SET owner = NULL, expires_at = NULL, role_id = NULL WHERE role_id IN ({gateways})",
         f"DELETE FROM session WHERE role_id IN ({gateways})",
         f"DELETE FROM api_token WHERE role_id IN ({gateways})",
         f"DELETE FROM role WHERE id IN ({gateways})",

@@ -211,8 +211,9 @@ async def test_a_runner_that_is_lost_loses_its_run(journal: Journal, clock: Movi
     assert given is not None
     clock.at += timedelta(seconds=LEASE_SECONDS - 1)
     lease = clock.at + timedelta(seconds=LEASE_SECONDS)
-    assert await journal.write(RenewRuns(broker.runner, PROGRAMS[0], lease)) == [given.run.id]
-    assert await journal.write(RenewRuns(broker.runner, PROGRAMS[1], lease)) == []
+    assert await journal.write(RenewRuns(broker.runner, PROGRAMS[0], [given.run.id, 10**9], lease)) == [given.run.id]
+    assert await journal.write(RenewRuns(broker.runner, PROGRAMS[1], [given.run.id], lease)) == []
+    assert await journal.write(RenewRuns(broker.runner, PROGRAMS[0], [], lease)) == []
     assert await journal.write(LoseRuns(clock.at)) == 0
     assert await journal.write(LoseRuns(lease)) == 1
     assert not await broker.end(given)

@@ -234,8 +234,10 @@ def test_an_empty_log_has_nobody_waiting(url: str) -> None:
         assert count_waiting(connection, 10) == 0
 
 
-def wish(*topics: str, url: str = "https://app.example/events", secret: str = "key") -> SubscriptionWish:
-    return SubscriptionWish(topics, url, secret, 500, 100)
+def wish(
+    *topics: str, url: str = "https://app.example/events", secret: str = "key", timeout: int = 500, most: int = 100
+) -> SubscriptionWish:
+    return SubscriptionWish(topics, url, secret, timeout, most)
 
 
 def subscribed(connection: sa.Connection) -> dict[str, list[str]]:
@@ -280,7 +282,13 @@ def test_a_subscription_that_ended_is_called_again_once_its_program_subscribes(u
         ("south", wish("shop_own"), "unknown_type"),
         ("south", wish(), "bad_subscription"),
         ("south", wish("shop_orders", url="ftp://app.example"), "bad_subscription"),
+        ("south", wish("shop_orders", url="http://app.example"), "bad_subscription"),
         ("south", wish("shop_orders", secret="a:b"), "bad_subscription"),
+        ("south", wish("shop_orders", most=0), "bad_subscription"),
+        ("south", wish("shop_orders", most=10_001), "bad_subscription"),
+        ("south", wish("shop_orders", timeout=-1), "bad_subscription"),
+        ("south", wish("shop_\n"), "type_not_allowed"),
+        ("south", wish("shop_" + "x" * 300), "type_not_allowed"),
         ("taken", wish("shop_orders"), "name_taken"),
     ],
 )
@@ -298,3 +306,43 @@ def test_a_subscription_that_may_not_be_is_refused(url: str, login: str, wanted:
             subscribe(connection, ids(connection)[login], wanted, NOW)
         assert code_of(refusal) == code
         assert subscribed(connection) == {}
+
+
+def test_no_program_takes_an_operators_subscription(url: str) -> None:
+    own = SubscriptionSpec("south", frozenset({"orders"}), "https://app.example", format="routemaster", verify=False)
+    with writing(url) as connection:
+        apply(connection, make_plan(read_stored(connection), BusSpec(subscriptions={"south": own})), NOW)
+        south = ids(connection)["south"]
+        with pytest.raises(ConfigurationError) as refusal:
+            subscribe(connection, south, wish("shop_orders"), NOW)
+        assert code_of(refusal) == "name_taken"
+        with pytest.raises(ConfigurationError) as refusal:
+            unsubscribe(connection, south, None, NOW)
+        assert code_of(refusal) == "not_subscribed"
+        assert read_stored(connection).in_use.subscriptions["south"].event_types == {"orders"}
+
+
+def test_a_topic_that_an_operator_removed_comes_back_by_no_push(url: str) -> None:
+    with writing(url) as connection:
+        north = ids(connection)["north"]
+        claim_topic(connection, north, "shop_orders", NOW)
+        stored = read_stored(connection)
+        without = stored.in_use.without(Section.EVENT_TYPE, "shop_orders")
+        apply(connection, make_plan(stored, without, prune=True), NOW)
+        with pytest.raises(ConfigurationError) as refusal:
+            claim_topic(connection, north, "shop_orders", NOW)
+        assert code_of(refusal) == "type_not_allowed"
+        types = {"shop_orders": EventTypeSpec("shop_orders", False, {})}
+        apply(connection, make_plan(read_stored(connection), BusSpec(event_types=types)), NOW)
+        assert read_catalog(connection).event_types["shop_orders"].publisher_id is None
+
+
+def test_a_client_that_comes_back_has_no_password(url: str) -> None:
+    with writing(url) as connection:
+        root = ids(connection)["root"]
+        stored = read_stored(connection)
+        connection.execute(sa.update(model.emitter).values(password_hash="of old"))
+        apply(connection, make_plan(stored, stored.in_use.without(Section.EMITTER, "south"), prune=True), NOW)
+        add_client_token(connection, root, "south", None, NOW)
+        password = sa.select(model.emitter.c.password_hash).where(model.emitter.c.login == "south")
+        assert connection.execute(password).scalar_one() is None

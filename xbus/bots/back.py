@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Collection
 
 from xbus.clock import Clock
 from xbus.errors import Refused
@@ -52,9 +53,9 @@ class BackCalls:
         """Wait for a run for so many seconds."""
         return _CLAIM.read(await self._call("xbus.claim_run", {"wait": seconds}, wait=seconds))
 
-    async def renew(self) -> list[int]:
-        """Extend the leases of all runs; give those that are still ours."""
-        return _RENEW.read(await self._call("xbus.renew_runs"))["runs"]
+    async def renew(self, runs: Collection[int]) -> list[int]:
+        """Extend the leases of runs; give those that are still ours."""
+        return _RENEW.read(await self._call("xbus.renew_runs", sorted(runs)))["runs"]
 
     async def end(self, run: BotRun, result: dict[str, str]) -> bool:
         """End an attempt; whether it was still ours."""

@@ -112,6 +112,9 @@ class BotRunner:
             self._lease_seconds = claimed["lease"]
             run = claimed["run"]
             if run is not None:
+                if (former := self._running.get(run["run"])) is not None:
+                    # Its lease ran out here, as when the machine stood still.
+                    former.cancel(LOST)
                 task = asyncio.create_task(self._carry_out(run), name=f"run {run['run']} of {run['bot']}")
                 self._running[run["run"]] = task
                 self._has_runs.set()
@@ -130,7 +133,8 @@ class BotRunner:
                 return
             outcome = STOPPED
         finally:
-            self._running.pop(run["run"], None)
+            if self._running.get(run["run"]) is asyncio.current_task():
+                del self._running[run["run"]]
         log.info("run ended", extra={"action": "run_ended", "code": outcome.code, **extra})
         await self._tell(run, outcome, printed)
 
@@ -179,7 +183,7 @@ class BotRunner:
                 self._has_runs.clear()
                 continue
             try:
-                held = {*await self._back.renew()}
+                held = {*await self._back.renew(before)}
             except CallError as error:
                 log.warning("no lease renewed: %s", error, extra={"action": "runs_not_renewed", "code": error.code})
                 continue

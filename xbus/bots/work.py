@@ -11,6 +11,9 @@ from xbus.errors import Refused, XbusError
 
 RUN_FAILED = "run_failed"
 
+MOST_ERROR_LETTERS = 4_000
+"""Letters of an error that are told; the log of the run has all of it."""
+
 
 def do_work(job: RunJob, output: BotOutput) -> None:
     """Call the function of a job, or run its command.
@@ -29,8 +32,13 @@ def failed(error: BaseException) -> Outcome:
     """Print the traceback of a failure, for the log of the run; give its outcome."""
     traceback.print_exception(error)
     if isinstance(error, XbusError):
-        return Outcome(error.code, str(error))
-    return Outcome(RUN_FAILED, f"{type(error).__name__}: {error}")
+        return Outcome(error.code, _told(str(error)))
+    return Outcome(RUN_FAILED, _told(f"{type(error).__name__}: {error}"))
+
+
+def _told(error: str) -> str:
+    """Cut a text so that it fits into a line for the runner; names of files may have letters that no text has."""
+    return error.encode("utf-8", "replace").decode()[:MOST_ERROR_LETTERS]
 
 
 def load_function(call: str) -> Callable[..., object]:

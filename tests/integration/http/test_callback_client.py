@@ -43,6 +43,12 @@ async def endless_head(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         await writer.drain()
 
 
+async def slow_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    await reader.read()
+
+
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read()
 
@@ -73,6 +79,10 @@ async def call(url: str, allowed: AllowedAddresses = LOOPBACK, *, verify: bool =
         (says("HTTP/1.1 204 No Content\r\n\r\n"), ""),
         (says("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"), ""),
         (says("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"), "callback_gone"),
+        # The status counts, whatever the body is.
+        (says("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nok"), ""),
+        (says("HTTP/1.1 410 Gone\r\ncontent-length: 10\r\n\r\n"), "callback_gone"),
+        (slow_body, ""),
         (says("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n"), "callback_refused"),
         (says("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"), "callback_refused"),
         (says("I am no web server\r\n\r\n"), "callback_failed"),

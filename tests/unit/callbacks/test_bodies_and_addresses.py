@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from msgpack import Timestamp  # type: ignore[import-untyped]
 from standardwebhooks import Webhook
 
 from xbus.headers import pack_headers
@@ -21,7 +22,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
-def batch(*items: object, headers: dict[str, Any] | None = None, type_name: str = "orders") -> ReaderBatch:
+def claimed(*items: object, headers: dict[str, Any] | None = None, type_name: str = "orders") -> ClaimedBatchMap:
     event = {
         "event_id": "11111111-1111-1111-1111-111111111111",
         "type": type_name,
@@ -40,7 +41,11 @@ def batch(*items: object, headers: dict[str, Any] | None = None, type_name: str 
         "event_headers": pack_headers({}),
     }
     told = {"range": 1, "counter": 1, "from": [7, 0, 0], "to": [8, 0, 0], "repeated": False, "events": [event]}
-    return ReaderBatch(cast(ClaimedBatchMap, told))
+    return cast(ClaimedBatchMap, told)
+
+
+def batch(*items: object, headers: dict[str, Any] | None = None, type_name: str = "orders") -> ReaderBatch:
+    return ReaderBatch(claimed(*items, headers=headers, type_name=type_name))
 
 
 def test_a_signature_is_one_of_standard_webhooks() -> None:
@@ -135,3 +140,31 @@ def test_only_2xx_takes_a_batch(status: int, code: str) -> None:
 def test_410_ends_a_subscription() -> None:
     assert outcome_of(410).is_end
     assert not outcome_of(404).is_end
+
+
+def nested(depth: int) -> object:
+    value: object = "end"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("write", [json_body, cloudevents_body, routemaster_body])
+def test_an_item_that_json_has_no_form_for_is_written_all_the_same(write: Any) -> None:
+    moment = AT.replace(microsecond=5)
+    fields = {"type": "create", "url": "https://a.example", "timestamp": moment, "data": nested(400)}
+    for item in (fields, fields | {"timestamp": b"\xff"}, nested(500), fields | {"data": nested(500)}):
+        assert json.loads(write(batch(item)))
+
+
+def test_a_moment_of_msgpack_is_written_by_iso_8601() -> None:
+    assert plain(Timestamp.from_datetime(AT)) == "2026-11-20T10:00:00+00:00"
+    assert plain(Timestamp(2**60)) == str(Timestamp(2**60))
+
+
+@pytest.mark.parametrize(
+    "address", ["64:ff9b:1::a00:1", "::ffff:0:10.0.0.1", "::127.0.0.1", "fec0::1", "fd00::1", "fe80::1%eth0", "::"]
+)
+def test_an_address_of_ipv6_that_nobody_was_given_is_not_public(address: str) -> None:
+    assert not AllowedAddresses([]).has(address)
+    assert AllowedAddresses([]).has("2606:4700::1111")

@@ -67,6 +67,8 @@ def add_client_token(
         profile = connection.execute(sa.select(_profile.name).where(_profile.id == profile_id)).scalar_one()
         change = Change(move, Section.EMITTER, client, EmitterSpec(client, profile))
         apply(connection, Plan(read_version(connection), (change,), ()), at)
+        # A password that it had once must not let anybody in again.
+        connection.execute(sa.update(model.emitter).where(_emitter.login == client).values(password_hash=None))
     names = set(connection.execute(sa.select(_token.name)).scalars())
     numbered = (client if number == 1 else f"{client[:240]} {number}" for number in count(1))
     name = next(name for name in numbered if name not in names)

@@ -1,7 +1,7 @@
 """Subscriptions that programs make for themselves: each emitter has one at most, of its own name, to topics."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import acting_person
 from xbus.broker.journal.configuration import BusSpec, Section, SubscriptionSpec, apply, make_plan, read_stored
+from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.readers.people import ReaderDecision, move
@@ -18,6 +19,14 @@ from xbus.errors import ConfigurationError
 
 MOST_SUBSCRIBED = 1_000
 """Topics of a subscription. More make each look at the log longer."""
+
+MOST_EVENTS = 10_000
+LONGEST_TIMEOUT = 3_600_000
+"""The bounds of Routemaster for a batch: events, and milliseconds that it waits for more."""
+
+MOST_WITHOUT_PUBLISHER = 1_000
+
+_TYPE = model.event_type.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class SubscriptionWish:
 
     topics: Sequence[str]
     url: str
-    secret: str
+    secret: str = field(repr=False)
     timeout: int
     max: int
 
@@ -73,21 +82,24 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
     if not 0 < len(wish.topics) <= MOST_SUBSCRIBED:
         cause = f"a subscription has 1 to {MOST_SUBSCRIBED:,} topics"
         raise ConfigurationError(cause, "name fewer, or some", code="bad_subscription")
+    _check_bounds(wish)
+    stored = read_stored(connection)
+    present = stored.in_use.subscriptions.get(emitter.login)
+    before = present or stored.removed.subscriptions.get(emitter.login)
+    if present is not None and not _is_of_program(connection, emitter, present):
+        cause = f'an operator made subscription "{emitter.login}"'
+        raise ConfigurationError(cause, "have an operator change it", code="name_taken")
     for name in dict.fromkeys(wish.topics):
         _check_topic(connection, emitter, name, at)
     stored = read_stored(connection)
-    present = stored.in_use.subscriptions.get(emitter.login)
-    if present is not None and present.format != "routemaster":
-        cause = f'an operator made subscription "{emitter.login}"'
-        raise ConfigurationError(cause, "have an operator change it", code="name_taken")
-    before = present or stored.removed.subscriptions.get(emitter.login)
     wished = SubscriptionSpec(
         emitter.login,
         frozenset(wish.topics),
         wish.url,
         format="routemaster",
         secret=wish.secret,
-        verify=before.verify if before is not None else True,
+        # That a certificate is not checked is an operator's word about the present URL.
+        verify=present.verify if present is not None else True,
         max=wish.max,
         timeout=wish.timeout,
         ranges=before.ranges if before is not None else 1,
@@ -111,7 +123,7 @@ def unsubscribe(connection: sa.Connection, emitter_id: int, topic: str | None, a
     """
     emitter = read_emitter(connection, emitter_id)
     present = read_stored(connection).in_use.subscriptions.get(emitter.login)
-    is_own = present is not None and present.format == "routemaster"
+    is_own = present is not None and _is_of_program(connection, emitter, present)
     if present is None or not is_own or (topic is not None and topic not in present.event_types):
         raise ConfigurationError("the client is not subscribed", "subscribe first", code="not_subscribed")
     left = frozenset[str]() if topic is None else present.event_types - {topic}
@@ -153,14 +165,35 @@ def _subscriber(connection: sa.Connection, spec: SubscriptionSpec, sent: int) ->
 def _check_topic(connection: sa.Connection, emitter: EmitterEntry, name: str, at: datetime) -> None:
     if name in emitter.event_types:
         return
-    if not emitter.may_make(name):
+    if not (is_name(name) and emitter.may_make(name)):
         raise refused(f"the emitter's profile does not allow to subscribe to {name[:80]!a}")
+    _check_room(connection)
     ensure_topic(connection, name, at)
-    is_topic = sa.select(model.event_type.c.is_topic).where(model.event_type.c.name == name)
+    is_topic = sa.select(_TYPE.is_topic).where(_TYPE.name == name)
     if not connection.execute(is_topic).scalar_one():
         # An operator's type may have items that are no events of Routemaster, and not everybody may see them.
         cause = f'event type "{name}" is no topic'
         raise ConfigurationError(cause, "have an operator subscribe to it", code="unknown_type")
+
+
+def _check_bounds(wish: SubscriptionWish) -> None:
+    if 1 <= wish.max <= MOST_EVENTS and 0 <= wish.timeout <= LONGEST_TIMEOUT and wish.url.startswith("https://"):
+        return
+    step = f"give an address of https, max from 1 to {MOST_EVENTS:,}, and timeout up to {LONGEST_TIMEOUT:,} ms"
+    raise ConfigurationError("url, max or timeout of the subscription can't be", step, code="bad_subscription")
+
+
+def _is_of_program(connection: sa.Connection, emitter: EmitterEntry, entry: SubscriptionSpec) -> bool:
+    """Check whether a program may have made a subscription: its topics are those to which it may subscribe."""
+    topics = set(connection.execute(sa.select(_TYPE.name).where(_TYPE.is_topic)).scalars())
+    return entry.format == "routemaster" and entry.event_types <= topics | emitter.event_types
+
+
+def _check_room(connection: sa.Connection) -> None:
+    """Refuse a topic without a publisher where there are many: subscribers must not use up those of publishers."""
+    nobodys = sa.select(sa.func.count()).where(_TYPE.is_topic, _TYPE.publisher_id.is_(None), _TYPE.removed_at.is_(None))
+    if connection.execute(nobodys).scalar_one() >= MOST_WITHOUT_PUBLISHER:
+        raise refused(f"{MOST_WITHOUT_PUBLISHER:,} topics have no publisher yet, which is the most")
 
 
 def _leave(connection: sa.Connection, present: SubscriptionSpec, left: frozenset[str], at: datetime) -> None:

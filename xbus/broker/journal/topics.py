@@ -111,6 +111,8 @@ def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: date
         cause = f'other entries of the bus name event type "{name}"'
         raise ConfigurationError(cause, "have an operator remove it with xbus apply", code="type_in_use")
     apply(connection, replace(plan, changes=plan.removals), at)
+    # What its publisher removed may be made anew by a push.
+    connection.execute(sa.update(model.event_type).where(_type.name == name).values(is_topic=True))
 
 
 def check_removal(connection: sa.Connection, emitter_id: int, name: str) -> None:

@@ -6,8 +6,11 @@ second time (DNS rebinding) leads nowhere else.
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
 
 import httpcore2
 from httpcore2 import SOCKET_OPTION
@@ -16,6 +19,12 @@ from xbus.errors import Refused
 
 _EMBEDDING = IPv6Network("64:ff9b::/96")
 """Addresses of NAT64 (RFC 6052), which lead to the IPv4 address in their last four bytes."""
+
+_PUBLIC = IPv6Network("2000::/3")
+"""The only addresses of IPv6 that are given to anybody so far (RFC 4291, section 2.4)."""
+
+MOST_LOOKUPS_OF_A_HOST = 2
+"""Lookups of one name that are under way at once: one that never ends must not take all threads."""
 
 
 class AllowedAddresses:
@@ -37,6 +46,8 @@ class AllowedAddresses:
             inner = _wrapped(found)
             if inner is not None:
                 return self.has(str(inner))
+            if found not in _PUBLIC:
+                return False
         return found.is_global and not found.is_multicast
 
     def chosen(self, host: str, addresses: Iterable[str]) -> list[str]:
@@ -69,11 +80,14 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     Args:
         allowed: says which these are.
         inner: makes the connections.
+        lookups: the threads that look names up.
     """
 
-    def __init__(self, allowed: AllowedAddresses, inner: httpcore2.AsyncNetworkBackend) -> None:
+    def __init__(self, allowed: AllowedAddresses, inner: httpcore2.AsyncNetworkBackend, lookups: Executor) -> None:
         self._allowed = allowed
         self._inner = inner
+        self._lookups = lookups
+        self._under_way: Counter[str] = Counter()
 
     async def connect_tcp(
         self,
@@ -98,17 +112,34 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     async def _connect(
         self, host: str, port: int, socket_options: Iterable[SOCKET_OPTION] | None
     ) -> httpcore2.AsyncNetworkStream:
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(f"the name {host} is not known ({error})") from error
         failure: Exception = httpcore2.ConnectError(host)
-        for address in self._allowed.chosen(host, (str(each[4][0]) for each in found)):
+        for address in self._allowed.chosen(host, await self._look_up(host, port)):
             try:
                 return await self._inner.connect_tcp(address, port, socket_options=socket_options)
             except httpcore2.ConnectError as error:
                 failure = error
         raise failure
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        if self._under_way[host] >= MOST_LOOKUPS_OF_A_HOST:
+            raise httpcore2.ConnectError(f"the name server has not yet told where {host} is")
+        lookup = self._lookups.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        self._under_way[host] += 1
+        # A call may give up; the thread goes on until the name server answers.
+        looking = asyncio.wrap_future(lookup)
+        looking.add_done_callback(lambda ended: self._ended(host, ended))
+        try:
+            found = await asyncio.shield(looking)
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"the name {host} is not known ({error})") from error
+        return [str(each[4][0]) for each in found]
+
+    def _ended(self, host: str, lookup: "asyncio.Future[Any]") -> None:
+        if not lookup.cancelled():
+            lookup.exception()  # read, as nobody may wait for it any more
+        self._under_way[host] -= 1
+        if not self._under_way[host]:
+            del self._under_way[host]
 
     async def sleep(self, seconds: float) -> None:
         """Wait, as the pool wants it between tries of a connection."""

@@ -1,8 +1,10 @@
 """The gateway's way to the broker's back: one connection, by which the calls of all subscriptions go."""
 
+from collections.abc import Sequence
+
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import BatchAnswer
+from xbus.rpc.messages import BatchAnswer, RangesAnswer
 from xbus.rpc.messages.subscriptions import SubscriptionMap, SubscriptionsAnswer
 from xbus.rpc.shapes import AnswerReader
 
@@ -12,6 +14,10 @@ ANSWER_SECONDS = 10.0
 WAIT_SECONDS = 20.0
 """Seconds that a call waits for a batch. More make fewer calls of idle subscriptions."""
 
+MOST_BATCH_BYTES = 512 * 1024
+"""Bytes of items at which a batch ends. A gateway keeps a batch of each subscriber that does not answer."""
+
+_RANGES = AnswerReader("xbus.renew_ranges", RangesAnswer)
 _LIST = AnswerReader("xbus.list_subscriptions", SubscriptionsAnswer)
 _BATCH = AnswerReader("xbus.read_batch", BatchAnswer)
 
@@ -42,14 +48,14 @@ class GatewayBack:
             reader: the key of the subscription's reader.
             done: of the former batch, see ``ReaderBatch.settled``.
         """
-        options: dict[str, Value] = {"reader": reader, "wait": WAIT_SECONDS}
+        options: dict[str, Value] = {"reader": reader, "wait": WAIT_SECONDS, "max_bytes": MOST_BATCH_BYTES}
         if done is not None:
             options["done"] = done
         return _BATCH.read(await self._call("xbus.read_batch", program, options, wait=WAIT_SECONDS))
 
-    async def renew(self, program: str, reader: str) -> None:
-        """Give a sign of life, which keeps the range."""
-        await self._call("xbus.renew_ranges", program, reader)
+    async def renew(self, program: str, reader: str) -> Sequence[Sequence[int]]:
+        """Give a sign of life, which keeps the ranges; returns the number and the counter of each."""
+        return _RANGES.read(await self._call("xbus.renew_ranges", program, reader))["ranges"]
 
     async def leave(self, program: str, reader: str) -> None:
         """Give the ranges up."""

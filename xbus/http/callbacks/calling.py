@@ -6,6 +6,7 @@ import contextlib
 import logging
 import random
 import uuid
+from enum import Enum, auto
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock
@@ -32,6 +33,16 @@ BACK_SECONDS = 1.0
 """Seconds until the back is asked again that does not answer."""
 
 RENEWALS_PER_LEASE = 3
+
+
+class _Delivery(Enum):
+    """The end of the calls with one batch."""
+
+    TAKEN = auto()
+    ENDED = auto()
+    """The subscriber wants no more."""
+    LOST = auto()
+    """The range is another gateway's, or a person moved it."""
 
 
 class SubscriptionCalls:
@@ -65,13 +76,10 @@ class SubscriptionCalls:
                 if answer["batch"] is None:
                     continue
                 batch = ReaderBatch(answer["batch"])
-                async with asyncio.TaskGroup() as tasks:
-                    renewing = tasks.create_task(self._renew(answer["lease"] / RENEWALS_PER_LEASE))
-                    is_taken = await self._deliver(answer["batch"], batch)
-                    renewing.cancel()
-                if not is_taken:
+                delivery = await self._deliver_while_owned(answer["batch"], batch, answer["lease"])
+                if delivery is _Delivery.ENDED:
                     return
-                done = batch.settled()
+                done = batch.settled() if delivery is _Delivery.TAKEN else None
             except CallError as error:
                 if isinstance(error, Refused):
                     # The range is another gateway's by now, or the reader is new: what is read next tells.
@@ -85,46 +93,79 @@ class SubscriptionCalls:
         with contextlib.suppress(CallError):
             await self._back.leave(self._program, self._reader)
 
-    async def _renew(self, seconds: float) -> None:
-        """Keep the range while the subscriber is called."""
+    async def _deliver_while_owned(self, told: ClaimedBatchMap, batch: ReaderBatch, lease: float) -> _Delivery:
+        """Call with a batch for as long as its range is this program's.
+
+        Args:
+            lease: seconds for which the range is kept after a sign of life.
+        """
+        delivering = asyncio.create_task(self._deliver(told, batch))
+        renewing = asyncio.create_task(self._renew_until_lost(told, lease / RENEWALS_PER_LEASE))
+        try:
+            await asyncio.wait({delivering, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if delivering.done():
+                return delivering.result()
+            renewing.result()
+            return _Delivery.LOST
+        finally:
+            delivering.cancel()
+            renewing.cancel()
+            await asyncio.gather(delivering, renewing, return_exceptions=True)
+
+    async def _renew_until_lost(self, told: ClaimedBatchMap, seconds: float) -> None:
+        """Keep the range while the subscriber is called; return once it is lost."""
+        owned = told["range"], told["counter"]
         while True:
             await asyncio.sleep(seconds)
+            extra = {"action": "callback_lease_not_renewed", "subscription": self._subscription["name"]}
             try:
-                await self._back.renew(self._program, self._reader)
+                ranges = await self._back.renew(self._program, self._reader)
             except CallError as error:
-                extra = {"action": "callback_lease_not_renewed", "subscription": self._subscription["name"]}
                 log.info("lease not renewed: %s", error, extra=extra | {"code": error.code})
+                continue
+            if owned not in [(range_id, counter) for range_id, counter in ranges]:
+                log.info("range %d is lost: its batch is called no more", owned[0], extra=extra)
+                return
 
-    async def _deliver(self, told: ClaimedBatchMap, batch: ReaderBatch) -> bool:
-        """Call until the batch is taken; false where the subscriber wants no more."""
+    async def _deliver(self, told: ClaimedBatchMap, batch: ReaderBatch) -> _Delivery:
+        """Call until the batch is taken, or the subscriber wants no more."""
         if not told["events"]:
-            return True
-        media_type, write = FORMATS[self._subscription["format"]]
-        body = await asyncio.to_thread(write, batch)
+            return _Delivery.TAKEN
         message_id = batch_id(self._reader, told["range"], told["from"], told["to"])
         while True:
-            outcome = await self._call(media_type, message_id, body)
+            outcome = await self._call(message_id, batch)
             if outcome.is_taken:
                 await self._note_success()
-                return True
+                return _Delivery.TAKEN
             delay = self._backoff.next() * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  No secret.
             await self._note_failure(outcome, delay)
             if outcome.is_end:
-                return False
+                return _Delivery.ENDED
             await asyncio.sleep(delay)
 
-    async def _call(self, media_type: str, message_id: str, body: bytes) -> CallOutcome:
+    async def _call(self, message_id: str, batch: ReaderBatch) -> CallOutcome:
+        """Call once. The body is written for each call: kept, those of dead subscribers would take much memory."""
         subscription = self._subscription
-        seconds = int(self._clock.now().timestamp())
-        headers = {
-            "content-type": media_type,
-            "user-agent": "xbus",
-            **signature_headers(subscription["secret"], message_id, seconds, body),
-        }
-        if subscription["format"] == "routemaster" and subscription["secret"]:
-            word = base64.b64encode(f"{subscription['secret']}:x".encode()).decode()
-            headers["authorization"] = f"Basic {word}"
-        return await self._client.post(subscription["url"], headers, body, verify=subscription["verify"])
+        media_type, write = FORMATS[subscription["format"]]
+        try:
+            body = await asyncio.to_thread(write, batch)
+            headers = {"content-type": media_type, "user-agent": "xbus", **self._proof(message_id, body)}
+            return await self._client.post(subscription["url"], headers, body, verify=subscription["verify"])
+        except Exception:
+            # A fault in one batch must not end the calls of all other subscriptions.
+            extra = {"action": "callback_fault", "subscription": subscription["name"]}
+            log.exception("a batch can't be sent", extra=extra)
+            return CallOutcome("callback_failed", "the gateway can't send this batch; its log says why")
+
+    def _proof(self, message_id: str, body: bytes) -> dict[str, str]:
+        """Make the headers that show who calls; Routemaster's format has a word for that, and no signature."""
+        secret, seconds = self._subscription["secret"], int(self._clock.now().timestamp())
+        if self._subscription["format"] != "routemaster":
+            return signature_headers(secret, message_id, seconds, body)
+        headers = signature_headers("", message_id, seconds, body)
+        if secret:
+            headers["authorization"] = f"Basic {base64.b64encode(f'{secret}:x'.encode()).decode()}"
+        return headers
 
     async def _note_success(self) -> None:
         self._backoff.reset()
@@ -138,7 +179,7 @@ class SubscriptionCalls:
         extra = {"action": "callback_failed", "subscription": name, "code": outcome.code}
         log.warning("a call of the subscriber of %s failed: %s", name, outcome.error, extra=extra)
         noted: dict[str, Value] = {"code": outcome.code, "error": outcome.error, "retry_seconds": delay}
-        await self._note(noted | {"ended": outcome.is_end})
+        await self._note(noted | {"ended": outcome.is_end, "url": self._subscription["url"]})
 
     async def _note(self, outcome: dict[str, Value]) -> None:
         """Tell the back; a back that is away hears of the next call."""

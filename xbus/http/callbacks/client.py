@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -14,9 +15,15 @@ from xbus.http.callbacks.addresses import AllowedAddresses, CheckedNetwork
 MOST_ANSWER_BYTES = 16_384
 """Bytes of an answer's body that are read, so that the connection serves again. A longer one ends the connection."""
 
+MOST_ERROR_LETTERS = 200
+"""Letters of an error that are told: a subscriber decides what it says, and may repeat our own headers."""
+
 MOST_CONNECTIONS = 1000
 IDLE_CONNECTIONS = 100
 IDLE_SECONDS = 30.0
+
+LOOKUPS_AT_ONCE = 64
+"""Names of hosts that are looked up at once. A name server that is silent holds a thread of these, and no other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,8 @@ class CallbackClient:
 
     def __init__(self, allowed: AllowedAddresses, times: CallTimes = TIMES) -> None:
         self._times = times
-        network = CheckedNetwork(allowed, httpcore2.AnyIOBackend())
+        self._lookups = ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="xbus names of subscribers")
+        network = CheckedNetwork(allowed, httpcore2.AnyIOBackend(), self._lookups)
         unverified = ssl.create_default_context()
         unverified.check_hostname = False
         unverified.verify_mode = ssl.CERT_NONE
@@ -88,6 +96,7 @@ class CallbackClient:
     ) -> None:
         for pool in self._pools.values():
             await pool.aclose()
+        self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, verify: bool) -> CallOutcome:
         """Post a body; whatever the subscriber does, this ends in time and raises nothing.
@@ -98,6 +107,7 @@ class CallbackClient:
             body: of the call.
             verify: whether the certificate of the subscriber is checked.
         """
+        outcome: CallOutcome | None = None
         times = self._times
         timeouts = {"connect": times.connect, "read": times.answer, "write": times.answer, "pool": times.answer}
         try:
@@ -114,12 +124,15 @@ class CallbackClient:
                 outcome = outcome_of(answer.status)
                 await _read_some(answer)
                 return outcome
+        except httpcore2.PoolTimeout:
+            return CallOutcome("callback_failed", "the gateway has too many calls under way")
         except (TimeoutError, httpcore2.TimeoutException):
-            return CallOutcome("callback_timed_out", f"no answer within {times.connect + times.answer:g} s")
+            return outcome or CallOutcome("callback_timed_out", f"no answer within {times.connect + times.answer:g} s")
         except Refused as refusal:
             return CallOutcome(refusal.code, f"{refusal.cause}: {refusal.next_step}")
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, ValueError) as error:
-            return CallOutcome("callback_failed", f"{error or type(error).__name__}")
+            said = f"{error}"[:MOST_ERROR_LETTERS] or type(error).__name__
+            return outcome or CallOutcome("callback_failed", said)
 
 
 async def _read_some(answer: httpcore2.Response) -> None:

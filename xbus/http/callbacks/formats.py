@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from xbus.headers import HeaderValue
@@ -37,7 +38,7 @@ def _event(event: ReadEvent) -> dict[str, object]:
         "partition_key": event.partition_key,
         "headers": plain(event.headers),
         "first_index": event.first_index,
-        "items": [plain(_value(item)) for item in event],
+        "items": [_plain_of(item, _value(item)) for item in event],
     }
 
 
@@ -58,7 +59,7 @@ def _cloud_event(event: ReadEvent, item: ReadItem) -> dict[str, object]:
     value = _value(item)
     if isinstance(value, bytes):
         return found | {"data_base64": base64.b64encode(value).decode()}
-    return found | {"data": plain(value)}
+    return found | {"data": _plain_of(item, value)}
 
 
 def _attributes(headers: Mapping[str, HeaderValue]) -> Iterator[tuple[str, object]]:
@@ -82,10 +83,10 @@ def _topic_event(event: ReadEvent, item: ReadItem) -> dict[str, object]:
         "topic": event.type_name,
         "type": str(fields.get("type", "noop")),
         "url": str(fields.get("url", "")),
-        "t": fields.get("timestamp", sealed),
+        "t": _plain_of(item, fields.get("timestamp", sealed)),
     }
     data = fields.get("data")
-    return told if data is None else told | {"data": plain(data)}
+    return told if data is None else told | {"data": _plain_of(item, data)}
 
 
 def _value(item: ReadItem) -> object:
@@ -95,6 +96,14 @@ def _value(item: ReadItem) -> object:
     except Refusal:
         return item.data
     return value
+
+
+def _plain_of(item: ReadItem, value: object) -> object:
+    """Give a value of an item as JSON has it; the whole item in Base64 where it is nested too deep for that."""
+    try:
+        return plain(value)
+    except RecursionError:
+        return plain(item.data)
 
 
 def plain(value: object) -> object:
@@ -110,6 +119,16 @@ def plain(value: object) -> object:
             return {str(plain(key)): plain(each) for key, each in value.items()}
         case list() | tuple():
             return [plain(each) for each in value]
+    return _moment_text(value)
+
+
+def _moment_text(value: object) -> str:
+    """Write a moment, also one of msgpack, by ISO 8601, and anything else as its text."""
+    to_datetime: Callable[[], object] | None = getattr(value, "to_datetime", None)
+    if to_datetime is not None:
+        # msgpack has years that Python lacks.
+        with suppress(OverflowError, ValueError):
+            value = to_datetime()
     isoformat: Callable[[], str] = getattr(value, "isoformat", value.__str__)
     return isoformat()
 

@@ -57,7 +57,8 @@ class CallbackService:
     def _follow(self, found: Sequence[SubscriptionMap], tasks: asyncio.TaskGroup) -> None:
         wanted = {each["reader"]: each for each in found}
         for reader, (subscription, task) in [*self._served.items()]:
-            if wanted.get(reader) != subscription:
+            # One that has ended by itself begins anew, if it is still wanted.
+            if task.done() or wanted.get(reader) != subscription:
                 del self._served[reader]
                 task.cancel()
         for reader, subscription in wanted.items():
@@ -74,6 +75,10 @@ class CallbackService:
             async with asyncio.TaskGroup() as tasks:
                 for program in programs:
                     tasks.create_task(program.run())
+        except Exception:
+            # The calls of all other subscriptions go on; the next look begins these anew.
+            extra = {"action": "subscription_fault", "subscription": subscription["name"]}
+            log.exception("the calls of a subscription ended by a fault", extra=extra)
         finally:
             await asyncio.gather(*(program.leave() for program in programs))
 

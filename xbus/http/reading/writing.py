@@ -118,6 +118,9 @@ def _json_item(data: bytes) -> str:
         return _json(unpack(data))
     except ProtocolError:
         return _json(_foreign(data))
+    except RecursionError:
+        # It is nested too deep for JSON.
+        return _json(data)
 
 
 def _foreign(data: bytes) -> object:

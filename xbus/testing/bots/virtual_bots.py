@@ -45,7 +45,8 @@ class VirtualBots:
 
     def start_all(self) -> None:
         """Start each runner that does not run, in a running loop."""
-        for role_id in self._catalog.runners if self._catalog is not None and self._catalog.bots else ():
-            if role_id not in self._runners:
+        runners = self._catalog.runners if self._catalog is not None and self._catalog.bots else {}
+        for role_id, entry in runners.items():
+            if role_id not in self._runners and not entry.is_gateway:
                 runner = VirtualRunner(role_id, self.functions, self._find_broker, self._random)
                 self._runners[role_id] = asyncio.get_running_loop().create_task(runner.serve(), name="runner of bots")

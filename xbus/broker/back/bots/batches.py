@@ -147,7 +147,9 @@ class BotBatches:
                 ended.clear()
             return True
         finally:
-            del self._held[run_id], self._ended[run_id]
+            # The same bounds may be another instance's by now, after a person moved the reader.
+            if self._ended.get(run_id) is ended:
+                del self._held[run_id], self._ended[run_id]
 
     def _is_paused(self, bot_id: int) -> bool:
         bot = self._bots().get(bot_id)

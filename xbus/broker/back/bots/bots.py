@@ -104,15 +104,15 @@ class Bots:
             "events": events,
         }
 
-    async def renew(self, role_id: int, program: str) -> Sequence[int]:
-        """Extend the leases of a program; give the runs that it has.
+    async def renew(self, role_id: int, program: str, runs: Sequence[int]) -> Sequence[int]:
+        """Extend the leases of runs of a program; give those that it has.
 
         Raises:
             Refused: as ``claim``.
         """
         self._check_runner(role_id)
         until = self._clock.now() + timedelta(seconds=LEASE_SECONDS)
-        return await self._journal.write(RenewRuns(role_id, _uuid(program), until))
+        return await self._journal.write(RenewRuns(role_id, _uuid(program), runs, until))
 
     async def end(
         self, role_id: int, program: str, run: int, attempt: int, failure: RunFailure | None, said: str

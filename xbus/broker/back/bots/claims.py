@@ -71,6 +71,7 @@ class Claims:
         self._batches = batches
         self._waiting: dict[_WaitingProgram, None] = {}
         self._stirred = asyncio.Event()
+        self._looked_at = 0.0
 
     def stir(self) -> None:
         """Look at once: a run may be due, or a place free."""
@@ -104,17 +105,26 @@ class Claims:
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._stirred.wait()
         except TimeoutError:
-            if not self._catalog().bots:
+            if not await self._look():
                 return
-            now = self._clock.now()
-            runs = await self._journal.read(read_runs_now, now, self._batches())
-            if runs.lost:
-                lost = await self._journal.write(LoseRuns(now))
-                log.warning("runners lost", extra={"action": "runners_lost", "runs": lost})
-            if not runs.due:
-                return
+        else:
+            # A bus that is always busy has runners that die, too.
+            if asyncio.get_running_loop().time() >= self._looked_at + LOOK_SECONDS:
+                await self._look()
         self._stirred.clear()
         await self.give()
+
+    async def _look(self) -> bool:
+        """Take the runs of lost runners from them; true if a run is due."""
+        self._looked_at = asyncio.get_running_loop().time()
+        if not self._catalog().bots:
+            return False
+        now = self._clock.now()
+        runs = await self._journal.read(read_runs_now, now, self._batches())
+        if runs.lost:
+            lost = await self._journal.write(LoseRuns(now))
+            log.warning("runners lost", extra={"action": "runners_lost", "runs": lost})
+        return bool(runs.due)
 
     async def give(self) -> None:
         """Give out what is due.

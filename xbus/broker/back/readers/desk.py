@@ -318,11 +318,11 @@ class ReaderDesk:
             found = await self._slices.read(self.entry.event_types, current.stretches, bounds)
             if found.events:
                 return found
-            current = current.passed(found.to)
+            before, current = current.place, current.passed(found.to)
             known = self._ranges.get(current.id)
             if known is not None and (known.counter, known.handed_out) == (current.counter, False):
                 self._ranges[current.id] = current
-            if found.to.position > self._slices.head:
+            if found.to.position > self._slices.head or found.to <= before:
                 return None
 
     def _is_too_small(self, range_id: int, found: Slice, bounds: SliceBounds) -> bool:

@@ -53,7 +53,7 @@ class Subscriptions:
             if each.ended_at is None
         ]
 
-    async def note(self, reader: str, code: str, error: str, seconds: float, is_end: bool) -> None:
+    async def note(self, reader: str, code: str, error: str, seconds: float, ended_url: str) -> None:
         """Note how a call went.
 
         Args:
@@ -61,7 +61,7 @@ class Subscriptions:
             code: of the failure; empty where all went well.
             error: the failure in words.
             seconds: until the next call.
-            is_end: whether the subscriber wants no more.
+            ended_url: the URL of the subscriber if it wants no more, else empty.
 
         Raises:
             JournalUnavailable: the database can't be written now.
@@ -69,9 +69,9 @@ class Subscriptions:
         now = self._clock.now()
         failure = None
         if code:
-            retry_at = None if is_end else now + timedelta(seconds=min(max(seconds, 0.0), 86_400.0))
+            retry_at = None if ended_url else now + timedelta(seconds=min(max(seconds, 0.0), 86_400.0))
             said = error.replace("\0", "")[:MOST_ERROR_LETTERS]
-            failure = CallFailure(code.replace("\0", "")[:MOST_CODE_LETTERS], said, retry_at, is_end)
+            failure = CallFailure(code.replace("\0", "")[:MOST_CODE_LETTERS], said, retry_at, ended_url)
         await self._journal.run(note_call, reader, failure, now)
 
     async def look(self) -> None:

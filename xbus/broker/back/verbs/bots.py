@@ -33,8 +33,12 @@ class BotVerbs:
 
     @verb("xbus.renew_runs")
     @coded_answer
-    async def renew_runs(self, token: str, program: str) -> RunsHeld:
-        return {"runs": [*await self._bots.renew(self._sessions.owner(token), program)]}
+    async def renew_runs(self, token: str, program: str, runs: list[Value]) -> RunsHeld:
+        known = [run for run in runs if isinstance(run, int) and 0 < run <= MOST_RUN]
+        if len(known) != len(runs) or len(runs) > MOST_RENEWED:
+            step = f"give up to {MOST_RENEWED} numbers of claimed runs"
+            raise Refused("there are no such numbers of runs", step, code=WRONG)
+        return {"runs": [*await self._bots.renew(self._sessions.owner(token), program, known)]}
 
     @verb("xbus.end_run")
     @coded_answer
@@ -50,6 +54,9 @@ class BotVerbs:
 
 
 WRONG = "wrong_arguments"
+
+MOST_RENEWED = 1000
+"""Runs whose leases one call extends. More would be a long statement."""
 
 MOST_RUN = 2**63 - 1
 MOST_ATTEMPT = 2**31 - 1

@@ -36,6 +36,6 @@ class SubscriptionVerbs:
         seconds = outcome.get("retry_seconds", 0)
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise Refused("retry_seconds is no number", "give seconds until the next call", code="option_invalid")
-        code, error = (str(outcome.get(name) or "") for name in ("code", "error"))
-        await self._subscriptions.note(reader, code, error, seconds, outcome.get("ended") is True)
+        code, error, url = (str(outcome.get(name) or "") for name in ("code", "error", "url"))
+        await self._subscriptions.note(reader, code, error, seconds, url if outcome.get("ended") is True else "")
         return True

@@ -218,6 +218,10 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
         delete_api_tokens(connection, table, change.name)
     if table is role:
         end_cursor(connection, _id(connection, role, change.name))
+    if table is event_type:
+        # One that a program made is an operator's from now on: a push does not bring it back.
+        of_name = update(table).where(_name(table) == change.name)
+        connection.execute(of_name.values(is_topic=False, publisher_id=None))
     if table is bot:
         remove_emitter(connection, change.name, at)
     if table is subscription:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -77,12 +78,14 @@ def count_types(connection: sa.Connection, since: datetime) -> TypeCounts:
         .where(envelope.position > end, envelope.position <= upto)
         .group_by(event.event_type_id)
     )
-    found = [*connection.execute(listed), *connection.execute(rest)]
+    found: defaultdict[int, list[Sequence[Any]]] = defaultdict(list)
+    for row in (*connection.execute(listed), *connection.execute(rest)):
+        found[row[0]].append(row)
     recent = _count_recent(connection, since, end, upto)
     in_use = sa.select(model.event_type.c.id, model.event_type.c.name).where(model.event_type.c.removed_at.is_(None))
     counts = []
     for type_id, name in connection.execute(in_use.order_by(model.event_type.c.name)):
-        of_type = [row for row in found if row[0] == type_id]
+        of_type = found[type_id]
         events, items = sum(int(row[1]) for row in of_type), sum(int(row[2]) for row in of_type)
         newest_at = max((row[3] for row in of_type), default=None)
         counts.append(TypeCount(name, events, items, round(recent[type_id]), newest_at))

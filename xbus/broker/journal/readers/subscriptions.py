@@ -25,13 +25,13 @@ class CallFailure:
         code: for programs.
         error: for people.
         retry_at: until when nobody calls.
-        is_end: whether the subscriber wants no more.
+        ended_url: the URL of the subscriber if it wants no more, else empty.
     """
 
     code: str
     error: str
     retry_at: datetime | None = None
-    is_end: bool = False
+    ended_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ def note_call(connection: sa.Connection, reader: str, failure: CallFailure | Non
     if failure is None:
         connection.execute(of_own.where(_STATE.failures > 0, _STATE.ended_at.is_(None)).values(_WELL))
         return
+    # A subscription that has another URL by now is another subscriber's.
+    is_there = sa.exists().where(_ROW.service_id == own, _ROW.url == failure.ended_url)
     connection.execute(
         of_own.values(
             failures=_STATE.failures + 1,
@@ -114,7 +116,7 @@ def note_call(connection: sa.Connection, reader: str, failure: CallFailure | Non
             retry_at=failure.retry_at,
             code=failure.code,
             error=failure.error,
-            ended_at=at if failure.is_end else _STATE.ended_at,
+            ended_at=sa.case((is_there, at), else_=_STATE.ended_at),
         )
     )
 

@@ -76,10 +76,14 @@ class ClaimRun(Write[ClaimedRun | None]):
 
 @dataclass(frozen=True, slots=True)
 class RenewRuns(Write[Sequence[int]]):
-    """Extend the leases of all runs of a program; answers which runs it has."""
+    """Extend the leases of runs that a program knows of; answers which of these it has.
+
+    A run of which it never heard, as the answer to its claim was lost, is given to another program in time.
+    """
 
     role_id: int
     program: UUID
+    runs: Sequence[int]
     lease_until: datetime
 
 

@@ -119,6 +119,7 @@ def renew(connection: sa.Connection, group: Sequence[writes.RenewRuns]) -> list[
         connection.execute(
             sa.update(model.bot_run)
             .where(_RUN.state == BotRunState.RUNNING, _RUN.role_id == write.role_id, _RUN.program == write.program)
+            .where(_RUN.id.in_(write.runs))
             .values(lease_until=write.lease_until)
             .returning(_RUN.id)
         )
@@ -272,4 +273,6 @@ def _name(connection: sa.Connection, bot_id: int) -> str:
 def _forget_old(connection: sa.Connection, bot_id: int) -> None:
     of_bot = (_RUN.bot_id == bot_id, _RUN.state.in_((BotRunState.DONE, BotRunState.FAILED)))
     newest = sa.select(_RUN.id).where(*of_bot).order_by(_RUN.id.desc()).offset(KEPT_RUNS).limit(1).scalar_subquery()
-    connection.execute(sa.delete(model.bot_run).where(*of_bot, _RUN.id <= newest))
+    # The range of a batch whose run has failed waits for that run.
+    is_waited_for = sa.and_(_RUN.batch.is_not(None), _RUN.state == BotRunState.FAILED)
+    connection.execute(sa.delete(model.bot_run).where(*of_bot, _RUN.id <= newest, ~is_waited_for))

@@ -42,6 +42,8 @@ def _problems(each: SubscriptionSpec, present: SubscriptionSpec | None) -> Itera
     if not is_callback_url(each.url):
         wish = f"an address of http or https without login and password, of at most {LONGEST_URL} characters"
         yield "url", f"url must be {wish}"
+    if each.max < 1 or each.timeout < 0:
+        yield "max", "max must be 1 or more, and timeout 0 or more"
     if each.secret and not is_secret(each.secret, each.format):
         size = f"{LEAST_SECRET_BYTES} to {MOST_SECRET_BYTES} bytes in Base64"
         wish = "a word without colons" if each.format == "routemaster" else f"{SECRET_PREFIX} and {size}"

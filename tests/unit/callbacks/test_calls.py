@@ -1,0 +1,115 @@
+"""The calls of subscriptions, with a back and subscribers that are doubles: who is called, and for how long."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from tests.unit.callbacks.test_bodies_and_addresses import claimed
+from xbus.clock import SystemClock
+from xbus.http.callbacks.back import GatewayBack
+from xbus.http.callbacks.client import CallbackClient, CallOutcome
+from xbus.http.callbacks.service import CallbackService
+from xbus.rpc.codec import Value
+
+LEASE = 0.03
+"""Seconds: a program looks three times in them whether the range is still its own."""
+
+
+class BackDouble:
+    """A back with one batch for each subscription, which comes again until it is settled."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.owned: dict[str, bool] = dict.fromkeys(names, True)
+        self.settled: list[str] = []
+        self.noted: list[tuple[str, Mapping[str, Value]]] = []
+        self.reads = 0
+
+    async def subscriptions(self) -> list[Any]:
+        facts = {"format": "json", "secret": "", "verify": True, "ranges": 1}
+        return [{"name": name, "reader": name, "url": f"https://{name}.example"} | facts for name in self.names]
+
+    async def read(self, program: str, reader: str, done: list[Value] | None) -> Any:
+        self.reads += 1
+        if done is not None:
+            self.settled.append(reader)
+        if reader in self.settled or not self.owned[reader]:
+            await asyncio.Event().wait()
+        return {"lease": LEASE, "ranges": 1, "batch": claimed({"number": 7})}
+
+    async def renew(self, program: str, reader: str) -> Sequence[Sequence[int]]:
+        return [[1, 1]] if self.owned[reader] else []
+
+    async def leave(self, program: str, reader: str) -> None:
+        pass
+
+    async def note(self, reader: str, outcome: Mapping[str, Value]) -> None:
+        self.noted.append((reader, outcome))
+
+
+class ClientDouble:
+    """Answers each call as its subscriber does; an answer that is an error is raised."""
+
+    def __init__(self, answers: Mapping[str, CallOutcome | Exception]) -> None:
+        self.answers = answers
+        self.calls: list[str] = []
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, verify: bool) -> CallOutcome:
+        name = url.removeprefix("https://").removesuffix(".example")
+        self.calls.append(name)
+        answer = self.answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[list["asyncio.Task[None]"]]:
+    started: list[asyncio.Task[None]] = []
+    yield started
+    for task in started:
+        task.cancel()
+    await asyncio.gather(*started, return_exceptions=True)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def serve(back: BackDouble, client: ClientDouble) -> "asyncio.Task[None]":
+    service = CallbackService(cast(GatewayBack, back), cast(CallbackClient, client), SystemClock())
+    return asyncio.create_task(service.run())
+
+
+async def test_a_fault_in_one_subscription_leaves_the_others_alone(tasks: list["asyncio.Task[None]"]) -> None:
+    back = BackDouble("faulty", "well")
+    client = ClientDouble({"faulty": RuntimeError("nobody thought of this"), "well": CallOutcome()})
+    tasks.append(serve(back, client))
+    await until(lambda: "well" in back.settled and back.noted)
+    (noted,) = [outcome for reader, outcome in back.noted if reader == "faulty"]
+    assert noted["code"] == "callback_failed"
+    assert not tasks[0].done()
+
+
+async def test_a_batch_is_called_no_more_once_its_range_is_lost(tasks: list["asyncio.Task[None]"]) -> None:
+    back = BackDouble("shop")
+    client = ClientDouble({"shop": CallOutcome("callback_refused", "the subscriber answered 500")})
+    tasks.append(serve(back, client))
+    await until(lambda: back.noted)
+    back.owned["shop"] = False
+    await until(lambda: back.reads == 2)
+    assert client.calls == ["shop"]
+    assert back.settled == []
+
+
+async def test_the_end_of_a_subscription_names_the_url_that_was_called(tasks: list["asyncio.Task[None]"]) -> None:
+    back = BackDouble("shop")
+    client = ClientDouble({"shop": CallOutcome("callback_gone", "it wants no more", is_end=True)})
+    tasks.append(serve(back, client))
+    await until(lambda: back.noted)
+    (noted,) = [outcome for _, outcome in back.noted]
+    assert (noted["ended"], noted["url"]) == (True, "https://shop.example")
