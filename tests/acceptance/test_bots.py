@@ -253,6 +253,7 @@ def test_a_bot_puts_all_of_its_output_or_nothing(world: Callable[[str], World]) 
     }
 
 
+@pytest.mark.slow
 def test_each_slot_once_while_runners_are_killed(world: Callable[[str], World]) -> None:
     fields: dict[str, Any] = {"call": "reports_of_test:often", "missed": "all", "attempts": 100, "instances": 3}
     settings = {"seconds": 0.3}
@@ -275,6 +276,7 @@ def test_each_slot_once_while_runners_are_killed(world: Callable[[str], World]) 
         assert runner.stop() == 0
 
 
+@pytest.mark.slow
 def test_each_batch_once_while_runners_are_killed(world: Callable[[str], World]) -> None:
     found = world(
         bot(

@@ -1,6 +1,7 @@
 """The author's part of a run: it calls the function or runs the command, in whatever process."""
 
 import importlib
+import sys
 import traceback
 from collections.abc import Callable
 
@@ -30,7 +31,8 @@ def do_work(job: RunJob, output: BotOutput) -> None:
 
 def failed(error: BaseException) -> Outcome:
     """Print the traceback of a failure, for the log of the run; give its outcome."""
-    traceback.print_exception(error)
+    # Names of files may have letters that no stream takes.
+    sys.stderr.write("".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace").decode())
     if isinstance(error, XbusError):
         return Outcome(error.code, _told(str(error)))
     return Outcome(RUN_FAILED, _told(f"{type(error).__name__}: {error}"))
