@@ -77,11 +77,16 @@ def read_bus() -> BusSpec:
 
 
 def edited(bus: BusSpec) -> BusSpec:
-    """A bus on which items take the same ways over other nodes: each has another name."""
+    """A bus on which items take the same ways over other nodes: each has another name.
+
+    Nodes that emit keep theirs. Each makes an envelope of its own, so an envelope that was open while such a node got
+    another name would become two.
+    """
 
     def renamed(event_type: EventTypeSpec) -> EventTypeSpec:
+        names = {node.name: node.name if node.emits else f"{node.name}_edited" for node in event_type.nodes.values()}
         nodes = [
-            replace(node, name=f"{node.name}_edited", to=tuple(f"{child}_edited" for child in node.to))
+            replace(node, name=names[node.name], to=tuple(names[child] for child in node.to))
             for node in event_type.nodes.values()
         ]
         return replace(event_type, nodes={node.name: node for node in nodes})

@@ -3,13 +3,14 @@
 from tests.torture.bus import arrivals, chained, edited, read_bus, routes, sources
 
 
-def test_an_edit_leaves_the_ways_of_items_and_none_of_the_nodes() -> None:
+def test_an_edit_leaves_the_ways_of_items_and_of_the_nodes_only_those_that_emit() -> None:
     settled = read_bus()
     other = edited(settled)
 
     assert routes(other) == routes(settled)
     for name, event_type in settled.event_types.items():
-        assert not event_type.nodes.keys() & other.event_types[name].nodes.keys()
+        emitting = {node.name for node in event_type.nodes.values() if node.emits}
+        assert event_type.nodes.keys() & other.event_types[name].nodes.keys() == emitting
 
 
 def test_what_nodes_emit_is_a_way_of_what_was_sent() -> None:
