@@ -28,9 +28,6 @@ TESTS = (
     *(f"tests/unit/{package}" for package in ("emitter", "rpc", "recipient", "admin")),
     "tests/acceptance/test_sdk.py",
     "--ignore=tests/unit/admin/test_help.py",  # which shows commands of Spark, too
-    # From 3.13 on sqlite3 warns of connections in pools that tests leave to the collector of garbage.
-    "-W",
-    "ignore:unclosed database:ResourceWarning",
 )
 
 
