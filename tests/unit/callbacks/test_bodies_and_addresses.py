@@ -11,8 +11,9 @@ from standardwebhooks import Webhook
 from xbus.headers import pack_headers
 from xbus.http.callbacks import AllowedAddresses
 from xbus.http.callbacks.client import outcome_of
-from xbus.http.callbacks.formats import cloudevents_body, json_body, plain, routemaster_body
+from xbus.http.callbacks.formats import cloudevents_body, json_body, routemaster_body
 from xbus.http.callbacks.signing import batch_id, signature_headers
+from xbus.http.json_values import plain
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import item_bytes

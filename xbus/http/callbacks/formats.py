@@ -5,14 +5,13 @@ The source of Routemaster's format is the documentation of deliveroo/routemaster
 
 import base64
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from xbus.headers import HeaderValue
 from xbus.http.dialects.cloudevents import BATCHED, NAMES
+from xbus.http.json_values import plain
 from xbus.reader.batch import ReadEvent, ReadItem
 from xbus.reader.claimed import ReaderBatch
 from xbus.recipient.refusal import Refusal
@@ -104,33 +103,6 @@ def _plain_of(item: ReadItem, value: object) -> object:
         return plain(value)
     except RecursionError:
         return plain(item.data)
-
-
-def plain(value: object) -> object:
-    """Turn a value into one that JSON has: bytes become Base64, infinite numbers null, moments texts of ISO 8601."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Mapping():
-            return {str(plain(key)): plain(each) for key, each in value.items()}
-        case list() | tuple():
-            return [plain(each) for each in value]
-    return _moment_text(value)
-
-
-def _moment_text(value: object) -> str:
-    """Write a moment, also one of msgpack, by ISO 8601, and anything else as its text."""
-    to_datetime: Callable[[], object] | None = getattr(value, "to_datetime", None)
-    if to_datetime is not None:
-        # msgpack has years that Python lacks.
-        with suppress(OverflowError, ValueError):
-            value = to_datetime()
-    isoformat: Callable[[], str] = getattr(value, "isoformat", value.__str__)
-    return isoformat()
 
 
 def _dumped(value: object) -> bytes:

@@ -4,15 +4,14 @@ An item is what its bytes say: msgpack, else JSON, else bytes. JSON has no bytes
 infinite or none, which become null; and no keys but texts. Whoever wants all of it asks for msgpack.
 """
 
-import base64
 import json
-import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import msgpack  # type: ignore[import-untyped]
 
 from xbus.errors import ProtocolError
+from xbus.http.json_values import plain
 from xbus.http.reading.questions import AT
 from xbus.http.reading.tickets import CheckpointTicket, place_text
 from xbus.reader import ReadEvent
@@ -135,27 +134,7 @@ def _json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError):
-        return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: object) -> object:
-    """Give what JSON lacks a form in it."""
-    match value:
-        case dict():
-            return {key if isinstance(key, str) else _key(key): _plain(member) for key, member in value.items()}
-        case list() | tuple():
-            return [_plain(member) for member in value]
-        case bytes():
-            return base64.b64encode(value).decode()
-        case float() if not math.isfinite(value):
-            return None
-        case None | bool() | int() | float() | str():
-            return value
-    return str(value)
-
-
-def _key(key: object) -> str:
-    return base64.b64encode(key).decode() if isinstance(key, bytes) else str(key)
+        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def _with(facts: dict[str, object], name: str, written: str) -> str:
