@@ -4,9 +4,12 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Any, TypeVar
 
 from xbus.emitter.forks import leave_to_parent, tell_of_forks
+from xbus.errors import Refused
 
 T = TypeVar("T")
 
@@ -77,6 +80,55 @@ def _run_loop(ready: "Future[asyncio.AbstractEventLoop]") -> None:
         return
     ready.set_result(loop)
     loop.run_forever()
+
+
+class HostedClient:
+    """A client for asyncio that blocking callers use: a thread of its own runs it while it is open.
+
+    Args:
+        name: of the kind of client, such as "emitter".
+        client: is entered and left in that thread.
+    """
+
+    def __init__(self, name: str, client: AbstractAsyncContextManager[object]) -> None:
+        self._name = name
+        self._client = client
+        self._background: Background | None = None
+
+    @property
+    def background(self) -> Background:
+        """Give the thread.
+
+        Raises:
+            Refused: the client is not open (``not_open``).
+        """
+        if self._background is None:
+            raise Refused(f"the {self._name} is not open", "use it in a `with` block", code="not_open")
+        return self._background
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the client and wait for what it returns or raises; see ``background``."""
+        return self.background.run(coroutine)
+
+    def open(self) -> None:
+        """Start the thread, and enter the client; what that raises is raised, and leaves nothing behind."""
+        self._background = Background(f"xbus {self._name}")
+        try:
+            self._background.run(self._client.__aenter__())
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leave the client, and end the thread."""
+        try:
+            self.background.run(self._client.__aexit__(kind, error, trace))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        background, self._background = self.background, None
+        background.close()
 
 
 async def _end_all() -> None:

@@ -7,12 +7,11 @@ from typing import Unpack
 
 from xbus.clock import Clock
 from xbus.emitter.asynchronous import AsyncEmitter
-from xbus.emitter.background import Background
+from xbus.emitter.background import Background, HostedClient
 from xbus.emitter.envelope import AsyncEnvelope
 from xbus.emitter.event import AsyncEvent
 from xbus.emitter.options import OptionKeywords
 from xbus.emitter.receipt import Receipt
-from xbus.errors import Refused
 from xbus.headers import Headers
 from xbus.ids import Ids
 from xbus.rpc.codec import Key, Value
@@ -68,24 +67,16 @@ class Emitter:
         **options: Unpack[OptionKeywords],
     ) -> None:
         self._emitter = AsyncEmitter(url, login, password, outbox=outbox, clock=clock, ids=ids, pack=pack, **options)
-        self._background: Background | None = None
+        self._hosted = HostedClient("emitter", self._emitter)
 
     def __enter__(self) -> "Emitter":
-        self._background = Background("xbus emitter")
-        try:
-            self._background.run(self._emitter.__aenter__())
-        except BaseException:
-            self._close_background()
-            raise
+        self._hosted.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._running.run(self._emitter.__aexit__(kind, error, trace))
-        finally:
-            self._close_background()
+        self._hosted.close(kind, error, trace)
 
     def envelope(
         self,
@@ -114,7 +105,7 @@ class Emitter:
                 (``headers_unsupported``).
         """
         envelope = self._emitter.envelope(ordering_key=ordering_key, key=key, timeout=timeout, headers=headers)
-        return Envelope(self._running, envelope)
+        return Envelope(self._hosted.background, envelope)
 
     def put(
         self,
@@ -152,7 +143,7 @@ class Emitter:
             headers=headers,
             partition_key=partition_key,
         )
-        return self._running.run(put)
+        return self._hosted.run(put)
 
     def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None
@@ -178,7 +169,7 @@ class Emitter:
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
                 ``retry_seconds``.
         """
-        return self._running.run(self._emitter.ask(type_name, *items, timeout=timeout, headers=headers))
+        return self._hosted.run(self._emitter.ask(type_name, *items, timeout=timeout, headers=headers))
 
     def consumers(self, *, timeout: float | None = None) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
         """Read the introductions of the registered consumers.
@@ -190,7 +181,7 @@ class Emitter:
         Raises:
             Failed: the bus did not answer within ``retry_seconds`` or ``timeout``.
         """
-        return self._running.run(self._emitter.consumers(timeout=timeout))
+        return self._hosted.run(self._emitter.consumers(timeout=timeout))
 
     def retry(self, event_id: str, *, timeout: float | None = None) -> str:
         """Have the envelope of an event delivered again, as a new one, to the consumers for which it is parked.
@@ -208,7 +199,7 @@ class Emitter:
             Refused: it is parked for nobody (``nothing_to_retry``), or can't be sent again; ``code`` says why.
             Failed: the bus did not do it within ``retry_seconds``.
         """
-        return self._running.run(self._emitter.retry(event_id, timeout=timeout))
+        return self._hosted.run(self._emitter.retry(event_id, timeout=timeout))
 
     def replay(self, envelope_id: str, *, timeout: float | None = None) -> str:
         """Have a sealed envelope delivered to everybody again, as a new one, the way that its event types take now.
@@ -224,17 +215,7 @@ class Emitter:
             Refused: it can't be sent again; ``code`` says why.
             Failed: the bus did not do it within ``retry_seconds``.
         """
-        return self._running.run(self._emitter.replay(envelope_id, timeout=timeout))
-
-    @property
-    def _running(self) -> Background:
-        if self._background is None:
-            raise Refused("the emitter is not open", "use it as `with Emitter(...) as emitter:`", code="not_open")
-        return self._background
-
-    def _close_background(self) -> None:
-        self._running.close()
-        self._background = None
+        return self._hosted.run(self._emitter.replay(envelope_id, timeout=timeout))
 
 
 class Envelope:

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Unpack
 
 from xbus.clock import Clock
-from xbus.emitter.background import Background
-from xbus.errors import Refused
+from xbus.emitter.background import HostedClient
 from xbus.reader.asynchronous import AsyncReader
 from xbus.reader.batch import EventBatch
 from xbus.reader.claimed import ReaderBatch
@@ -58,24 +57,16 @@ class Reader:
         **options: Unpack[ReaderKeywords],
     ) -> None:
         self._reader = AsyncReader(url, login, password, clock=clock, program=program, **options)
-        self._background: Background | None = None
+        self._hosted = HostedClient("reader", self._reader)
 
     def __enter__(self) -> "Reader":
-        self._background = Background("xbus reader")
-        try:
-            self._background.run(self._reader.__aenter__())
-        except BaseException:
-            self._close_background()
-            raise
+        self._hosted.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._running.run(self._reader.__aexit__(kind, error, trace))
-        finally:
-            self._close_background()
+        self._hosted.close(kind, error, trace)
 
     def __iter__(self) -> Iterator[ReaderBatch]:
         while True:
@@ -88,7 +79,7 @@ class Reader:
             Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``).
             Failed: nothing answered within ``retry_seconds``.
         """
-        return self._running.run(self._reader.next_batch())
+        return self._hosted.run(self._reader.next_batch())
 
     def at(
         self, start: str | datetime, *, types: Sequence[str] | None = None, follow: bool = False
@@ -126,16 +117,5 @@ class Reader:
         return self._batches(self._reader.for_key(key, start, types=types, follow=follow))
 
     def _batches(self, view: AsyncLogView) -> Iterator[EventBatch]:
-        while (batch := self._running.run(view.next_batch())) is not None:
+        while (batch := self._hosted.run(view.next_batch())) is not None:
             yield batch
-
-    @property
-    def _running(self) -> Background:
-        if self._background is None:
-            raise Refused("the reader is not open", "use it in a `with` block", code="not_open")
-        return self._background
-
-    def _close_background(self) -> None:
-        if self._background is not None:
-            self._background.close()
-            self._background = None
