@@ -1,52 +1,27 @@
-"""The calling side: a DEALER socket, whose calls are sent in the order in which they are made."""
+"""The calling side: it sends calls over one connection, in the order in which they are made."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
-import zmq
-from zmq.utils.monitor import parse_monitor_message
-
 from xbus.clock import Clock, SystemClock
-from xbus.errors import ConfigurationError, ConnectionLost, Failed, ProtocolError
+from xbus.errors import ConnectionLost, Failed, ProtocolError
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
-from xbus.rpc.curve import BrokerAddress, call_encrypted, parse_address, shown
-from xbus.rpc.drain import Drain, can_write
+from xbus.rpc.curve import BrokerAddress, parse_address, shown
+from xbus.rpc.dealers import Dealer, LibzmqDealer, PlainDealer, Refusal
 from xbus.rpc.exchange import Channels, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
-from xbus.rpc.life_signs import NO_SIGNS, LifeSigns, ask_for_life
-from xbus.rpc.multipart import send
+from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
+from xbus.rpc.zmtp import TCP
 
 log = logging.getLogger(__name__)
-
-RECONNECT_MS = 100
-RECONNECT_MOST_MS = 2000
-"""libzmq tries again after the first, then doubles the pause up to the second."""
-
-ROOM_SECONDS = 0.01
-"""Seconds between looks whether a new connection takes calls."""
-
-LINGER_MS = 1000
-"""Milliseconds for which libzmq goes on sending calls after ``close``."""
-
-_KEY_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH
-_OTHER_PROTOCOL = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-"""Behind these two libzmq does not connect again."""
-
-_CUT_SHORT = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-"""The other side has ended the handshake: with encryption mostly because it has another key."""
-
-_CONNECTION_EVENTS = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | _KEY_REFUSED | _OTHER_PROTOCOL | _CUT_SHORT
-)
 
 
 class Client:
     """Calls the verbs of one server.
 
-    libzmq reconnects by itself, but no call outlives the connection that it was made for: when that is lost every
+    A client connects anew by itself, but no call outlives the connection that it was made for: when that is lost every
     unanswered call fails, and none of them reaches the next server at the address. The server may call back over the
     same connection, by the ``channels`` that are open here.
 
@@ -72,18 +47,13 @@ class Client:
         self.name = shown(name)
         clock = clock or SystemClock()
         self._on_lost = on_lost
-        self._loop = asyncio.get_running_loop()
-        self._connected = False
-        self._endpoint = ""
-        self._is_encrypted = False
-        self._again: asyncio.TimerHandle | None = None
+        self._context = context
+        self._max_message_bytes = max_message_bytes
+        self._life_signs = life_signs
+        self._dealer: Dealer | None = None
+        self._is_closed = False
         self._refusal: Failed | None = None
         self._calls = OwedCalls(self.name, clock, self._sent)
-        self._socket = _dealer(context, max_message_bytes)
-        ask_for_life(self._socket, life_signs)
-        self._drain = Drain(self._socket, self._take)
-        self._monitor = self._socket.get_monitor_socket(_CONNECTION_EVENTS)
-        self._monitor_drain = Drain(self._monitor, self._connection_event)
         self.channels = Channels(self.name, clock, self._sent)
         """By them the other side may call us. All of them end with the connection."""
 
@@ -114,17 +84,12 @@ class Client:
         Raises:
             ConfigurationError: ``bad_address``.
         """
-        if place.own is not None:
-            call_encrypted(self._socket, place.server_key, place.own)
-            self._is_encrypted = True
-        self._endpoint = place.endpoint
-        try:
-            self._socket.connect(place.endpoint)
-        except zmq.ZMQError as error:
-            cause = f"{self.name}: can't connect to {place.endpoint} ({error})"
-            raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
-        self._drain.resume()
-        self._monitor_drain.resume()
+        max_bytes, signs = self._max_message_bytes, self._life_signs
+        if place.own is None and place.endpoint.startswith(TCP):
+            self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs)
+        else:
+            self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
+        self._dealer.connect()
 
     def call(
         self,
@@ -134,7 +99,7 @@ class Client:
         renewed: Callable[[], float | None] | None = None,
     ) -> "asyncio.Future[Value]":
         """Call a verb; see ``OwedCalls.call``. Without a connection the call waits for one, or for a refusal of one."""
-        if self._socket.closed:
+        if self._is_closed:
             return self._calls.refuse(method, self._closed_here())
         if self._refusal is not None:
             return self._calls.refuse(method, self._refusal)
@@ -151,15 +116,11 @@ class Client:
 
     def close(self) -> None:
         """Close the connection; unanswered calls fail with ``ConnectionLost``."""
-        if self._socket.closed:
+        if self._is_closed:
             return
-        if self._again is not None:
-            self._again.cancel()
-        self._drain.pause()
-        self._monitor_drain.pause()
-        self._socket.disable_monitor()
-        self._monitor.close()
-        self._socket.close()
+        self._is_closed = True
+        if self._dealer is not None:
+            self._dealer.close()
         self.channels.lose()
         self._calls.fail_all(self._closed_here())
 
@@ -167,77 +128,48 @@ class Client:
         return ConnectionLost(f"{self.name}: the connection was closed here")
 
     def _sent(self, frames: list[bytes]) -> bool:
-        # libzmq reports a lost connection before it stops taking messages for it: messages sent then go nowhere.
-        if not self._connected or self._socket.closed:
-            return False
-        try:
-            send(self._socket, frames)
-        except zmq.Again:
-            return False
-        self._drain.check()
-        return True
+        return self._dealer is not None and self._dealer.send(frames)
 
-    def _connection_event(self, frames: list[bytes]) -> None:
-        event = parse_monitor_message(frames)["event"]
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._connected = True
-            self._refusal = None
-            self._send_unsent()
-        elif event in (_KEY_REFUSED, _OTHER_PROTOCOL) or (event == _CUT_SHORT and self._is_encrypted):
-            self._refused(is_by_key=event == _KEY_REFUSED)
-        elif self._connected:
-            # An attempt to connect that fails is no loss: unsent calls wait for the next.
-            self._connected = False
-            self._lost()
-
-    def _refused(self, *, is_by_key: bool) -> None:
-        self._refusal = self._why_refused(is_by_key=is_by_key)
-        extra = {"action": "connection_refused", "code": self._refusal.code}
-        log.info("%s: no connection was made", self.name, extra=extra)
-        self._calls.fail_all(self._refusal)
-        if self._again is None:
-            self._again = self._loop.call_later(RECONNECT_MOST_MS / 1000, self._connect_again)
-
-    def _why_refused(self, *, is_by_key: bool) -> Failed:
-        if is_by_key:
+    def _why_refused(self, refusal: Refusal) -> Failed:
+        if refusal is Refusal.KEY:
             return Failed(f"{self.name}: our key is not allowed there", "allow it: xbus keys allow", code="key_refused")
-        if self._is_encrypted:
+        if self._dealer is not None and self._dealer.is_encrypted:
             cause, next_step = "has another key than the address says", "see that port and key are those of the broker"
         else:
             cause, next_step = "speaks another protocol, or only with encryption", "see that the address is right"
         return Failed(f"{self.name}: the other side {cause}", next_step, code="handshake_failed")
 
-    def _connect_again(self) -> None:
-        self._again = self._refusal = None
-        with contextlib.suppress(zmq.ZMQError):  # libzmq may have forgotten the address by itself
-            self._socket.disconnect(self._endpoint)
-        self._socket.connect(self._endpoint)
+    # -- what the dealer tells -------------------------------------------------------------------------------------
 
-    def _send_unsent(self) -> None:
-        # Asking makes libzmq take note of the new connection, a send alone may look too early. Like a send it may
-        # swallow the edge of an answer that is there already.
-        self._drain.check()
-        if not can_write(self._socket):
-            # Maybe no next call comes that would look again: the callers of these wait.
-            self._loop.call_later(ROOM_SECONDS, self._send_unsent_later)
-            return
+    def tries(self) -> None:
+        """Have calls wait for a connection again."""
+        self._refusal = None
+
+    def connected(self) -> None:
+        """Send the calls that waited for a connection."""
         self._calls.send_unsent()
 
-    def _send_unsent_later(self) -> None:
-        if self._connected and self._calls.has_unsent and not self._socket.closed:
-            self._send_unsent()
+    def refused(self, refusal: Refusal) -> None:
+        """Fail the calls that wait for a connection, and those that are made until there is one."""
+        self._refusal = self._why_refused(refusal)
+        extra = {"action": "connection_refused", "code": self._refusal.code}
+        log.info("%s: no connection was made", self.name, extra=extra)
+        self._calls.fail_all(self._refusal)
 
-    def _lost(self) -> None:
+    def lost(self) -> None:
+        """Fail all calls without an answer."""
         # Calls of the other side that were read ahead are carried out no more: nobody would get the answers.
         self.channels.lose()
         # What was answered before the end counts as answered.
-        self._drain.read_all()
+        if self._dealer is not None:
+            self._dealer.read_all()
         log.info("%s: connection lost", self.name, extra={"action": "connection_lost", "unanswered": self.owed})
         self._calls.fail_all(ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs"))
         if self._on_lost is not None:
             self._on_lost()
 
-    def _take(self, frames: list[bytes]) -> None:
+    def take(self, frames: list[bytes]) -> None:
+        """Take an answer, or a call of the other side."""
         if len(frames) == CHANNEL_CALL_FRAMES:
             self.channels.take(frames)
             return
@@ -248,15 +180,3 @@ class Client:
             log.warning("%s: the server sends what is no reply", self.name, extra=extra)
             return
         self._calls.answered(reply)
-
-
-def _dealer(context: Context, max_message_bytes: int) -> "zmq.Socket[bytes]":
-    socket = context.socket(zmq.DEALER)
-    # Calls are never queued without a connection, and queued calls end with it: the next server must not get them.
-    socket.set(zmq.IMMEDIATE, 1)
-    socket.set(zmq.SNDHWM, 0)
-    socket.set(zmq.MAXMSGSIZE, max_message_bytes)
-    socket.set(zmq.LINGER, LINGER_MS)
-    socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
-    socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_MOST_MS)
-    return socket

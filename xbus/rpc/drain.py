@@ -8,7 +8,7 @@ its CPU.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 import zmq
 
@@ -44,33 +44,6 @@ def bound_endpoint(socket: "zmq.Socket[bytes]") -> str:
     return cast(bytes, socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
 
 
-class MessageReader(Protocol):
-    """Reads the messages of a socket; ``MultipartReader`` and ``PlainWire`` are such."""
-
-    @property
-    def has_more(self) -> bool:
-        """Check whether the rest of the last message is still to be dropped."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Check whether something was taken from the socket that may hold further messages."""
-
-    @property
-    def sender_address(self) -> str:
-        """The address from which the last message came, without the port."""
-
-    @property
-    def sender_descriptor(self) -> int:
-        """The descriptor of the connection by which the last message came; -1 without one."""
-
-    @property
-    def sender_key(self) -> str:
-        """The public key of the peer that sent the last message; empty without encryption."""
-
-    def receive(self) -> list[bytes]:
-        """Read a message; none where only a part of one was there. It raises ``zmq.Again`` where nothing waits."""
-
-
 class Drain:
     """Hands each message of a socket to ``on_message``, in order of arrival.
 
@@ -79,7 +52,6 @@ class Drain:
         on_message: gets the frames of one message; what it raises reaches the loop's exception handler.
         may_read: asked before each message. Once it says no, nothing is read until ``resume``: libzmq's queue fills,
             then TCP's, and the peer has to wait.
-        reader: reads the socket; by default as messages.
     """
 
     def __init__(
@@ -87,10 +59,9 @@ class Drain:
         socket: "zmq.Socket[bytes]",
         on_message: Callable[[list[bytes]], None],
         may_read: Callable[[], bool] = always,
-        reader: MessageReader | None = None,
     ) -> None:
         self._socket = socket
-        self.reader = reader or MultipartReader(socket)
+        self.reader = MultipartReader(socket)
         self._on_message = on_message
         self._may_read = may_read
         self._loop = asyncio.get_running_loop()
@@ -101,7 +72,7 @@ class Drain:
     @property
     def can_read(self) -> bool:
         """Check whether something waits to be read."""
-        return self.reader.has_begun or can_read(self._socket)
+        return can_read(self._socket)
 
     def resume(self) -> None:
         """Start to read, or go on with it."""

@@ -1,5 +1,6 @@
 """Signs of life of a connection, beneath the calls: a machine that vanishes sends no goodbye."""
 
+import socket as sockets
 from dataclasses import dataclass
 
 import zmq
@@ -46,3 +47,18 @@ def ask_for_life(socket: "zmq.Socket[bytes]", signs: LifeSigns) -> None:
         socket.set(zmq.TCP_KEEPALIVE_CNT, MISSES)
         # TCP does not ask while something that it sent is unacknowledged.
         socket.set(zmq.TCP_MAXRT, MISSES * keepalive_seconds * 1000)
+
+
+def keep_alive(connected: sockets.socket, signs: LifeSigns) -> None:
+    """Have TCP ask for signs of life over a connection of our own; Linux alone knows how often."""
+    if not signs.keepalive_seconds:
+        return
+    connected.setsockopt(sockets.SOL_SOCKET, sockets.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", signs.keepalive_seconds),
+        ("TCP_KEEPINTVL", signs.keepalive_seconds),
+        ("TCP_KEEPCNT", MISSES),
+        ("TCP_USER_TIMEOUT", MISSES * signs.keepalive_seconds * 1000),
+    ):
+        if hasattr(sockets, option):
+            connected.setsockopt(sockets.IPPROTO_TCP, getattr(sockets, option), value)

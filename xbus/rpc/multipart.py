@@ -62,8 +62,6 @@ class MultipartReader:
         self._first: zmq.Frame | None = None
         self.has_more = False
         """Whether the rest of the last message is still to be dropped."""
-        self.has_begun = False
-        """Whether something was taken from the socket that may hold further messages: never."""
 
     @property
     def sender_address(self) -> str:

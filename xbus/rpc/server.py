@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import always
 from xbus.rpc.exchange import Answering, CallQueue, PeerClient, PeerClients, PeerWire, Turns
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
-from xbus.rpc.guard import KEY_REVOKED, Connection, TrafficLimits
-from xbus.rpc.life_signs import LifeSigns, ask_for_life
+from xbus.rpc.guard import TrafficLimits
+from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.log_throttle import LogThrottle
-from xbus.rpc.multipart import MOST_FRAMES
-from xbus.rpc.ports import Port, PortOwner, plain_port, router_port
+from xbus.rpc.ports import Caller, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
+from xbus.rpc.zmtp import TCP
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +46,6 @@ MESSAGE_ROOM_BYTES = 1024 * 1024
 
 LINGER_MS = 1000
 """Milliseconds for which libzmq goes on sending replies after ``close``."""
-
-
-def _nobody(key: str) -> bool:
-    """Let no key in: there is no encrypted address."""
-    return False
 
 
 OF_PEERS = LifeSigns(handshake_seconds=30.0)
@@ -113,7 +108,7 @@ class EncryptedDoor:
 class _Call(NamedTuple):
     """A call as it was read, with the connection by which it came."""
 
-    connection: Connection
+    connection: Caller
     frames: list[bytes]
     size: int
 
@@ -153,8 +148,7 @@ class Server:
         self._may_read_on = may_read
         self._max_unanswered_bytes = limits.max_unanswered_bytes
         self._held_back = False
-        self._allows: Callable[[str], bool] = _nobody
-        self._caller: Connection | None = None
+        self._caller: Caller | None = None
         self._is_closed = False
         turns: Turns[_Call] = Turns(asyncio.get_running_loop().time, limits.share_bytes)
         self._queue = CallQueue(turns, self._carry_out, self._may_carry_out, self._read_on)
@@ -167,19 +161,14 @@ class Server:
             max_call_bytes=limits.max_call_bytes,
         )
         self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
-        owner = PortOwner(
-            name, clock, limits.traffic, self._serve, self._may_read, self._peers.probe_soon, self._note_violation
+        self._owner = PortOwner(
+            name, clock, limits.traffic, self._serve, self._may_read, self._peers.gone, self._note_violation
         )
-
-        def configure(socket: "zmq.Socket[bytes]") -> None:
-            socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
-            socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
-            socket.set(zmq.SNDHWM, limits.replies_unread)
-            socket.set(zmq.LINGER, LINGER_MS)
-            ask_for_life(socket, life_signs)
-
-        self._plain = plain_port(owner, context, configure, limits.frame_bytes, life_signs.handshake_seconds)
-        self._router = router_port(owner, context, configure)
+        self._context = context
+        self._limits = limits
+        self._life_signs = life_signs
+        self._plain = PlainPort(self._owner, limits.frame_bytes, life_signs, limits.replies_unread)
+        self._router: RouterPort | None = None
 
     @property
     def unreadable(self) -> int:
@@ -218,7 +207,7 @@ class Server:
 
     def let_in(self, connection: bytes) -> None:
         """Take note that a connection has proven who it is, so that it may begin large calls."""
-        self._port_of(connection).guard.let_in(connection)
+        self._port_of(connection).let_in(connection)
 
     def client_of(self, connection: bytes, channel: bytes, name: str, on_lost: Callable[[], None]) -> PeerClient:
         """Call a peer over the connection that it made; see ``PeerClients.open``."""
@@ -236,8 +225,9 @@ class Server:
         Raises:
             ConfigurationError: ``address_in_use`` or ``bad_address``.
         """
-        port = self._plain if address.startswith("tcp:") else self._router
-        return port.bind(address, is_encrypted=False)
+        if address.startswith(TCP):
+            return self._plain.bind(address)
+        return self._of_libzmq().bind(address, is_encrypted=False)
 
     def bind_encrypted(self, door: EncryptedDoor) -> str:
         """Open a port for encrypted connections, too; after ``bind``, whose port stays as it is.
@@ -248,9 +238,9 @@ class Server:
         Raises:
             ConfigurationError: as ``bind``.
         """
-        self._router.encrypt(door.pair, door.domain)
-        self._allows = door.allows
-        return self._router.bind(door.address, is_encrypted=True)
+        port = self._of_libzmq()
+        port.encrypt(door.pair, door.domain, door.allows)
+        return port.bind(door.address, is_encrypted=True)
 
     def start(self) -> None:
         """Begin to serve."""
@@ -259,12 +249,13 @@ class Server:
 
     def cut_off_keys(self) -> None:
         """End the connections of keys that are not allowed any more."""
-        self._router.guard.cut_off_keys(self._allows)
+        if self._router is not None:
+            self._router.cut_off_keys()
 
     def pause(self) -> None:
         """Read no further calls; peers wait."""
         for port in self._ports:
-            port.drain.pause()
+            port.pause()
 
     def resume(self) -> None:
         """Read again, after a ``pause`` or when ``may_read`` may have turned true."""
@@ -274,7 +265,13 @@ class Server:
     async def drain(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for all calls that were read to be answered; whether they are."""
         self._queue.release()
-        return await self._answering.drain(timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._answering.all_answered()
+                await self._plain.all_read()
+        except TimeoutError:
+            return False
+        return True
 
     def give_up(self, seconds: float, error: Exception) -> None:
         """Answer the calls that have waited for so long with what their verbs make of ``error``."""
@@ -286,7 +283,7 @@ class Server:
             return
         self._is_closed = True
         for port in self._ports:
-            port.drain.pause()
+            port.pause()
         self._queue.close()
         self._answering.cancel()
         self._peers.close()
@@ -294,19 +291,31 @@ class Server:
             port.close()
 
     @property
-    def _ports(self) -> tuple[Port, Port]:
-        return self._plain, self._router
+    def _ports(self) -> Sequence[Port]:
+        return (self._plain,) if self._router is None else (self._plain, self._router)
 
     def _port_of(self, peer: bytes) -> Port:
-        return self._plain if self._plain.knows(peer) else self._router
+        return self._plain if self._router is None or self._plain.knows(peer) else self._router
+
+    def _of_libzmq(self) -> RouterPort:
+        """Give the port of libzmq, which starts threads: only who needs it has one."""
+        if self._router is None:
+            options = {
+                zmq.MAXMSGSIZE: self._limits.max_message_bytes,
+                zmq.RCVHWM: MESSAGES_READ_AHEAD,
+                zmq.SNDHWM: self._limits.replies_unread,
+                zmq.LINGER: LINGER_MS,
+            }
+            self._router = RouterPort(self._owner, self._context, options, self._life_signs)
+        return self._router
 
     def _read_on(self) -> None:
         for port in self._ports:
-            port.drain.resume()
+            port.resume()
 
     def _read_all(self) -> None:
         for port in self._ports:
-            port.drain.read_all()
+            port.read_all()
 
     def _may_read(self) -> bool:
         return self._may_carry_out() and not self._queue.is_full
@@ -314,15 +323,7 @@ class Server:
     def _may_carry_out(self) -> bool:
         return not self._held_back and self._may_read_on()
 
-    def _serve(self, port: Port, frames: list[bytes]) -> None:
-        connection = port.guard.took(frames)
-        if port.drain.reader.has_more:
-            port.broke_protocol(frames[0], ProtocolError(f"a message has more than {MOST_FRAMES} frames"))
-            return
-        if connection.key and not self._allows(connection.key):
-            # It had connected before its key was taken away, and says its first word only now.
-            port.guard.cut_off(connection, KEY_REVOKED)
-            return
+    def _serve(self, connection: Caller, frames: list[bytes]) -> None:
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
         if len(frames) != CHANNEL_ANSWER_FRAMES:
@@ -350,15 +351,18 @@ class Server:
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self.resume()
-        self._port_of(peer).drain.check()
+        self._port_of(peer).check()
 
     def _send(self, frames: list[bytes]) -> bool:
         if self._is_closed:
             return True
         try:
             self._port_of(frames[0]).send(frames)
-        except zmq.ZMQError as error:
-            self._note_undelivered(frames[0], error)
+        except PeerIsGone:
+            self._note_undelivered(frames[0], "the peer is gone")
+            return False
+        except PeerIsFull:
+            self._note_undelivered(frames[0], "the peer leaves its replies unread")
             return False
         return True
 
@@ -366,14 +370,14 @@ class Server:
         port = self._port_of(frames[0])
         try:
             port.send(frames)
-        except zmq.Again:
+        except PeerIsFull:
             return False
-        except zmq.ZMQError as error:
-            raise ConnectionLost(f"{self.name}: a peer is gone ({error})") from error
-        port.drain.check()
+        except PeerIsGone:
+            raise ConnectionLost(f"{self.name}: a peer is gone") from None
+        port.check()
         return True
 
-    def _note_unreadable(self, connection: Connection, error: ProtocolError) -> None:
+    def _note_unreadable(self, connection: Caller, error: ProtocolError) -> None:
         if count := self._unreadable.note(connection.peer, connection.address):
             extra = {
                 "action": "unreadable_request",
@@ -389,8 +393,7 @@ class Server:
             extra = {"action": "protocol_violation", "peer": address, "count": count, "cause": error.cause}
             log.warning("%s: a peer does not keep to the protocol", self.name, extra=extra)
 
-    def _note_undelivered(self, peer: bytes, error: zmq.ZMQError) -> None:
-        """Note a lost reply: the peer is gone (EHOSTUNREACH), or leaves its replies unread (EAGAIN)."""
+    def _note_undelivered(self, peer: bytes, cause: str) -> None:
         if count := self._undelivered.note(peer):
-            extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": str(error)}
+            extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": cause}
             log.info("%s: a reply could not be delivered", self.name, extra=extra)

@@ -134,14 +134,9 @@ class Answering:
         """
         self._answer_error(decode_request(frames, error), error)
 
-    async def drain(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for all calls to be answered; whether they are."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._all_answered.wait()
-        except TimeoutError:
-            return False
-        return True
+    async def all_answered(self) -> None:
+        """Wait for all calls to be answered."""
+        await self._all_answered.wait()
 
     def give_up(self, seconds: float, error: Exception) -> None:
         """Answer the calls that have waited for so long with what their verbs make of ``error``."""

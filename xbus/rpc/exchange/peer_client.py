@@ -145,14 +145,18 @@ class PeerClient:
         try:
             sent = self._wire.transmit([self._connection, self.channel, *frames])
         except ConnectionLost:
-            if not self._is_gone:
-                self._is_gone = True
-                # Later, as the caller is in the midst of the call that shows it.
-                self._loop.call_soon(self._lose)
+            self.lose()
             return False
         if not sent:
             self._room = self._loop.call_later(ROOM_SECONDS, self._calls.send_unsent)
         return sent
+
+    def lose(self) -> None:
+        """Take note that the peer is gone."""
+        if not self._is_gone:
+            self._is_gone = True
+            # Later, as the caller may be in the midst of the call that shows it.
+            self._loop.call_soon(self._lose)
 
     def _lose(self) -> None:
         # What was answered before the end counts as answered.
@@ -241,8 +245,19 @@ class PeerClients:
         elif key not in self._closed:
             raise ProtocolError("a request has 4 frames behind the routing id, and an answer has an open channel")
 
-    def probe_soon(self) -> None:
-        """Find out soon which peers are gone, as the connection of somebody has ended."""
+    def gone(self, connection: bytes | None) -> None:
+        """Take note that a connection has ended.
+
+        Args:
+            connection: whose; None where nobody knows: then each peer is asked soon whether it is still there.
+        """
+        if connection is None:
+            self._probe_soon()
+            return
+        for peer in [peer for (of, _), peer in self._open.items() if of == connection]:
+            peer.lose()
+
+    def _probe_soon(self) -> None:
         if self._next_probe is None and self._open:
             at = max(self._loop.time() + PROBE_DELAY, self._probed_at + PROBE_INTERVAL)
             self._next_probe = self._loop.call_at(at, self._probe)

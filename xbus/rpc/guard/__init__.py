@@ -6,7 +6,17 @@ elsewhere it does nothing.
 """
 
 from xbus.rpc.guard.connections import Connection
-from xbus.rpc.guard.limits import TrafficLimits
-from xbus.rpc.guard.watch import BROKEN_PROTOCOL, KEY_REVOKED, ConnectionGuard
+from xbus.rpc.guard.cuts import BROKEN_PROTOCOL, KEY_REVOKED, CutLog
+from xbus.rpc.guard.limits import ENDLESS, UNREAD_ANSWERS, TrafficLimits
+from xbus.rpc.guard.watch import ConnectionGuard
 
-__all__ = ["BROKEN_PROTOCOL", "KEY_REVOKED", "Connection", "ConnectionGuard", "TrafficLimits"]
+__all__ = [
+    "BROKEN_PROTOCOL",
+    "ENDLESS",
+    "KEY_REVOKED",
+    "UNREAD_ANSWERS",
+    "Connection",
+    "ConnectionGuard",
+    "CutLog",
+    "TrafficLimits",
+]

@@ -59,20 +59,6 @@ class ConnectionTable:
         """Note a connection before its first message."""
         self._by_descriptor[descriptor] = Connection(descriptor, now, is_encrypted=is_encrypted)
 
-    def begin(self, peer: bytes, descriptor: int, now: float, address: str) -> None:
-        """Note the connection with an id, where both are known from the beginning."""
-        earlier = self._by_descriptor.get(descriptor)
-        if earlier is not None:
-            earlier.descriptor = UNKNOWN
-        connection = Connection(descriptor, now, peer=peer, address=address)
-        self._by_descriptor[descriptor] = self._by_id[peer] = connection
-
-    def forget(self, peer: bytes) -> None:
-        """Forget the connection with an id, which was ended here and of which nothing waits to be read."""
-        connection = self._by_id.pop(peer, None)
-        if connection is not None and self._by_descriptor.get(connection.descriptor) is connection:
-            self.ended(connection.descriptor)
-
     def ended(self, descriptor: int) -> None:
         """Note the end of a connection; what it sent may still be read."""
         connection = self._by_descriptor.pop(descriptor, None)

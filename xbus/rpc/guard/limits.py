@@ -56,6 +56,16 @@ class TrafficLimits:
     ahead: float
     unsent: float
 
+    @property
+    def ahead_of_all(self) -> float:
+        """The bytes of all connections together, read ahead."""
+        return _ALL * self.ahead
+
+    @property
+    def unsent_of_all(self) -> float:
+        """The bytes of all connections together, waiting to be sent."""
+        return _ALL * self.unsent
+
 
 def judge(measured: Iterable[Traffic], limits: TrafficLimits, cut_off: Callable[[Connection, str], None]) -> None:
     """Cut the connections off that go beyond the limits, and the largest ones where all together do."""
@@ -63,8 +73,8 @@ def judge(measured: Iterable[Traffic], limits: TrafficLimits, cut_off: Callable[
     strangers = [traffic for traffic in kept if not traffic.connection.is_known]
     for crowd, size, most, reason in (
         (strangers, _endless, limits.stranger, ENDLESS),
-        (kept, _ahead, _ALL * limits.ahead, READ_AHEAD),
-        (kept, _unsent, _ALL * limits.unsent, UNREAD_ANSWERS),
+        (kept, _ahead, limits.ahead_of_all, READ_AHEAD),
+        (kept, _unsent, limits.unsent_of_all, UNREAD_ANSWERS),
     ):
         total = sum(map(size, crowd))
         for traffic in sorted(crowd, key=size, reverse=True):

@@ -1,7 +1,6 @@
 """The guard of one server's socket: it counts what goes through, and looks at all connections regularly."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -12,26 +11,15 @@ from xbus.clock import Clock
 from xbus.rpc.drain import Drain
 from xbus.rpc.guard import tcp
 from xbus.rpc.guard.connections import UNKNOWN, Connection, ConnectionTable
+from xbus.rpc.guard.cuts import KEY_REVOKED, CutLog
 from xbus.rpc.guard.limits import TrafficLimits, judge, measured
-from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import bytes_on_wire
-
-log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.05
 """The least seconds between two looks. More let a fast peer take more memory, fewer cost more calls of the system."""
 
 MOST_LOOKING = 0.05
 """The largest part of the time that looks take. Where connections are many they are looked at less often."""
-
-KEY_REVOKED = "key_revoked"
-BROKEN_PROTOCOL = "broken_protocol"
-
-_CAUSES = {
-    KEY_REVOKED: "as its key is not allowed any more",
-    BROKEN_PROTOCOL: "as it does not keep to the protocol, or sends a message of too many frames",
-}
-_TOO_LARGE = "as it would take too much memory"
 
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
@@ -57,12 +45,11 @@ class ConnectionGuard:
         clock: Clock,
         on_end: Callable[[int], None],
     ) -> None:
-        self._name = name
         self._socket = socket
         self._drain = drain
         self._limits = limits
         self._on_end = on_end
-        self._cuts = LogThrottle(clock)
+        self._cuts = CutLog(name, clock)
         self._connections = ConnectionTable()
         self._loop = asyncio.get_running_loop()
         self._next_look: asyncio.TimerHandle | None = None
@@ -108,21 +95,6 @@ class ConnectionGuard:
             connection.address = reader.sender_address
         return connection
 
-    def begin(self, peer: bytes, descriptor: int, address: str) -> None:
-        """Note the connection with an id before its first message.
-
-        Whoever had its descriptor before, and has ended, is known as ended then.
-        """
-        self._monitor_drain.read_all()
-        self._connections.begin(peer, descriptor, self._loop.time(), address)
-
-    def ended_by_us(self, peer: bytes, reason: str) -> None:
-        """Note that the connection with an id was ended through libzmq, which tells nothing of that."""
-        connection = self._connections.find(peer)
-        if connection is not None:
-            self._connections.forget(peer)
-            self._log_cut(connection.address, reason)
-
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
         connection = self._connections.find(peer)
@@ -143,12 +115,7 @@ class ConnectionGuard:
             return
         peer = tcp.cut_off(connection.descriptor, self._ports)
         if peer is not None:
-            self._log_cut(peer, reason)
-
-    def _log_cut(self, peer: str, reason: str) -> None:
-        if count := self._cuts.note(f"{reason} {peer}".encode()):
-            extra = {"action": "connection_cut_off", "code": reason, "peer": peer, "count": count}
-            log.warning("%s: a connection was cut off, %s", self._name, _CAUSES.get(reason, _TOO_LARGE), extra=extra)
+            self._cuts.note(peer, reason)
 
     def cut_off_keys(self, allows: Callable[[str], bool]) -> None:
         """End the encrypted connections whose key is not allowed any more."""

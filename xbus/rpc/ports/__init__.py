@@ -1,11 +1,12 @@
-"""The ports of a server: a socket each, with what reads it, guards it and sends.
+"""The ports of a server: what takes connections, bounds what they may take, reads and sends.
 
-Plain connections over TCP have a STREAM socket, and ZMTP 3 is spoken here, so that a message is bounded while it
-arrives. A ROUTER socket keeps a message until its last frame has come, however many frames it has, and hands out
-nothing else before them. It also lets peers claim ids. Encrypted connections have a ROUTER socket, as CURVE adds 33
-bytes to each frame and lets nobody in without a key; so have those over ipc, whose file says who may come.
+Plain connections over TCP are sockets of the event loop, and ZMTP 3 is spoken here: each byte is bounded where it
+arrives, and no message changes threads. Encrypted connections have a ROUTER socket of libzmq, as CURVE adds 33 bytes to
+each frame and lets nobody in without a key; so have those over ipc, whose file says who may come.
 """
 
-from xbus.rpc.ports.port import Port, PortOwner, plain_port, router_port
+from xbus.rpc.ports.plain import PlainPort
+from xbus.rpc.ports.port import Caller, PeerIsFull, PeerIsGone, Port, PortOwner
+from xbus.rpc.ports.router import RouterPort
 
-__all__ = ["Port", "PortOwner", "plain_port", "router_port"]
+__all__ = ["Caller", "PeerIsFull", "PeerIsGone", "PlainPort", "Port", "PortOwner", "RouterPort"]

@@ -1,245 +1,328 @@
-"""A STREAM socket that reads and sends messages as a ROUTER socket does."""
+"""Plain connections over TCP: their sockets belong to the event loop, and ZMTP is spoken here."""
 
-import contextlib
+import asyncio
+import errno
 import itertools
+import logging
 import secrets
+import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
-
-import zmq
 
 from xbus.errors import ProtocolError
-from xbus.rpc.ports.zmtp import GREETING, Incoming, MessageLimits, encode_message
+from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, UNREAD_ANSWERS, CutLog
+from xbus.rpc.life_signs import LifeSigns, keep_alive
+from xbus.rpc.log_throttle import LogThrottle
+from xbus.rpc.multipart import MOST_FRAMES
+from xbus.rpc.ports.port import PeerIsFull, PeerIsGone, PortOwner, bind_error
+from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, Stream, endpoint_of, listen
 
-_NOW = int(zmq.NOBLOCK)
-_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+"""Seconds between looks for peers that do not end their handshake. Fewer notice them sooner and cost wake-ups."""
+
+_UNREAD_SECONDS = 0.05
+"""Seconds between looks at what is left unread. More let it grow further beyond the bound of all connections."""
+
+_NO_DESCRIPTOR_SECONDS = 1.0
+"""Seconds until connections are taken again after no descriptor was free."""
+
+_ACCEPTED_AT_ONCE = 50
+"""Connections that are taken in one turn of the loop. More keep the connected ones waiting."""
 
 _PREFIX_BYTES = 12
 """The bytes that open the id of each peer, so that nobody guesses it."""
 
-_PARTS_AT_ONCE = 32
-"""Parts of a long frame that are read in one go, of up to 8 KiB each. More read it faster and keep others waiting."""
+_NUMBER_BYTES = 6
+
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-@dataclass(eq=False, slots=True)
 class _Peer:
     """A connection.
 
     Args:
-        stream: its id at the socket.
-        id: the same for everybody else.
-        incoming: reads what it sends.
-        since: when it began.
-        descriptor: of its socket; -1 where libzmq does not tell.
+        port: whose it is.
+        peer: its id.
         address: of its machine.
+        since: when it began, on the loop's clock.
     """
 
-    stream: bytes
-    id: bytes
-    incoming: Incoming
-    since: float
-    descriptor: int
-    address: str
+    __slots__ = ("address", "is_known", "kept_as_stranger", "peer", "port", "since", "stream")
+
+    key = ""
+    """The public key: without encryption there is none."""
+
+    def __init__(self, port: "PlainPort", peer: bytes, address: str, since: float) -> None:
+        self.port = port
+        self.peer = peer
+        self.address = address
+        self.since = since
+        self.is_known = False
+        self.kept_as_stranger = 0
+        """The bytes of its unfinished message, as those of strangers were counted last."""
+        self.stream: Stream
+
+    def may_read(self, stream: Stream) -> bool:
+        return self.port.may_read(self)
+
+    def is_ready(self, stream: Stream) -> None:
+        self.port.is_ready(self)
+
+    def take(self, stream: Stream, message: list[bytes]) -> None:
+        self.port.take(self, message)
+
+    def keeps(self, stream: Stream, more: int) -> None:
+        self.port.keeps(self, more)
+
+    def is_full(self, stream: Stream) -> None:
+        self.port.is_full(self)
+
+    def has_room(self, stream: Stream) -> None:
+        self.port.has_room(self)
+
+    def ended(self, stream: Stream, error: ProtocolError | None) -> None:
+        self.port.ended(self, error)
 
 
-class WireObserver(Protocol):
-    """Hears of the connections of a wire."""
-
-    def began(self, peer: bytes, descriptor: int, address: str) -> None:
-        """Note a connection, after it has called ``ended`` for those that have ended until now."""
-
-    def has_ended(self, peer: bytes, address: str, error: ProtocolError) -> None:
-        """Note that the wire has ended the connection of a peer that broke the rules."""
-
-
-class PlainWire:
-    """Reads and sends the messages of a STREAM socket.
+class PlainPort:
+    """Takes plain connections, and bounds each of them and all together in bytes.
 
     Each peer has an id that nobody can foretell or claim. One that breaks the rules of ZMTP is heard no more.
 
     Args:
-        socket: the STREAM socket.
-        limits: of a message.
-        now: the time in seconds.
-        observer: hears of connections.
+        owner: whose it is.
+        frame_bytes: of a frame; a peer that sends a larger one is cut off.
+        signs: how soon it notices that a peer is away, or does not say who it is.
+        replies_unread: messages that one peer may leave unread; it gets no further ones.
     """
 
-    sender_key = ""
-    """The public key of the last sender: without encryption there is none."""
-
-    has_more = False
-    """Whether the rest of a message is still to be dropped: the connection ends instead."""
-
-    def __init__(
-        self,
-        socket: "zmq.Socket[bytes]",
-        limits: MessageLimits,
-        now: Callable[[], float],
-        observer: WireObserver,
-    ) -> None:
-        self._socket = socket
-        self._limits = limits
-        self._now = now
-        self._observer = observer
-        # The counter of a STREAM socket can be foretold, and a peer at another socket may claim any id.
+    def __init__(self, owner: PortOwner, frame_bytes: float, signs: LifeSigns, replies_unread: int) -> None:
+        self._owner = owner
+        self._signs = signs
+        self._replies_unread = replies_unread
+        self._limits = MessageLimits(MOST_FRAMES, frame_bytes, owner.traffic.message)
+        self._cuts = CutLog(owner.name, owner.clock)
+        self._no_descriptor = LogThrottle(owner.clock)
+        self._loop = asyncio.get_running_loop()
         self._prefix = secrets.token_bytes(_PREFIX_BYTES)
+        self._numbers = itertools.count(1)
+        self._listening: list[socket.socket] = []
         self._peers: dict[bytes, _Peer] = {}
         self._shy: dict[bytes, _Peer] = {}
         """Those whose handshake is not over, in the order in which they came."""
-        self._by_descriptor: dict[int, _Peer] = {}
-        self._leaving: list[_Peer] = []
-        """Those that have ended since the last look, so that libzmq's note of that may still come."""
-        self._left: list[_Peer] = []
-        """Those that had ended before."""
-        self._unheard: set[bytes] = set()
-        """Connections that are heard no more, of which something may wait to be read; and those of the look before."""
-        self._unheard_before: set[bytes] = set()
-        self._heard: _Peer | None = None
-        """The peer whose bytes are read now."""
-        self._last: _Peer | None = None
+        self._stopped: dict[bytes, _Peer] = {}
+        """Those that are read no further until ``resume``."""
+        self._unread: dict[bytes, _Peer] = {}
+        """Those that leave something unread."""
+        self._all_read = asyncio.Event()
+        self._all_read.set()
+        self._kept = 0
+        self._kept_of_strangers = 0
+        self._is_paused = True
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    @property
-    def sender_address(self) -> str:
-        """The address from which the last message came, without the port."""
-        return "" if self._last is None else self._last.address
+    def bind(self, address: str) -> str:
+        """Open an address; give it with the port that was taken.
 
-    @property
-    def sender_descriptor(self) -> int:
-        """The descriptor of the connection by which the last message came; -1 without one."""
-        return -1 if self._last is None else self._last.descriptor
+        Raises:
+            ConfigurationError: ``address_in_use`` or ``bad_address``.
+        """
+        try:
+            listening = listen(address)
+        except (OSError, ValueError) as error:
+            raise bind_error(self._owner.name, address, error, getattr(error, "errno", None)) from error
+        self._listening.append(listening)
+        return endpoint_of(listening)
 
-    @property
-    def has_begun(self) -> bool:
-        """Check whether bytes were taken from the socket that may hold further messages."""
-        return self._heard is not None
+    def start(self) -> None:
+        """Take connections, and begin to read."""
+        self._is_paused = False
+        self._accept_again()
+        self._look()
+
+    def pause(self) -> None:
+        """Read nothing until ``resume``; peers have to wait."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Read again."""
+        self._is_paused = False
+        stopped, self._stopped = self._stopped, {}
+        for peer in stopped.values():
+            peer.stream.resume()
+
+    def read_all(self) -> None:
+        """Read nothing ahead: the end of a connection is heard behind all that came before it."""
+
+    def check(self) -> None:
+        """Look for nothing: the loop itself tells of what comes."""
 
     def knows(self, peer: bytes) -> bool:
         """Check whether an id is that of a connection here."""
-        return self._find(peer) is not None
+        return peer in self._peers
 
-    def receive(self) -> list[bytes]:
-        """Read a message.
-
-        Returns:
-            The frames, the peer's id in front; none where the bytes that came held no whole message.
-
-        Raises:
-            zmq.Again: nothing waits.
-        """
-        peer = self._heard
-        if peer is None:
-            peer = self._take_bytes()
-            if peer is None:
-                return []
-        self._heard, self._last = None, peer
-        try:
-            message = peer.incoming.next_message()
-        except ProtocolError as error:
-            self._end(peer, error)
-            return []
-        if peer.incoming.is_ready:
-            self._shy.pop(peer.stream, None)
-        if peer.incoming.answers:
-            self._answer(peer)
-        if message is None:
-            return []
-        self._heard = peer
-        return message
+    def let_in(self, peer: bytes) -> None:
+        """Note that the connection with an id has proven who it is."""
+        if known := self._peers.get(peer):
+            known.is_known = True
 
     def send(self, frames: list[bytes]) -> None:
         """Send a message to the peer whose id is in front.
 
         Raises:
-            zmq.Again: the peer leaves too much unread.
-            zmq.ZMQError: ``EHOSTUNREACH``, the peer is gone.
+            PeerIsFull: the peer leaves too much unread.
+            PeerIsGone: its connection has ended.
         """
-        peer = self._find(frames[0])
+        peer = self._peers.get(frames[0])
         if peer is None:
-            raise zmq.ZMQError(zmq.EHOSTUNREACH)
-        self._send_bytes(peer, encode_message(frames[1:]))
+            raise PeerIsGone
+        if peer.stream.waits_for_room and peer.stream.unsent >= self._replies_unread:
+            raise PeerIsFull
+        peer.stream.send(frames[1:])
 
-    def ended(self, descriptor: int) -> None:
-        """Note that a connection has ended: libzmq leaves its own note out where its queue is full."""
-        peer = self._by_descriptor.pop(descriptor, None)
-        if peer is not None:
-            self._leaving.append(peer)
+    async def all_read(self) -> None:
+        """Wait until no peer leaves something unread that keeps us from sending more."""
+        await self._all_read.wait()
 
-    def forget_ended(self) -> None:
-        """Forget connections whose end came before the last such call; to be called when nothing waits to be read."""
-        for peer in self._left:
+    def close(self) -> None:
+        """End all connections, after what can be sent at once."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for listening in self._listening:
+            self._loop.remove_reader(listening)
+            listening.close()
+        for peer in list(self._peers.values()):
+            peer.stream.close()
             self._forget(peer)
-        self._left, self._leaving = self._leaving, []
-        self._unheard_before, self._unheard = self._unheard, set()
 
-    def end_silent(self, before: float) -> None:
-        """End the connections that began before a moment and have not said who they are."""
-        silent = list(itertools.takewhile(lambda peer: peer.since < before, self._shy.values()))
-        for peer in silent:
-            self._end(peer, ProtocolError("a peer does not end the handshake of ZMTP"))
+    # -- what the connections tell ---------------------------------------------------------------------------------
 
-    def _take_bytes(self) -> _Peer | None:
-        """Take bytes of a connection, and more of a long frame; None where they are no end of a frame."""
-        receive, peers = self._socket.recv, self._peers
-        for _ in range(_PARTS_AT_ONCE):
-            stream = receive(_NOW)
-            peer = peers.get(stream)
-            if peer is None:
-                self._begin(stream, receive(_NOW, False))
-                return None
-            data = receive(_NOW)
-            if not data:
-                self._forget(peer)
-                return None
-            try:
-                if peer.incoming.feed(data):
-                    return peer
-            except ProtocolError as error:
-                self._end(peer, error)
-                return None
-        return None
+    def may_read(self, peer: _Peer) -> bool:
+        """Check whether a message of a peer may be read now."""
+        if not self._is_paused and self._owner.may_read():
+            return True
+        self._is_paused = True
+        self._stopped[peer.peer] = peer
+        return False
 
-    def _begin(self, stream: bytes, frame: zmq.Frame) -> None:
-        """Note a new connection, of which libzmq tells by an empty frame."""
-        if frame.bytes or stream in self._unheard or stream in self._unheard_before:
-            return
-        peer_id, descriptor, address = self._prefix + stream, int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
-        self._observer.began(peer_id, descriptor, address)
-        peer = _Peer(stream, peer_id, Incoming(peer_id, self._limits), self._now(), descriptor, address)
-        self._peers[stream] = self._shy[stream] = self._by_descriptor[descriptor] = peer
-        self._try_to_send(peer, GREETING)
+    def is_ready(self, peer: _Peer) -> None:
+        """Note that a peer has said who it is."""
+        self._shy.pop(peer.peer, None)
 
-    def _answer(self, peer: _Peer) -> None:
-        answer = b"".join(peer.incoming.answers)
-        peer.incoming.answers.clear()
-        self._try_to_send(peer, answer)
+    def take(self, peer: _Peer, message: list[bytes]) -> None:
+        """Take a message of a peer."""
+        self._owner.serve(peer, message)
 
-    def _end(self, peer: _Peer, error: ProtocolError) -> None:
-        # By its id, as its descriptor may belong to somebody else by now. libzmq hands out nothing of it from then on.
-        try:
-            self._send_bytes(peer, b"")
-        except zmq.ZMQError:
-            # It is leaving, and libzmq still tells of that.
-            self._unheard.add(peer.stream)
-        if self._heard is peer:
-            self._heard = None
+    def keeps(self, peer: _Peer, more: int) -> None:
+        """Count what is kept of messages whose end has not come, and end the largest where they take too much."""
+        self._kept += more
+        of_stranger = 0 if peer.is_known else peer.stream.unfinished
+        self._kept_of_strangers += of_stranger - peer.kept_as_stranger
+        peer.kept_as_stranger = of_stranger
+        if more > 0:
+            while self._kept_of_strangers > self._owner.traffic.stranger:
+                strangers = (one for one in self._peers.values() if not one.is_known)
+                self._cut_off(max(strangers, key=lambda one: one.kept_as_stranger), ENDLESS)
+            while self._kept > self._owner.traffic.ahead_of_all:
+                self._cut_off(max(self._peers.values(), key=lambda one: one.stream.unfinished), ENDLESS)
+
+    def is_full(self, peer: _Peer) -> None:
+        """Note that a peer leaves so much unread that nothing more can be sent to it now."""
+        self._unread[peer.peer] = peer
+        self._all_read.clear()
+        if "unread" not in self._timers:
+            self._later("unread", _UNREAD_SECONDS, self._bound_unread)
+
+    def has_room(self, peer: _Peer) -> None:
+        """Note that a peer has read what it had left unread."""
+        self._unread.pop(peer.peer, None)
+        if not self._unread:
+            self._all_read.set()
+
+    def ended(self, peer: _Peer, error: ProtocolError | None) -> None:
+        """Note that a peer has left, or has broken the rules."""
         self._forget(peer)
-        self._observer.has_ended(peer.id, peer.address, error)
+        if error is not None:
+            self._owner.on_violation(peer.address, error)
+            self._cuts.note(peer.address, BROKEN_PROTOCOL)
+        self._owner.on_gone(peer.peer)
 
-    def _find(self, peer_id: bytes) -> _Peer | None:
-        return self._peers.get(peer_id[_PREFIX_BYTES:]) if peer_id.startswith(self._prefix) else None
+    # -- what goes on beside ---------------------------------------------------------------------------------------
+
+    def _accept_again(self) -> None:
+        for listening in self._listening:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connected, place = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _SHORTAGES:
+                    raise
+                self._accept_later(error)
+                return
+            self._begin(connected, place[0])
+
+    def _accept_later(self, error: OSError) -> None:
+        """Take nobody for a moment: whoever waits for a descriptor would keep the loop busy."""
+        if count := self._no_descriptor.note(b""):
+            extra = {"action": "connection_not_taken", "cause": str(error), "count": count}
+            log.error("%s: a connection can't be taken", self._owner.name, extra=extra)
+        for listening in self._listening:
+            self._loop.remove_reader(listening)
+        self._later("accept", _NO_DESCRIPTOR_SECONDS, self._accept_again)
+
+    def _begin(self, connected: socket.socket, address: str) -> None:
+        # Ids count up behind a secret, so that none comes twice and nobody can tell the next one.
+        peer_id = self._prefix + next(self._numbers).to_bytes(_NUMBER_BYTES, "big")
+        keep_alive(connected, self._signs)
+        peer = _Peer(self, peer_id, address, self._loop.time())
+        peer.stream = Stream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer)
+        self._peers[peer_id] = self._shy[peer_id] = peer
+        peer.stream.start()
 
     def _forget(self, peer: _Peer) -> None:
-        self._peers.pop(peer.stream, None)
-        self._shy.pop(peer.stream, None)
-        if self._by_descriptor.get(peer.descriptor) is peer:
-            del self._by_descriptor[peer.descriptor]
+        for table in (self._peers, self._shy, self._stopped):
+            table.pop(peer.peer, None)
+        self.has_room(peer)
+        self._kept -= peer.stream.unfinished
+        self._kept_of_strangers -= peer.kept_as_stranger
 
-    def _try_to_send(self, peer: _Peer, data: bytes) -> None:
-        # Who takes nothing is leaving, or leaves so much unread that it needs no sign of life.
-        with contextlib.suppress(zmq.ZMQError):
-            self._send_bytes(peer, data)
+    def _cut_off(self, peer: _Peer, reason: str) -> None:
+        peer.stream.cut_off()
+        self._forget(peer)
+        self._cuts.note(peer.address, reason)
+        self._owner.on_gone(peer.peer)
 
-    def _send_bytes(self, peer: _Peer, data: bytes) -> None:
-        self._socket.send(peer.stream, _MORE)
-        self._socket.send(data, _NOW)
+    def _bound_unread(self) -> None:
+        """Cut those off that leave too much unread, and the largest of them where all together do."""
+        traffic = self._owner.traffic
+        unread = sorted(self._unread.values(), key=lambda one: one.stream.unsent_bytes, reverse=True)
+        total = sum(one.stream.unsent_bytes for one in unread)
+        for peer in unread:
+            size = peer.stream.unsent_bytes
+            if size <= traffic.unsent and total <= traffic.unsent_of_all:
+                break
+            self._cut_off(peer, UNREAD_ANSWERS)
+            total -= size
+        if self._unread:
+            self._later("unread", _UNREAD_SECONDS, self._bound_unread)
+
+    def _look(self) -> None:
+        """End the connections that have not said who they are for too long."""
+        before = self._loop.time() - self._signs.handshake_seconds
+        for peer in [*itertools.takewhile(lambda one: one.since < before, self._shy.values())]:
+            peer.stream.cut_off()
+            self.ended(peer, ProtocolError("a peer does not end the handshake of ZMTP"))
+        self._later("look", _LOOK_SECONDS, self._look)
+
+    def _later(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        def now() -> None:
+            del self._timers[name]
+            act()
+
+        self._timers[name] = self._loop.call_later(seconds, now)

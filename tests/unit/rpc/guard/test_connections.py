@@ -46,17 +46,3 @@ def test_ids_of_connections_that_are_gone_are_forgotten_in_the_end() -> None:
     connections.forget_ended()
     assert connections.find(A) is None
     assert connections.find(B) is not None
-
-
-def test_a_connection_whose_id_is_known_from_the_beginning_takes_its_descriptor_over() -> None:
-    connections = ConnectionTable()
-    connections.begin(A, 7, 1.0, "10.0.0.1")
-    connections.begin(B, 7, 2.0, "10.0.0.2")
-    earlier, later = connections.find(A), connections.find(B)
-    assert earlier is not None
-    assert later is not None
-    assert (earlier.descriptor, later.descriptor, later.address) == (UNKNOWN, 7, "10.0.0.2")
-    connections.forget(A)
-    assert connections.open() == [later]
-    connections.forget(B)
-    assert (connections.open(), connections.find(B), later.descriptor) == ([], None, UNKNOWN)

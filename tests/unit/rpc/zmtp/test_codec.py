@@ -6,12 +6,12 @@ import struct
 import pytest
 
 from xbus.errors import ProtocolError
-from xbus.rpc.ports.zmtp import (
+from xbus.rpc.zmtp.codec import (
     COMMAND,
     GREETING,
     LONG,
     MORE,
-    READY,
+    ROUTER,
     Incoming,
     MessageLimits,
     encode_frame,
@@ -42,7 +42,7 @@ def heard(incoming: Incoming, data: bytes) -> list[list[bytes]]:
 
 
 def shaken() -> Incoming:
-    incoming = Incoming(ROUTE, LIMITS)
+    incoming = Incoming(ROUTER, LIMITS, (ROUTE,))
     assert heard(incoming, SHAKEN) == []
     assert incoming.is_ready
     return incoming
@@ -51,17 +51,17 @@ def shaken() -> Incoming:
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 65, 300, 8192, 100_000])
 def test_messages_come_whole_from_pieces_of_any_size(size: int) -> None:
     data = SHAKEN + b"".join(map(encode_message, MESSAGES))
-    incoming, messages = Incoming(ROUTE, LIMITS), []
+    incoming, messages = Incoming(ROUTER, LIMITS, (ROUTE,)), []
     for at in range(0, len(data), size):
         messages += heard(incoming, data[at : at + size])
     assert messages == [[ROUTE, *message] for message in MESSAGES]
-    assert incoming.answers == [READY]
+    assert incoming.answers == [GREETING, ROUTER.ready]
 
 
 def test_messages_come_whole_from_pieces_of_all_sizes() -> None:
     draw = random.Random(1)
     data = SHAKEN + b"".join(map(encode_message, 20 * MESSAGES))
-    incoming, messages, at = Incoming(ROUTE, LIMITS), [], 0
+    incoming, messages, at = Incoming(ROUTER, LIMITS, (ROUTE,)), [], 0
     while at < len(data):
         size = draw.choice([1, 2, 9, 10, 254, 3_000, 9_500])
         messages += heard(incoming, data[at : at + size])
@@ -120,7 +120,7 @@ def test_what_breaks_the_rules_is_noticed_as_soon_as_it_is_there(data: bytes) ->
 )
 def test_who_does_not_begin_as_zmtp_does_is_noticed(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        heard(Incoming(ROUTE, LIMITS), data)
+        heard(Incoming(ROUTER, LIMITS, (ROUTE,)), data)
 
 
 def test_any_bytes_are_messages_or_break_the_rules() -> None:

@@ -1,10 +1,10 @@
-"""Reads what one peer sends by ZMTP 3 without encryption, and encodes what is sent to it; pure, no sockets.
+"""Reads what one side sends by ZMTP 3 without encryption, and encodes what it is sent; pure, no sockets.
 
 Sources: https://rfc.zeromq.org/spec/23 (ZMTP 3.0) and https://rfc.zeromq.org/spec/37 (3.1, for ``PING``).
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from xbus.errors import ProtocolError
@@ -31,16 +31,21 @@ _MECHANISM = slice(12, 32)
 _MOST_COMMAND = 1024
 """The longest command: one with the properties of a peer. Longer ones end the connection."""
 
-_MOST_OF_A_PART = 450
-"""The messages and commands of one part of the stream, of up to 8 KiB: more than calls can be, of 30 bytes and more.
-Connections take turns by parts, so that shorter messages keep others waiting for longer."""
+PART_BYTES = 16 * 1024
+"""The bytes of a connection that are read at once. Connections take turns by parts: more keep others waiting."""
+
+_LONG_PART_BYTES = 256 * 1024
+"""The same in the midst of a long frame, which takes next to no time."""
+
+_MOST_OF_A_PART = 900
+"""The messages and commands of a part: more than calls can be, of 30 bytes and more. Shorter messages would keep
+other connections waiting for longer."""
 
 _READY = b"\x05READY"
 _PING = b"\x04PING"
 _PONG = b"\x04PONG"
 _TTL_BYTES = 2
 _SOCKET_TYPE = b"socket-type"
-_PEERS_OF_ROUTER = (b"DEALER", b"REQ", b"ROUTER")
 
 
 def _property(name: bytes, value: bytes) -> bytes:
@@ -61,15 +66,39 @@ def encode_message(frames: list[bytes]) -> bytes:
     return b"".join([encode_frame(MORE if at < last else 0, frame) for at, frame in enumerate(frames)])
 
 
-READY = encode_frame(COMMAND, _READY + _property(b"Socket-Type", b"ROUTER"))
-"""Tells a peer that it may send."""
+PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))
+"""Asks the other side for a sign of life."""
+
+
+class Role(NamedTuple):
+    """What one side of a connection is.
+
+    Args:
+        greets_first: how much of the greeting it sends at once. It sends the rest when it has read the other's.
+        ready: tells the other side what it is, and that it may send.
+        others: the kinds of sockets that the other side may have.
+    """
+
+    greets_first: int
+    ready: bytes
+    others: tuple[bytes, ...]
+
+
+def _role(kind: bytes, greets_first: int, *others: bytes) -> Role:
+    return Role(greets_first, encode_frame(COMMAND, _READY + _property(b"Socket-Type", kind)), others)
+
+
+ROUTER = _role(b"ROUTER", len(GREETING), b"DEALER", b"REQ", b"ROUTER")
+
+# libzmq ends a connection as soon as it has read of another mechanism, before it says its own.
+DEALER = _role(b"DEALER", _MECHANISM.start, b"ROUTER", b"DEALER", b"REP")
 
 
 class MessageLimits(NamedTuple):
     """The largest message.
 
     Args:
-        frames: of a message, with that of the peer's id.
+        frames: of a message, with those that it is handed out with in front.
         frame_bytes: of a frame.
         message_bytes: of all frames of a message.
     """
@@ -80,17 +109,20 @@ class MessageLimits(NamedTuple):
 
 
 class Incoming:
-    """Reads the bytes of one peer.
+    """Reads the bytes of the other side of a connection.
 
     Args:
-        route: the first frame of each message that it hands out.
+        role: of this side.
         limits: of a message.
+        route: the frames with which each message that it hands out begins.
     """
 
-    def __init__(self, route: bytes, limits: MessageLimits) -> None:
+    def __init__(self, role: Role, limits: MessageLimits, route: Sequence[bytes] = ()) -> None:
+        self._role = role
         self._route = route
         self._limits = limits
         self._most_frames = limits.frames - 1
+        self._most_bytes = limits.message_bytes
         # Before the handshake is over any message is one too many.
         self._most: float = -1
         self._data = b""
@@ -98,14 +130,24 @@ class Incoming:
         self._flags = 0
         self._missing = 0
         self._partial = bytearray()
-        self._frames = [route]
-        self._left = limits.message_bytes
+        self._frames = [*route]
+        self._size = 0
         self._of_part = 0
         self._greeting: bytes | None = b""
         self.is_ready = False
-        """Whether the peer has said what it is."""
-        self.answers: list[bytes] = []
-        """The bytes to be sent to the peer."""
+        """Whether the other side has said what it is."""
+        self.answers: list[bytes] = [GREETING[: role.greets_first]]
+        """The bytes to be sent to the other side."""
+
+    @property
+    def wanted(self) -> int:
+        """The most bytes to be read at once."""
+        return max(PART_BYTES, min(self._missing, _LONG_PART_BYTES))
+
+    @property
+    def unfinished(self) -> int:
+        """The bytes that are kept of a message whose end has not come."""
+        return self._size + len(self._partial)
 
     def feed(self, data: bytes) -> bool:
         """Take bytes that came; the messages before them must have been asked for.
@@ -151,7 +193,12 @@ class Incoming:
                 if begin > end:
                     break
                 (size,) = _LENGTH.unpack_from(data, at + 1)
-            if flags > _OF_MESSAGES or size > self._most or size > self._left or len(frames) > self._most_frames:
+            if (
+                flags > _OF_MESSAGES
+                or size > self._most
+                or len(frames) > self._most_frames
+                or (size + self._size > self._most_bytes)
+            ):
                 self._check(flags, size)
             stop = begin + size
             if stop > end:
@@ -173,7 +220,7 @@ class Incoming:
             raise ProtocolError("a frame of ZMTP has flags that nobody knows")
         elif size > self._limits.frame_bytes:
             raise ProtocolError(f"a frame has {size} bytes, and {self._limits.frame_bytes:.0f} are taken at the most")
-        elif size > self._left:
+        elif size + self._size > self._most_bytes:
             raise ProtocolError(f"a message has more than {self._limits.message_bytes:.0f} bytes")
         else:
             raise ProtocolError(f"a message has more than {self._limits.frames} frames")
@@ -185,7 +232,7 @@ class Incoming:
             self._obey(body)
             return False
         self._frames.append(body)
-        self._left -= len(body)
+        self._size += len(body)
         return not flags & MORE
 
     def _count(self) -> None:
@@ -195,8 +242,8 @@ class Incoming:
 
     def _finished(self) -> list[bytes]:
         self._count()
-        frames, self._frames = self._frames, [self._route]
-        self._left = self._limits.message_bytes
+        frames, self._frames = self._frames, [*self._route]
+        self._size = 0
         return frames
 
     def _greet(self, data: bytes) -> bytes:
@@ -208,21 +255,21 @@ class Incoming:
             return b""
         _check_greeting(data)
         self._greeting = None
-        self.answers.append(READY)
+        self.answers.append(GREETING[self._role.greets_first :] + self._role.ready)
         return data[len(GREETING) :]
 
     def _obey(self, body: bytes) -> None:
         if not self.is_ready:
             if not body.startswith(_READY):
                 raise ProtocolError("the handshake of ZMTP has another command than READY")
-            _check_ready(body[len(_READY) :])
+            _check_ready(body[len(_READY) :], self._role)
             self.is_ready = True
             self._most = self._limits.frame_bytes
         elif body.startswith(_PING):
             context = body[len(_PING) + _TTL_BYTES :]
             self.answers.append(encode_frame(COMMAND, _PONG + context))
         elif not body.startswith(_PONG):
-            raise ProtocolError("a peer sends a command of ZMTP that is none for a ROUTER")
+            raise ProtocolError("a peer sends a command of ZMTP that nobody expects")
 
 
 def _check_greeting(data: bytes) -> None:
@@ -235,11 +282,11 @@ def _check_greeting(data: bytes) -> None:
         raise ProtocolError("a peer wants another mechanism of ZMTP than NULL")
 
 
-def _check_ready(data: bytes) -> None:
+def _check_ready(data: bytes, role: Role) -> None:
     for name, value in _properties(data):
         if name.lower() == _SOCKET_TYPE:
-            if value not in _PEERS_OF_ROUTER:
-                raise ProtocolError("the socket of a peer does not fit a ROUTER")
+            if value not in role.others:
+                raise ProtocolError("the sockets of both sides do not fit each other")
             return
     raise ProtocolError("a peer does not say which socket it is")
 

@@ -1,0 +1,26 @@
+"""ZMTP 3 without encryption over plain sockets of the event loop.
+
+A plain connection over TCP needs no thread and no queue of libzmq: what comes is read when the loop has time for it,
+and what goes is sent by the loop. So each byte is bounded where it arrives, and a message changes no thread.
+``Incoming`` is the codec, ``Stream`` a connection. What a message means is the business of others.
+"""
+
+from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way
+from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits, encode_message
+from xbus.rpc.zmtp.stream import Stream, StreamOwner
+
+__all__ = [
+    "DEALER",
+    "PING",
+    "ROUTER",
+    "TCP",
+    "Incoming",
+    "MessageLimits",
+    "Stream",
+    "StreamOwner",
+    "TcpAddress",
+    "encode_message",
+    "endpoint_of",
+    "listen",
+    "parse_way",
+]

@@ -1,0 +1,235 @@
+"""A connected socket that carries messages by ZMTP, driven by the event loop."""
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from itertools import islice
+from typing import Protocol
+
+from xbus.errors import ProtocolError
+from xbus.rpc.zmtp.codec import Incoming, encode_message
+
+_PIECES_AT_ONCE = 256
+"""The most messages that one call of the system sends; the system takes 1,024."""
+
+
+_NO_LINGER = struct.pack("=ii", 1, 0)
+
+
+class StreamOwner(Protocol):
+    """Whose connection it is."""
+
+    def may_read(self, stream: "Stream") -> bool:
+        """Check whether a message may be handed on now. After a no nothing is read until ``Stream.resume``."""
+
+    def is_ready(self, stream: "Stream") -> None:
+        """Note that the other side has said what it is, so that messages may go."""
+
+    def take(self, stream: "Stream", message: list[bytes]) -> None:
+        """Take a message."""
+
+    def keeps(self, stream: "Stream", more: int) -> None:
+        """Note that so many bytes more, or less, are kept of a message whose end has not come."""
+
+    def is_full(self, stream: "Stream") -> None:
+        """Note that the other side leaves so much unread that nothing more can be sent now."""
+
+    def has_room(self, stream: "Stream") -> None:
+        """Note that all is sent again."""
+
+    def ended(self, stream: "Stream", error: ProtocolError | None) -> None:
+        """Note that the other side has ended the connection, or has broken the rules by ``error``. It is closed."""
+
+
+class Stream:
+    """Reads and sends the messages of a connection.
+
+    All that is sent in one turn of the loop goes by one call of the system.
+
+    Args:
+        connected: the socket; the stream closes it.
+        incoming: reads the bytes that come.
+        owner: takes the messages.
+    """
+
+    def __init__(self, connected: socket.socket, incoming: Incoming, owner: StreamOwner) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._incoming = incoming
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._was_ready = False
+        self._is_reading = False
+        self._next_turn: asyncio.Handle | None = None
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._next_sending: asyncio.Handle | None = None
+        self._waits_for_room = False
+        self.is_closed = False
+        self.has_heard = False
+        """Whether something has come since the owner set it back."""
+        self.unfinished = 0
+        """The bytes that are kept of a message whose end has not come."""
+        self.unsent_bytes = 0
+
+    @property
+    def unsent(self) -> int:
+        """The number of messages that wait to be sent."""
+        return len(self._unsent)
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Check whether nothing more can be sent now, as the other side leaves too much unread."""
+        return self._waits_for_room
+
+    def start(self) -> None:
+        """Greet, and begin to read."""
+        self._answer()
+        self.resume()
+
+    def pause(self) -> None:
+        """Read nothing until ``resume``."""
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._descriptor)
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
+
+    def resume(self) -> None:
+        """Read again, first what has come already."""
+        if not self._is_reading and not self.is_closed:
+            self._is_reading = True
+            self._loop.add_reader(self._descriptor, self._read)
+            self._next_turn = self._loop.call_soon(self._go_on)
+
+    def send(self, frames: list[bytes]) -> None:
+        """Send a message when this turn of the loop is done."""
+        self.send_bytes(encode_message(frames))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send what is encoded already."""
+        self._unsent.append(data)
+        self.unsent_bytes += len(data)
+        if self._next_sending is None and not self._waits_for_room:
+            self._next_sending = self._loop.call_soon(self._send)
+
+    def close(self) -> None:
+        """Send what can be sent at once, and end the connection; the owner is not told."""
+        if not self.is_closed:
+            self._send()
+            self._close()
+
+    def cut_off(self) -> None:
+        """End the connection at once; the owner is not told."""
+        if not self.is_closed:
+            # The other side learns of it at once, and the system keeps nothing for it.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self._close()
+
+    def _close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.pause()
+        if self._next_sending is not None:
+            self._next_sending.cancel()
+        if self._waits_for_room:
+            self._loop.remove_writer(self._descriptor)
+        self._unsent.clear()
+        self._socket.close()
+
+    def _end(self, error: ProtocolError | None = None) -> None:
+        if not self.is_closed:
+            self._close()
+            self._owner.ended(self, error)
+
+    def _read(self) -> None:
+        if not self._owner.may_read(self):
+            self.pause()
+            return
+        try:
+            data = self._socket.recv(self._incoming.wanted)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._end()
+            return
+        self.has_heard = True
+        try:
+            has_more = self._incoming.feed(data)
+        except ProtocolError as error:
+            self._end(error)
+            return
+        if has_more:
+            self._hand_on()
+        unfinished = self._incoming.unfinished
+        if unfinished != self.unfinished and not self.is_closed:
+            more, self.unfinished = unfinished - self.unfinished, unfinished
+            self._owner.keeps(self, more)
+
+    def _go_on(self) -> None:
+        self._next_turn = None
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Hand the messages on that have come."""
+        incoming, owner = self._incoming, self._owner
+        try:
+            while not self.is_closed:
+                if not owner.may_read(self):
+                    self.pause()
+                    return
+                message = incoming.next_message()
+                if incoming.answers:
+                    self._answer()
+                if incoming.is_ready and not self._was_ready:
+                    self._was_ready = True
+                    owner.is_ready(self)
+                if message is None:
+                    return
+                owner.take(self, message)
+        except ProtocolError as error:
+            self._end(error)
+        except Exception:
+            # A message that brings its handler down must not end the reading of those behind it.
+            self._next_turn = self._loop.call_soon(self._go_on)
+            raise
+
+    def _answer(self) -> None:
+        for answer in self._incoming.answers:
+            self.send_bytes(answer)
+        self._incoming.answers.clear()
+
+    def _send(self) -> None:
+        self._next_sending = None
+        unsent = self._unsent
+        try:
+            while unsent:
+                sent = self._socket.sendmsg(list(islice(unsent, _PIECES_AT_ONCE)))
+                self.unsent_bytes -= sent
+                while unsent and sent >= len(unsent[0]):
+                    sent -= len(unsent.popleft())
+                if sent:
+                    unsent[0] = memoryview(unsent[0])[sent:]
+        except (BlockingIOError, InterruptedError):
+            self._wait_for_room()
+            return
+        except OSError:
+            # The reader hears of the end, behind all that the other side has sent before it.
+            unsent.clear()
+            self.unsent_bytes = 0
+        if self._waits_for_room:
+            self._waits_for_room = False
+            self._loop.remove_writer(self._descriptor)
+            self._owner.has_room(self)
+
+    def _wait_for_room(self) -> None:
+        if not self._waits_for_room:
+            self._waits_for_room = True
+            self._loop.add_writer(self._descriptor, self._send)
+            self._owner.is_full(self)
