@@ -9,7 +9,7 @@ from xbus.errors import ConnectionLost, Failed, ProtocolError
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
-from xbus.rpc.dealers import Dealer, LibzmqDealer, PlainDealer, Refusal
+from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer
 from xbus.rpc.exchange import Channels, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
@@ -130,8 +130,8 @@ class Client:
     def _sent(self, frames: list[bytes]) -> bool:
         return self._dealer is not None and self._dealer.send(frames)
 
-    def _why_refused(self, refusal: Refusal) -> Failed:
-        if refusal is Refusal.KEY:
+    def _why_refused(self, refusal: ConnectionRefusal) -> Failed:
+        if refusal is ConnectionRefusal.KEY:
             return Failed(f"{self.name}: our key is not allowed there", "allow it: xbus keys allow", code="key_refused")
         if self._dealer is not None and self._dealer.is_encrypted:
             cause, next_step = "has another key than the address says", "see that port and key are those of the broker"
@@ -149,7 +149,7 @@ class Client:
         """Send the calls that waited for a connection."""
         self._calls.send_unsent()
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: ConnectionRefusal) -> None:
         """Fail the calls that wait for a connection, and those that are made until there is one."""
         self._refusal = self._why_refused(refusal)
         extra = {"action": "connection_refused", "code": self._refusal.code}

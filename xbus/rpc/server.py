@@ -20,7 +20,7 @@ from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import TrafficLimits
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.log_throttle import LogThrottle
-from xbus.rpc.ports import Caller, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
+from xbus.rpc.ports import CallerConnection, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
 from xbus.rpc.zmtp import TCP
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class EncryptedDoor:
 class _Call(NamedTuple):
     """A call as it was read, with the connection by which it came."""
 
-    connection: Caller
+    connection: CallerConnection
     frames: list[bytes]
     size: int
 
@@ -148,7 +148,7 @@ class Server:
         self._may_read_on = may_read
         self._max_unanswered_bytes = limits.max_unanswered_bytes
         self._held_back = False
-        self._caller: Caller | None = None
+        self._caller: CallerConnection | None = None
         self._is_closed = False
         turns: Turns[_Call] = Turns(asyncio.get_running_loop().time, limits.share_bytes)
         self._queue = CallQueue(turns, self._carry_out, self._may_carry_out, self._read_on)
@@ -323,7 +323,7 @@ class Server:
     def _may_carry_out(self) -> bool:
         return not self._held_back and self._may_read_on()
 
-    def _serve(self, connection: Caller, frames: list[bytes]) -> None:
+    def _serve(self, connection: CallerConnection, frames: list[bytes]) -> None:
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
         if len(frames) != CHANNEL_ANSWER_FRAMES:
@@ -377,7 +377,7 @@ class Server:
         port.check()
         return True
 
-    def _note_unreadable(self, connection: Caller, error: ProtocolError) -> None:
+    def _note_unreadable(self, connection: CallerConnection, error: ProtocolError) -> None:
         if count := self._unreadable.note(connection.peer, connection.address):
             extra = {
                 "action": "unreadable_request",

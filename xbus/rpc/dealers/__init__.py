@@ -3,8 +3,8 @@
 A plain connection over TCP is a socket of the event loop. libzmq has those that are encrypted, and those over ipc.
 """
 
-from xbus.rpc.dealers.dealer import Dealer, DealerOwner, Refusal
+from xbus.rpc.dealers.dealer import ConnectionRefusal, Dealer, DealerOwner
 from xbus.rpc.dealers.libzmq import LibzmqDealer
 from xbus.rpc.dealers.plain import PlainDealer
 
-__all__ = ["Dealer", "DealerOwner", "LibzmqDealer", "PlainDealer", "Refusal"]
+__all__ = ["ConnectionRefusal", "Dealer", "DealerOwner", "LibzmqDealer", "PlainDealer"]

@@ -1,4 +1,4 @@
-"""What a client and its way to the server ask of each other."""
+"""A client and its way to the server ask these of each other."""
 
 from enum import Enum, auto
 from typing import Protocol
@@ -8,7 +8,7 @@ RECONNECT_MOST_MS = 2000
 """A dealer tries again after the first, then doubles the pause up to the second."""
 
 
-class Refusal(Enum):
+class ConnectionRefusal(Enum):
     """Why the other side makes no connection."""
 
     KEY = auto()
@@ -27,7 +27,7 @@ class DealerOwner(Protocol):
     def connected(self) -> None:
         """Take note of a connection, over which calls may go from now on."""
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: ConnectionRefusal) -> None:
         """Take note that the other side refuses us; the dealer asks again later."""
 
     def lost(self) -> None:

@@ -9,7 +9,7 @@ from zmq.utils.monitor import parse_monitor_message
 from xbus.errors import ConfigurationError
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress, call_encrypted
-from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, DealerOwner, Refusal
+from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, ConnectionRefusal, DealerOwner
 from xbus.rpc.drain import Drain, can_write
 from xbus.rpc.life_signs import LifeSigns, ask_for_life
 from xbus.rpc.multipart import send
@@ -112,7 +112,7 @@ class LibzmqDealer:
         elif event in (_KEY_REFUSED, _OTHER_PROTOCOL) or (event == _CUT_SHORT and self.is_encrypted):
             if self._again is None:
                 self._again = self._loop.call_later(RECONNECT_MOST_MS / 1000, self._connect_again)
-            self._owner.refused(Refusal.KEY if event == _KEY_REFUSED else Refusal.PROTOCOL)
+            self._owner.refused(ConnectionRefusal.KEY if event == _KEY_REFUSED else ConnectionRefusal.PROTOCOL)
         elif self._is_connected:
             # An attempt to connect that fails is no loss: unsent calls wait for the next.
             self._is_connected = False

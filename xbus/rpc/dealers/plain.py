@@ -6,10 +6,10 @@ import socket
 
 from xbus.backoff import Backoff
 from xbus.errors import ConfigurationError, ProtocolError
-from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, DealerOwner, Refusal
+from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, ConnectionRefusal, DealerOwner
 from xbus.rpc.life_signs import MISSES, LifeSigns, keep_alive
 from xbus.rpc.multipart import MOST_FRAMES
-from xbus.rpc.zmtp import DEALER, PING, Incoming, MessageLimits, Stream, TcpAddress, parse_way
+from xbus.rpc.zmtp import DEALER, PING, Incoming, MessageLimits, TcpAddress, ZmtpStream, parse_way
 
 
 class PlainDealer:
@@ -34,7 +34,7 @@ class PlainDealer:
         self._backoff = Backoff(RECONNECT_MS / 1000, RECONNECT_MOST_MS / 1000)
         self._attempt: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._stream: Stream | None = None
+        self._stream: ZmtpStream | None = None
         self._is_connected = False
         self._missed = 0
         self.is_closed = False
@@ -84,7 +84,7 @@ class PlainDealer:
             self._connect_later(self._backoff.next())
             return
         keep_alive(connected, self._signs)
-        self._stream = Stream(connected, Incoming(DEALER, self._limits), self)
+        self._stream = ZmtpStream(connected, Incoming(DEALER, self._limits), self)
         self._timer = self._loop.call_later(self._signs.handshake_seconds, self._give_up_handshake)
         self._stream.start()
 
@@ -138,7 +138,7 @@ class PlainDealer:
 
     # -- what the stream tells -------------------------------------------------------------------------------------
 
-    def is_ready(self, stream: Stream) -> None:
+    def is_ready(self, stream: ZmtpStream) -> None:
         """Take note that the handshake is over."""
         self._wait_no_longer()
         self._backoff.reset()
@@ -148,29 +148,29 @@ class PlainDealer:
             self._timer = self._loop.call_later(self._signs.heartbeat_seconds, self._ask_for_life)
         self._owner.connected()
 
-    def may_read(self, stream: Stream) -> bool:
+    def may_read(self, stream: ZmtpStream) -> bool:
         """Check whether a message may be handed on: always."""
         return True
 
-    def take(self, stream: Stream, message: list[bytes]) -> None:
+    def take(self, stream: ZmtpStream, message: list[bytes]) -> None:
         """Hand a message on."""
         self._owner.take(message)
 
-    def keeps(self, stream: Stream, more: int) -> None:
+    def keeps(self, stream: ZmtpStream, more: int) -> None:
         """Bound nothing more: the server is trusted with what a client asked for."""
 
-    def is_full(self, stream: Stream) -> None:
+    def is_full(self, stream: ZmtpStream) -> None:
         """Bound nothing: callers bound what they have under way."""
 
-    def has_room(self, stream: Stream) -> None:
+    def has_room(self, stream: ZmtpStream) -> None:
         """Bound nothing: callers bound what they have under way."""
 
-    def ended(self, stream: Stream, error: ProtocolError | None) -> None:
+    def ended(self, stream: ZmtpStream, error: ProtocolError | None) -> None:
         """Connect anew; a server that speaks something else is asked again later."""
         was_connected, self._is_connected, self._stream = self._is_connected, False, None
         if error is not None and not was_connected:
             self._connect_later(RECONNECT_MOST_MS / 1000)
-            self._owner.refused(Refusal.PROTOCOL)
+            self._owner.refused(ConnectionRefusal.PROTOCOL)
             return
         self._connect_later(self._backoff.next())
         # An attempt to connect that fails is no loss: unsent calls wait for the next.

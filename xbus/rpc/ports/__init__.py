@@ -6,7 +6,7 @@ each frame and lets nobody in without a key; so have those over ipc, whose file 
 """
 
 from xbus.rpc.ports.plain import PlainPort
-from xbus.rpc.ports.port import Caller, PeerIsFull, PeerIsGone, Port, PortOwner
+from xbus.rpc.ports.port import CallerConnection, PeerIsFull, PeerIsGone, Port, PortOwner
 from xbus.rpc.ports.router import RouterPort
 
-__all__ = ["Caller", "PeerIsFull", "PeerIsGone", "PlainPort", "Port", "PortOwner", "RouterPort"]
+__all__ = ["CallerConnection", "PeerIsFull", "PeerIsGone", "PlainPort", "Port", "PortOwner", "RouterPort"]

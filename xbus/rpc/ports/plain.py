@@ -14,7 +14,7 @@ from xbus.rpc.life_signs import LifeSigns, keep_alive
 from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import MOST_FRAMES
 from xbus.rpc.ports.port import PeerIsFull, PeerIsGone, PortOwner, bind_error
-from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, Stream, endpoint_of, listen
+from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream, endpoint_of, listen
 
 log = logging.getLogger(__name__)
 
@@ -61,27 +61,27 @@ class _Peer:
         self.is_known = False
         self.kept_as_stranger = 0
         """The bytes of its unfinished message, as those of strangers were counted last."""
-        self.stream: Stream
+        self.stream: ZmtpStream
 
-    def may_read(self, stream: Stream) -> bool:
+    def may_read(self, stream: ZmtpStream) -> bool:
         return self.port.may_read(self)
 
-    def is_ready(self, stream: Stream) -> None:
+    def is_ready(self, stream: ZmtpStream) -> None:
         self.port.is_ready(self)
 
-    def take(self, stream: Stream, message: list[bytes]) -> None:
+    def take(self, stream: ZmtpStream, message: list[bytes]) -> None:
         self.port.take(self, message)
 
-    def keeps(self, stream: Stream, more: int) -> None:
+    def keeps(self, stream: ZmtpStream, more: int) -> None:
         self.port.keeps(self, more)
 
-    def is_full(self, stream: Stream) -> None:
+    def is_full(self, stream: ZmtpStream) -> None:
         self.port.is_full(self)
 
-    def has_room(self, stream: Stream) -> None:
+    def has_room(self, stream: ZmtpStream) -> None:
         self.port.has_room(self)
 
-    def ended(self, stream: Stream, error: ProtocolError | None) -> None:
+    def ended(self, stream: ZmtpStream, error: ProtocolError | None) -> None:
         self.port.ended(self, error)
 
 
@@ -281,7 +281,7 @@ class PlainPort:
         peer_id = self._prefix + next(self._numbers).to_bytes(_NUMBER_BYTES, "big")
         keep_alive(connected, self._signs)
         peer = _Peer(self, peer_id, address, self._loop.time())
-        peer.stream = Stream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer)
+        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer)
         self._peers[peer_id] = self._shy[peer_id] = peer
         peer.stream.start()
 

@@ -1,4 +1,4 @@
-"""What a server and its ports ask of each other."""
+"""A server and its ports ask these of each other."""
 
 import errno
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class PeerIsGone(Exception):
     """The connection of a peer has ended."""
 
 
-class Caller(Protocol):
+class CallerConnection(Protocol):
     """The connection by which a message came.
 
     Attributes:
@@ -57,7 +57,7 @@ class PortOwner:
     name: str
     clock: Clock
     traffic: TrafficLimits
-    serve: Callable[[Caller, list[bytes]], None]
+    serve: Callable[[CallerConnection, list[bytes]], None]
     may_read: Callable[[], bool]
     on_gone: Callable[[bytes | None], None]
     on_violation: Callable[[str, ProtocolError], None]

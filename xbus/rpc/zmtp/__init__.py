@@ -2,12 +2,12 @@
 
 A plain connection over TCP needs no thread and no queue of libzmq: what comes is read when the loop has time for it,
 and what goes is sent by the loop. So each byte is bounded where it arrives, and a message changes no thread.
-``Incoming`` is the codec, ``Stream`` a connection. What a message means is the business of others.
+``Incoming`` is the codec, ``ZmtpStream`` a connection. What a message means is the business of others.
 """
 
 from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way
 from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits, encode_message
-from xbus.rpc.zmtp.stream import Stream, StreamOwner
+from xbus.rpc.zmtp.stream import StreamOwner, ZmtpStream
 
 __all__ = [
     "DEALER",
@@ -16,9 +16,9 @@ __all__ = [
     "TCP",
     "Incoming",
     "MessageLimits",
-    "Stream",
     "StreamOwner",
     "TcpAddress",
+    "ZmtpStream",
     "encode_message",
     "endpoint_of",
     "listen",

@@ -71,7 +71,7 @@ PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))
 
 
 class Role(NamedTuple):
-    """What one side of a connection is.
+    """One side of a connection.
 
     Args:
         greets_first: how much of the greeting it sends at once. It sends the rest when it has read the other's.

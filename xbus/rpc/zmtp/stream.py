@@ -20,29 +20,29 @@ _NO_LINGER = struct.pack("=ii", 1, 0)
 class StreamOwner(Protocol):
     """Whose connection it is."""
 
-    def may_read(self, stream: "Stream") -> bool:
-        """Check whether a message may be handed on now. After a no nothing is read until ``Stream.resume``."""
+    def may_read(self, stream: "ZmtpStream") -> bool:
+        """Check whether a message may be handed on now. After a no nothing is read until ``ZmtpStream.resume``."""
 
-    def is_ready(self, stream: "Stream") -> None:
+    def is_ready(self, stream: "ZmtpStream") -> None:
         """Note that the other side has said what it is, so that messages may go."""
 
-    def take(self, stream: "Stream", message: list[bytes]) -> None:
+    def take(self, stream: "ZmtpStream", message: list[bytes]) -> None:
         """Take a message."""
 
-    def keeps(self, stream: "Stream", more: int) -> None:
+    def keeps(self, stream: "ZmtpStream", more: int) -> None:
         """Note that so many bytes more, or less, are kept of a message whose end has not come."""
 
-    def is_full(self, stream: "Stream") -> None:
+    def is_full(self, stream: "ZmtpStream") -> None:
         """Note that the other side leaves so much unread that nothing more can be sent now."""
 
-    def has_room(self, stream: "Stream") -> None:
+    def has_room(self, stream: "ZmtpStream") -> None:
         """Note that all is sent again."""
 
-    def ended(self, stream: "Stream", error: ProtocolError | None) -> None:
+    def ended(self, stream: "ZmtpStream", error: ProtocolError | None) -> None:
         """Note that the other side has ended the connection, or has broken the rules by ``error``. It is closed."""
 
 
-class Stream:
+class ZmtpStream:
     """Reads and sends the messages of a connection.
 
     All that is sent in one turn of the loop goes by one call of the system.
@@ -62,6 +62,8 @@ class Stream:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._was_ready = False
+        self._held_back: list[bytes] | None = None
+        """A message that came when nothing might be read any more."""
         self._is_reading = False
         self._next_turn: asyncio.Handle | None = None
         self._unsent: deque[bytes | memoryview] = deque()
@@ -147,9 +149,6 @@ class Stream:
             self._owner.ended(self, error)
 
     def _read(self) -> None:
-        if not self._owner.may_read(self):
-            self.pause()
-            return
         try:
             data = self._socket.recv(self._incoming.wanted)
         except (BlockingIOError, InterruptedError):
@@ -181,10 +180,7 @@ class Stream:
         incoming, owner = self._incoming, self._owner
         try:
             while not self.is_closed:
-                if not owner.may_read(self):
-                    self.pause()
-                    return
-                message = incoming.next_message()
+                message = self._held_back or incoming.next_message()
                 if incoming.answers:
                     self._answer()
                 if incoming.is_ready and not self._was_ready:
@@ -192,6 +188,11 @@ class Stream:
                     owner.is_ready(self)
                 if message is None:
                     return
+                if not owner.may_read(self):
+                    self._held_back = message
+                    self.pause()
+                    return
+                self._held_back = None
                 owner.take(self, message)
         except ProtocolError as error:
             self._end(error)
