@@ -1,6 +1,6 @@
 """The programs of the bus as pip installs them; each says in one line which extra it lacks."""
 
-from xbus import ending, extras
+from xbus import ending, extras, memory
 
 
 def run_xbus() -> None:
@@ -25,6 +25,7 @@ def start_broker() -> None:
     """Run ``start_xbusbroker``."""
     with ending.in_one_line("start_xbusbroker"):
         extras.require("the broker", "broker", extras.BROKER)
+    memory.reuse_large_blocks()
     from xbus.broker.cli import start
 
     start(prog_name="start_xbusbroker")

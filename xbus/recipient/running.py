@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any, TypedDict, Unpack
 
-from xbus import ending
+from xbus import ending, memory
 from xbus.clock import Clock, SystemClock
 from xbus.recipient.base import Recipient
 from xbus.recipient.registration import Registration
@@ -70,6 +70,7 @@ def run(
     Raises:
         SystemExit: with 1 if a person must first mend something, with 3 if the same may go well later.
     """
+    memory.reuse_large_blocks()
     with ending.in_one_line(f"recipient {login}".rstrip()):
         asyncio.run(_until_signal(recipient, back_url, login, password, options))
 

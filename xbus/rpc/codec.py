@@ -7,7 +7,7 @@ for as many as an array declares, at each level: so the values are counted befor
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]
@@ -194,6 +194,8 @@ def unpack_items(data: bytes, items: int) -> list[bytes]:
     """
     if not 0 <= items <= len(data):
         raise _bad_items(data, items)
+    if _are_large(data, items):
+        return [data[begin:end] for begin, end in _large_items(data, items)]
     try:
         # An array header before the bins makes msgpack walk them all in one call.
         found: list[bytes] = msgpack.unpackb(
@@ -214,20 +216,27 @@ def largest_item(data: bytes, items: int) -> int:
     """
     if not 0 < items <= len(data):
         raise _bad_items(data, items)
-    if len(data) < items * _WALKED_BYTES:
-        return max(map(len, unpack_items(data, items)))
-    # Large items are not taken out, as that would copy each of them twice.
-    place = largest = 0
+    if _are_large(data, items):
+        return max(end - begin for begin, end in _large_items(data, items))
+    return max(map(len, unpack_items(data, items)))
+
+
+def _are_large(data: bytes, items: int) -> bool:
+    return 0 < items * _WALKED_BYTES <= len(data)
+
+
+def _large_items(data: bytes, items: int) -> Iterator[tuple[int, int]]:
+    """Find where large items begin and end: msgpack would copy the whole segment, and then each of them."""
+    place = 0
     for _ in range(items):
         header = _BIN_LENGTHS.get(data[place] if place < len(data) else 0)
         if header is None:
             raise _bad_items(data, items)
-        size = int.from_bytes(data[place + 1 : place + header], "big")
-        largest = max(largest, size)
-        place += header + size
+        begin = place + header
+        place = begin + int.from_bytes(data[place + 1 : begin], "big")
+        yield begin, place
     if place != len(data):
         raise _bad_items(data, items)
-    return largest
 
 
 def _bad_items(data: bytes, items: int) -> ProtocolError:

@@ -193,8 +193,9 @@ def test_only_bytes_are_packed_as_items(items: list[bytes]) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 5_000, 65_535, 65_536, 100_000])
 @pytest.mark.parametrize("number", [1, 3])
-def test_the_largest_item_is_found_be_they_small_or_large(size: int, number: int) -> None:
+def test_items_are_found_be_they_small_or_large(size: int, number: int) -> None:
     data = pack_items([b"x" * size] * number)
+    assert unpack_items(data, number) == [b"x" * size] * number
     assert largest_item(data, number) == size
     assert largest_item(data + pack_items([b"y" * (size + 1)]), number + 1) == size + 1
     for wrong, items in ((data, number + 1), (data, number - 1), (data + b"\xc4", number), (data[:-1], number)):

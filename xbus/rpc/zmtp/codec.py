@@ -54,16 +54,19 @@ def _property(name: bytes, value: bytes) -> bytes:
 
 def encode_frame(flags: int, body: bytes) -> bytes:
     """Encode a frame."""
-    size = len(body)
-    if size > MOST_SHORT:
-        return bytes((flags | LONG,)) + _LENGTH.pack(size) + body
-    return bytes((flags, size)) + body
+    return _header(flags, len(body)) + body
+
+
+def _header(flags: int, size: int) -> bytes:
+    return bytes((flags | LONG,)) + _LENGTH.pack(size) if size > MOST_SHORT else bytes((flags, size))
 
 
 def encode_message(frames: list[bytes]) -> bytes:
-    """Encode a message."""
-    last = len(frames) - 1
-    return b"".join([encode_frame(MORE if at < last else 0, frame) for at, frame in enumerate(frames)])
+    """Encode a message; the frames are copied once, as they may be large."""
+    parts: list[bytes] = []
+    for frame in frames[:-1]:
+        parts += (_header(MORE, len(frame)), frame)
+    return b"".join((*parts, _header(0, len(frames[-1])), frames[-1]))
 
 
 PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))
