@@ -61,12 +61,17 @@ def _header(flags: int, size: int) -> bytes:
     return bytes((flags | LONG,)) + _LENGTH.pack(size) if size > MOST_SHORT else bytes((flags, size))
 
 
-def encode_message(frames: list[bytes]) -> bytes:
-    """Encode a message; the frames are copied once, as they may be large."""
-    parts: list[bytes] = []
+def encode_message(frames: Sequence[bytes]) -> bytes:
+    """Encode a message."""
+    return b"".join(message_pieces(frames))
+
+
+def message_pieces(frames: Sequence[bytes]) -> list[bytes]:
+    """Encode a message in pieces, none of which is a copy of a frame."""
+    pieces: list[bytes] = []
     for frame in frames[:-1]:
-        parts += (_header(MORE, len(frame)), frame)
-    return b"".join((*parts, _header(0, len(frames[-1])), frames[-1]))
+        pieces += (_header(MORE, len(frame)), frame)
+    return [*pieces, _header(0, len(frames[-1])), frames[-1]]
 
 
 PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))

@@ -4,15 +4,19 @@ import asyncio
 import socket
 import struct
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
 from xbus.errors import ProtocolError
-from xbus.rpc.zmtp.codec import Incoming, encode_message
+from xbus.rpc.zmtp.codec import Incoming, message_pieces
 
 _PIECES_AT_ONCE = 256
-"""The most messages that one call of the system sends; the system takes 1,024."""
+"""The most pieces that one call of the system sends; the system takes 1,024."""
 
+
+_LARGE_BYTES = 32 * 1024
+"""Messages below this size are copied into one piece, which costs less than several pieces."""
 
 _NO_LINGER = struct.pack("=ii", 1, 0)
 
@@ -78,7 +82,7 @@ class ZmtpStream:
 
     @property
     def unsent(self) -> int:
-        """The number of messages that wait to be sent."""
+        """The number of messages, or pieces of large ones, that wait to be sent."""
         return len(self._unsent)
 
     @property
@@ -107,9 +111,13 @@ class ZmtpStream:
             self._loop.add_reader(self._descriptor, self._read)
             self._next_turn = self._loop.call_soon(self._go_on)
 
-    def send(self, frames: list[bytes]) -> None:
+    def send(self, frames: Sequence[bytes]) -> None:
         """Send a message when this turn of the loop is done."""
-        self.send_bytes(encode_message(frames))
+        pieces = message_pieces(frames)
+        if sum(map(len, frames)) < _LARGE_BYTES:
+            pieces = [b"".join(pieces)]
+        for piece in pieces:
+            self.send_bytes(piece)
 
     def send_bytes(self, data: bytes) -> None:
         """Send what is encoded already."""
