@@ -53,8 +53,11 @@ def upgrade() -> None:
         "object_removal",
         sa.Column("store_id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("hash", sa.LargeBinary(32), nullable=False, comment="The object's name: the SHA-256 of its data."),
-        sa.Column("doomed_at", moment, nullable=False, comment="From when on no new segment refers to it."),
-        sa.Column("removed_at", moment, comment="When it was removed from the store; null before."),
+        sa.Column(
+            "removed_at",
+            moment,
+            comment="When it was removed from the store; null before. From the row on no new segment refers to it.",
+        ),
         sa.PrimaryKeyConstraint("store_id", "hash", name=op.f("pk_object_removal")),
         comment="Objects that nobody may refer to any more, until their removal is long over.",
     )

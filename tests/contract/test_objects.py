@@ -2,18 +2,21 @@
 
 import asyncio
 import hashlib
+import os
 import threading
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
 from tests.contract.test_put import whole
+from tests.support.clock import StandingClock
 from tests.support.damage import examined
 from tests.support.journal import NOW, Scribe
 from xbus import model
+from xbus.broker.housekeeping.objects import ObjectRemover
 from xbus.broker.journal.archive.segments import read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED
@@ -25,12 +28,16 @@ from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
 from xbus.broker.journal.objects.folder import FolderStore
-from xbus.broker.journal.objects.removal import doom
-from xbus.broker.journal.objects.stores import MISSING, UNAVAILABLE
+from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom
+from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE
 from xbus.broker.journal.objects.stowing import ObjectPlace, Order
-from xbus.broker.journal.writes import Append, EndEvent, PutEnvelope, Seal
-from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
+from xbus.broker.journal.retention.needed import Candidate
+from xbus.broker.journal.retention.pruning import remove_segments
+from xbus.broker.journal.writes import Append, EndEvent, Seal, SealReceipt
+from xbus.clock import SystemClock
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
+from xbus.supervision.health import Health
 
 LARGE = [b"x" * 40_000, b"y" * 40_000]
 SMALL = [b"invoice 7"]
@@ -55,6 +62,11 @@ async def scribe(journal: Journal) -> Scribe:
     return await Scribe.of(journal)
 
 
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()
+
+
 def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("??/*"))
 
@@ -63,7 +75,9 @@ async def stored(journal: Journal) -> list[tuple[int, bool]]:
     """The bytes of each segment in the database, and whether its data is elsewhere."""
     segment = model.segment.c
     statement = sa.select(sa.func.length(segment.data), segment.store_id.is_not(None)).order_by(segment.first_index)
-    return [(size, bool(out)) for size, out in await journal.run(lambda connection: connection.execute(statement).all())]
+    return [
+        (size, bool(out)) for size, out in await journal.run(lambda connection: connection.execute(statement).all())
+    ]
 
 
 async def test_large_data_lies_outside_and_reads_the_same(
@@ -180,7 +194,7 @@ async def test_a_missing_or_damaged_object_is_an_error_and_a_fault(
 
 async def test_nothing_refers_to_a_doomed_object(journal: Journal, scribe: Scribe, folder: Path) -> None:
     digest = hashlib.sha256(DATA).digest()
-    await journal.run(doom, [(1, digest)], NOW)
+    await journal.run(doom, [(1, digest)])
     put = whole(scribe, LARGE)
     await journal.write(put)
     assert await stored(journal) == [(len(DATA), False)]
@@ -188,3 +202,80 @@ async def test_nothing_refers_to_a_doomed_object(journal: Journal, scribe: Scrib
     event_id, _ = scribe.start_event(envelope_id)
     await journal.write(Append(envelope_id, event_id, 0, 2, DATA))
     assert [out for _, out in await stored(journal)] == [False, False]
+
+
+async def prune(journal: Journal, *receipts: SealReceipt) -> None:
+    """Remove envelopes as retention does."""
+    found = [Candidate(each.envelope_id, each.position, NOW, each.data_bytes, keeps_row=False) for each in receipts]
+    await journal.run(lambda connection: remove_segments(connection, "broker", found))
+
+
+async def test_retention_removes_what_nothing_refers_to(
+    journal: Journal, scribe: Scribe, folder: Path, clock: StandingClock
+) -> None:
+    remover = ObjectRemover(journal, clock, Health("broker", clock))
+    twice, again, other = whole(scribe, LARGE), whole(scribe, LARGE), whole(scribe, LARGE * 2)
+    receipts = [await journal.write(put) for put in (twice, again, other)]
+    await prune(journal, receipts[0])
+    await remover.remove()
+    assert len(files(folder)) == 2
+    await prune(journal, receipts[1], receipts[2])
+    # Whoever sends the same meanwhile can't rely on what is about to go.
+    late = whole(scribe, LARGE)
+    await journal.write(late)
+    await remover.remove()
+    assert files(folder) == []
+    assert await journal.read(read_segments, late.events[0].event_id, 0, 10**6) == [Segment(0, 2, DATA)]
+    clock.go_on(FORGET_SECONDS + 1)
+    await remover.remove()
+    await journal.write(whole(scribe, LARGE))
+    assert len(files(folder)) == 1
+
+
+async def test_a_part_of_a_large_envelope_is_removed_at_a_time(
+    journal: Journal, scribe: Scribe, folder: Path, clock: StandingClock
+) -> None:
+    receipt = await journal.write(whole(scribe, LARGE, LARGE * 2, SMALL))
+    found = Candidate(receipt.envelope_id, receipt.position, NOW, None, keeps_row=False)
+    remover = ObjectRemover(journal, clock, Health("broker", clock))
+    left = []
+    for _ in range(3):
+        await journal.run(lambda connection: remove_segments(connection, "broker", [found], 1))
+        await remover.remove()
+        left.append(len(files(folder)))
+    assert sorted(left, reverse=True) == left
+    assert left[-1] == 0
+
+
+async def test_what_a_crash_left_is_swept(journal: Journal, scribe: Scribe, folder: Path, clock: StandingClock) -> None:
+    clock.go_on((datetime.now(UTC) + timedelta(days=2) - clock.now()).total_seconds())
+    left = hashlib.sha256(b"left").digest()
+    FolderStore(folder).put(left, b"left")
+    part = folder / "parts" / "left"
+    part.write_bytes(b"half")
+    os.utime(part, (0, 0))
+    await journal.write(whole(scribe, LARGE))
+    remover = ObjectRemover(journal, clock, Health("broker", clock))
+    await remover.sweep()
+    await remover.remove()
+    assert [path.read_bytes() for path in files(folder)] == [DATA]
+    assert not part.exists()
+
+
+async def test_a_fresh_object_may_belong_to_a_commit_under_way(journal: Journal, scribe: Scribe, folder: Path) -> None:
+    FolderStore(folder).put(hashlib.sha256(b"under way").digest(), b"under way")
+    remover = ObjectRemover(journal, SystemClock(), Health("broker", SystemClock()))
+    await remover.sweep()
+    await remover.remove()
+    assert len(files(folder)) == 1
+
+
+async def test_a_copy_of_the_journal_removes_nothing(
+    journal: Journal, scribe: Scribe, folder: Path, clock: StandingClock
+) -> None:
+    receipt = await journal.write(whole(scribe, LARGE))
+    await prune(journal, receipt)
+    mark = folder / MARK
+    mark.write_bytes(mark.read_bytes().replace(b"xbus", b"original"))
+    await ObjectRemover(journal, clock, Health("broker", clock)).remove()
+    assert len(files(folder)) == 1

@@ -21,8 +21,11 @@ object_removal = Table(
     metadata,
     Column("store_id", Integer, primary_key=True, autoincrement=False),
     Column("hash", LargeBinary(32), primary_key=True, comment="The object's name: the SHA-256 of its data."),
-    Column("doomed_at", Timestamp, nullable=False, comment="From when on no new segment refers to it."),
-    Column("removed_at", Timestamp, comment="When it was removed from the store; null before."),
+    Column(
+        "removed_at",
+        Timestamp,
+        comment="When it was removed from the store; null before. From the row on no new segment refers to it.",
+    ),
     Index("ix_object_removal_removed_at", "removed_at"),
     comment="Objects that nobody may refer to any more, until their removal is long over.",
 )

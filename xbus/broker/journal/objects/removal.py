@@ -40,9 +40,9 @@ def find_doomed(connection: sa.Connection, stored: Collection[StoredObject]) -> 
     return {bytes(each) for each in doomed} | {each.hash for each in stored if now - each.put_at > FRESH_SECONDS}
 
 
-def doom(connection: sa.Connection, objects: Iterable[tuple[int, bytes]], now: datetime) -> None:
+def doom(connection: sa.Connection, objects: Iterable[tuple[int, bytes]]) -> None:
     """Let no new segment refer to objects: ids of stores, and hashes."""
-    rows = [{"store_id": store_id, "hash": digest, "doomed_at": now} for store_id, digest in sorted(set(objects))]
+    rows = [{"store_id": store_id, "hash": digest} for store_id, digest in sorted(set(objects))]
     if rows:
         connection.execute(_DOOM[connection.dialect.name], rows)
 
@@ -75,6 +75,11 @@ def find_used(connection: sa.Connection, store_id: int, hashes: Sequence[bytes])
 def note_removed(connection: sa.Connection, store_id: int, hashes: Sequence[bytes], now: datetime) -> None:
     """Note that objects are not in their store any more."""
     connection.execute(_NOTE, {"of_store": store_id, "hashes": list(hashes), "now": now})
+
+
+def has_removed(connection: sa.Connection, until: datetime) -> bool:
+    """Check whether something was removed until a moment, and is remembered still."""
+    return connection.execute(sa.select(_ROW.hash).where(_ROW.removed_at < until).limit(1)).first() is not None
 
 
 def forget_removed(connection: sa.Connection, until: datetime) -> None:
