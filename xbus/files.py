@@ -17,7 +17,7 @@ from typing import IO
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import pack, unpack
 
-PIECE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 1 * 1024 * 1024
 """Bytes of a piece at the most. Larger ones cost fewer calls, and more memory at each hop."""
 
 BAD_FILE = "bad_file"
