@@ -124,7 +124,9 @@ async def test_the_broker_dies_again_and_again_while_a_file_flows(
         (out / str(number)).write_bytes(content)
 
     async def send() -> None:
-        async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD, answer_seconds=2.0, retry_seconds=120.0) as emitter:
+        async with AsyncEmitter(
+            daemon.front, "emitter_1", PASSWORD, answer_seconds=2.0, retry_seconds=120.0
+        ) as emitter:
             for path in sorted(out.iterdir()):
                 async with emitter.envelope(key=path.name) as envelope, envelope.event("plans") as event:
                     await event.send_file(path)
