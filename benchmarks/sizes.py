@@ -21,6 +21,7 @@ class Sizes:
         small_pipelined: envelopes of one item that are put with many in flight.
         catch_up_envelopes: envelopes of one item that wait for a consumer.
         rare_envelopes: envelopes among which three of a rare type stand.
+        file_mb: the size of a file, in millions of bytes.
         young_envelopes: envelopes in a young journal; one that has grown has a hundred times as many.
     """
 
@@ -35,6 +36,7 @@ class Sizes:
     small_pipelined: int = 1_500
     catch_up_envelopes: int = 20_000
     rare_envelopes: int = 300_000
+    file_mb: int = 1_074
     young_envelopes: int = 1_000
 
     @classmethod

@@ -27,6 +27,7 @@ TINY = Sizes(
     small_pipelined=30,
     catch_up_envelopes=30,
     rare_envelopes=30,
+    file_mb=9,
     young_envelopes=3,
 )
 

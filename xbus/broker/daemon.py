@@ -19,10 +19,11 @@ from xbus.broker.housekeeping.descriptors import Descriptors, raise_limit
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.database.engine import file_of
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.broker.metrics.readiness import ProcessReadiness
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
-from xbus.config import Config
+from xbus.config import Config, JournalSettings
 from xbus.errors import ConfigurationError, MissingExtra, XbusError
 from xbus.extras import install
 from xbus.ids import Ids
@@ -185,6 +186,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
         max_segment_bytes=config.journal.max_segment_bytes,
         max_pending_bytes=config.journal.max_pending_bytes,
         answer_seconds=config.journal.answer_timeout,
+        objects=_objects(config.journal),
     )
     configuration = Configuration(journal, health)
     tasks = asyncio.TaskGroup()
@@ -220,6 +222,10 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
     finally:
         encryption.close()
         context.destroy(linger=0)
+
+
+def _objects(settings: JournalSettings) -> ObjectPlace | None:
+    return ObjectPlace(settings.objects, settings.large_bytes) if settings.objects else None
 
 
 @asynccontextmanager

@@ -124,6 +124,8 @@ class JournalSettings:
     keep_settled_days: float = option(30.0, values.days)
     owed_days: float = option(30.0, values.days)
     archive: str = option("", values.place)
+    objects: str = option("", values.place)
+    large_bytes: int = option(1024**2, values.large)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from urllib.parse import unquote, urlsplit
 LARGEST_NUMBER = 2**53
 """No option needs more, and up to here a float keeps whole numbers exact."""
 
+LEAST_LARGE = 64 * 1024
+"""Bytes below which data is never large: the database keeps such values faster."""
+
 LARGEST_DAYS = 36_500
 """A hundred years."""
 
@@ -44,6 +47,14 @@ def count(value: str) -> int:
 def limit(value: str) -> int:
     """Read a number as :func:`count` does, or 0 for no limit."""
     return 0 if value == "0" else count(value)
+
+
+def large(value: str) -> int:
+    """Read from how many bytes on data is large; each object costs two waits for the disk."""
+    number = count(value)
+    if number < LEAST_LARGE:
+        raise ValueError(f"is less than {LEAST_LARGE}, from which on a file for each pays")
+    return number
 
 
 def days(value: str) -> float:

@@ -1,6 +1,7 @@
 """One event being sent: items in, batches out."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from types import TracebackType
 from typing import NamedTuple, TypeVar
@@ -11,9 +12,10 @@ from xbus.emitter.pending_calls import END_EVENT, RepeatableCall
 from xbus.emitter.session import FrontLimits
 from xbus.emitter.stream import Stream
 from xbus.errors import Refused
+from xbus.files import PIECE_BYTES, OutgoingFile
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import Value, pack_items
-from xbus.rpc.items import item_bytes
+from xbus.rpc.items import ITEM_HEADER_BYTES, item_bytes
 from xbus.rpc.messages import EventEnd, EventOptionsMap
 from xbus.rpc.shapes import AnswerReader
 
@@ -93,6 +95,7 @@ class AsyncEvent:
         self._batch = line.new_batch()
         self._sent = 0
         self._open = False
+        self._has_file = False
         self._timer: asyncio.TimerHandle | None = None
         self._end: asyncio.Future[Value] | None = None
 
@@ -121,12 +124,30 @@ class AsyncEvent:
         if self.add(item):
             await self.flush(timeout=timeout)
 
+    async def send_file(
+        self, path: str | os.PathLike[str], *, name: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Send a file as the only content of the event, as ``Event.send_file`` does."""
+        limits = self._line.session.limits
+        largest = min(PIECE_BYTES, limits.max_item_bytes, limits.max_batch_bytes - ITEM_HEADER_BYTES)
+        if self._sent or len(self._batch):
+            raise Refused("the event has items already", "send a file in an event of its own", code="event_has_items")
+        with await asyncio.to_thread(OutgoingFile, path, name, largest) as file:
+            while (item := await asyncio.to_thread(file.next_item)) is not None:
+                await self.send(item, timeout=timeout)
+        self._has_file = True
+
     def add(self, item: object) -> bool:
         """Put one item into the batch, from any thread; True when ``flush`` is due."""
-        if not self._open:
-            raise Refused("the event is not open", "send inside its `with` block", code="event_closed")
+        if not self._open or self._has_file:
+            raise self._closed()
         is_full = self._batch.add(item_bytes(item, self._line.hook))
         return is_full or self._stream.error is not None
+
+    def _closed(self) -> Refused:
+        if self._has_file:
+            return Refused("the event has a file", "send other items in an event of their own", code="event_has_file")
+        return Refused("the event is not open", "send inside its `with` block", code="event_closed")
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Send what waits for company now, as ``Event.flush`` does."""

@@ -316,6 +316,27 @@ class Event:
         if self._event.add(item):
             self._background.run(self._event.flush(timeout=timeout))
 
+    def send_file(self, path: str | os.PathLike[str], *, name: str | None = None, timeout: float | None = None) -> None:
+        """Send a file as the only content of the event, in pieces, so that it may be larger than memory::
+
+            with envelope.event("contracts") as event:
+                event.send_file("/out/contract.pdf")
+
+        Recipients write it by ``event.save``. ``xbus.files`` says which items it becomes.
+
+        Args:
+            path: of a regular file. Nobody may write it meanwhile.
+            name: for its recipients; by default the last part of ``path``.
+            timeout: as of ``send``, for each piece.
+
+        Raises:
+            OSError: it can't be read. Then leave the block of the envelope by this exception, which cancels it.
+            Refused: it is no regular file or changed meanwhile (``bad_file``), the event has items already
+                (``event_has_items``), or as of ``send``.
+            Failed: as of ``send``.
+        """
+        self._background.run(self._event.send_file(path, name=name, timeout=timeout))
+
     def flush(self, *, timeout: float | None = None) -> None:
         """Send what waits for company now.
 

@@ -25,6 +25,7 @@ from xbus.model.contents import contents, contents_end
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.emitter import emitter, emitter_profile
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
+from xbus.model.objects import object_removal, object_store
 from xbus.model.people import person, person_session, person_token
 from xbus.model.reader import reader, reader_event_type, reader_move, reader_range, reader_stretch
 from xbus.model.sample import sample
@@ -68,6 +69,8 @@ __all__ = [
     "lag_limit",
     "metadata",
     "node",
+    "object_removal",
+    "object_store",
     "parked_item",
     "pause",
     "person",

@@ -141,7 +141,8 @@ segment = Table(
         "data",
         LargeBinary,
         nullable=False,
-        comment="The items, each as a msgpack bin, one after the other; compressed where plain_bytes is set.",
+        comment="The items, each as a msgpack bin, one after the other; compressed where plain_bytes is set. Where "
+        "store_id is set, the name of the object that holds them instead: their hash.",
     ),
     Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of the plain data."),
     Column(
@@ -153,9 +154,20 @@ segment = Table(
     Column(
         "plain_bytes",
         Integer,
-        comment="The bytes of the plain data, where data is a frame of Zstandard; null where data is plain.",
+        comment="The bytes of the plain data, where data is a frame of Zstandard or lies outside; null where data is "
+        "plain.",
     ),
-    comment="A run of consecutive items of one event, stored as it is forwarded, or compressed.",
+    Column(
+        "store_id", Integer, comment="The row of object_store that tells where the data lies; null where it is here."
+    ),
+    # Asked for each object that somebody wants to remove.
+    Index(
+        "ix_segment_hash",
+        "hash",
+        sqlite_where=Column("store_id").is_not(None),
+        postgresql_where=Column("store_id").is_not(None),
+    ),
+    comment="A run of consecutive items of one event, stored as it is forwarded, compressed, or in an object store.",
 )
 
 envelope_role = Table(

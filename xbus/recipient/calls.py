@@ -1,9 +1,11 @@
 """Calls the author's methods, and puts their answers into the wire's form."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from xbus.errors import Failed, ProtocolError
+from xbus.errors import Failed, ProtocolError, Refused
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient, Worker
 from xbus.recipient.envelope import Envelope, Event
@@ -49,6 +51,11 @@ class Calls:
     def batch(self, event: Event, batch: Batch) -> list[Item] | None:
         """Take items; give what a worker made of them, None for a consumer."""
         taken = event.taken + len(batch)
+        if event.file is not None:
+            with _refusing():
+                event.file.write(batch.data)
+            event.taken = taken
+            return list(batch) if self.is_worker else None
         answer = self._finished(self._recipient.on_batch(event, batch))
         event.taken = taken
         return made_of_batch(batch, answer) if self.is_worker else None
@@ -59,6 +66,9 @@ class Calls:
         Raises:
             Refusal: the reply can't be sent.
         """
+        if event.file is not None:
+            with _refusing():
+                event.file.complete()
         answer = self._finished(self._recipient.on_event_end(event))
         if self.is_worker:
             return None, made_of_event(answer)
@@ -76,11 +86,28 @@ class Calls:
         """
         if envelope.is_stopped:
             raise Failed("the envelope was stopped", code=STOPPED)
+        for file in envelope.files:
+            file.publish()
         self._finished(self._recipient.commit(envelope))
 
     def rollback(self, envelope: Envelope) -> None:
         """Forget it."""
+        for file in envelope.files:
+            file.discard()
         self._finished(self._recipient.rollback(envelope))
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse a file for good that is none, or not what its sender sent.
+
+    Raises:
+        Refusal: it is so.
+    """
+    try:
+        yield
+    except Refused as error:
+        raise Refusal(error.cause) from error
 
 
 def _check_reply(event: Event, reply: object) -> None:

@@ -1,12 +1,15 @@
 """Envelopes and events as the author of a recipient sees them."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from xbus.errors import Refused
+from xbus.files import IncomingFile
 from xbus.headers import HeaderValue, unpack_headers
+from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import Key, Value
 
 
@@ -26,6 +29,7 @@ class Envelope:
         sealed_at: when it was sealed, in UTC.
         attempt: how often it comes to this recipient, with this time; 1 for the first time.
         headers: as the emitter gave them to the envelope, by name; empty without any. Moments are in UTC.
+        files: what ``Event.save`` writes.
 
     The six before the headers are None where the bus says nothing: in an event with an immediate reply, as the envelope
     is not sealed yet; in a ``rollback`` of an envelope that is not known here; and with a broker older than 0.3.0.
@@ -41,6 +45,7 @@ class Envelope:
     sealed_at: datetime | None = None
     attempt: int | None = None
     headers: Mapping[str, HeaderValue] = field(default_factory=dict)
+    files: list[IncomingFile] = field(default_factory=list)
 
     def read_note(self, note: list[Value]) -> None:
         """Take up what the broker tells of the envelope.
@@ -100,6 +105,7 @@ class Event:
         headers: as the emitter gave them to the event or to its envelope, by name; the event's own count where both
             have a name. Moments are in UTC. Behind a worker an event has them, too.
         partition_key: as the emitter gave it, None without one.
+        file: what ``save`` writes, with the name and the size that its sender gave; None without it.
     """
 
     id: str
@@ -109,6 +115,7 @@ class Event:
     taken: int = 0
     headers: Mapping[str, HeaderValue] = field(default_factory=dict)
     partition_key: str | None = None
+    file: IncomingFile | None = None
     _told: tuple[int, int | None] | None = None
     _steps: int = 0
 
@@ -122,6 +129,28 @@ class Event:
         if of_envelope:
             self.envelope.headers = of_envelope
         self.headers = {**self.envelope.headers, **own}
+
+    def save(self, path: str | os.PathLike[str]) -> IncomingFile:
+        """Write the file that the event brings, in ``on_event_start``; its items come to no other method then::
+
+            def on_event_start(self, event):
+                event.save(f"/in/{event.id}.pdf")
+
+        The file is complete and checked when ``on_event_end`` is called. It appears at its path, in the place of one
+        that is there, when the envelope is committed: ``commit`` finds it. A rollback removes what was written.
+
+        Args:
+            path: of the file; or a folder that is there, for the name that its sender gave it.
+
+        Raises:
+            OSError: nothing can be written there; the broker redelivers the envelope then.
+            Refusal: items of the event have come already.
+        """
+        if self.taken or self.file is not None:
+            raise Refusal("event.save comes too late: call it once, in on_event_start")
+        self.file = IncomingFile(path, self.id)
+        self.envelope.files.append(self.file)
+        return self.file
 
     def progress(self, done: int, of: int | None = None) -> None:
         """Report the progress of a long piece of work, from any thread, as a sign of life.

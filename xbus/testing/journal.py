@@ -140,7 +140,7 @@ class VirtualJournal:
         """Have a listener told of what is sealed."""
         self._seal_listeners.append(listener)
 
-    def write(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
+    def write(self, write: Write[T], *, promises: bool = True, order: object = None) -> "asyncio.Future[T]":
         """Have something made durable, behind all that was written before."""
         return self._enqueue(write, self._timing.commit() if promises else UNPROMISED_SECONDS)
 

@@ -11,6 +11,7 @@ from xbus.admin.program import CommandGroup, config_option, confirm, database_ur
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
+from xbus.broker.journal.objects import claiming
 from xbus.broker.journal.operations import copies, relocation
 from xbus.broker.journal.operations.copies import ForeignRegistration
 from xbus.clock import SystemClock
@@ -53,12 +54,15 @@ def show(config_path: Path | None, output: Output) -> None:
 def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
     """Declare this the live journal, as after a restore: its broker calls the recipients that registered elsewhere.
 
+    Its object stores become its own, too, so that its broker writes and removes there.
+
     The broker that served them before must not run any more. A broker on this journal notices the change by itself.
     """
     question = "Is the broker that served them before gone for good?"
     found = _decide(config_path, copies.adopt, reason, "" if yes else question)
     if found:
         click.echo("Adopted. The broker on this journal calls them.")
+    _adopt_objects(database_url(config_path))
 
 
 @journal.command()
@@ -83,7 +87,14 @@ def move(config_path: Path | None, to: str) -> None:
     """
     rows = relocation.move(database_url(config_path), to, SystemClock().now(), _tell_table)
     click.echo(f"Moved {sum(rows):,} rows of {len(rows)} tables; each table equals the original.")
+    _adopt_objects(to)
     click.echo("Now name the new database in sqlalchemy.dburi, and start the broker. Start none on the old one.")
+
+
+def _adopt_objects(url: str) -> None:
+    with reading(url) as connection:
+        for place in claiming.adopt(connection):
+            click.echo(f"The objects in {place} belong to this journal now.")
 
 
 def _tell_table(name: str, rows: int) -> None:

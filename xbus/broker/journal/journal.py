@@ -14,9 +14,13 @@ import sqlalchemy as sa
 
 from xbus.broker.journal.commit.writer import CommitFigures, Writer, WriterEvents, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.objects.claiming import claim, whole_place
+from xbus.broker.journal.objects.opening import open_store
+from xbus.broker.journal.objects.stowing import NO_ORDER, ObjectPlace, Order, Stowing
 from xbus.broker.journal.writes import SealedEnvelope, Write
+from xbus.clock import SystemClock
 from xbus.config import JournalSettings
-from xbus.errors import JournalUnavailable
+from xbus.errors import ConfigurationError, JournalUnavailable
 
 READERS = 2
 
@@ -40,6 +44,7 @@ class Journal:
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
         answer_seconds: how long an answer of the database is waited for.
         ask_again_seconds: between two questions to a database that went away during a COMMIT, what became of it.
+        objects: where the data of large writes goes; None for the database.
 
     Example:
         >>> journal = Journal(create_engine("sqlite:///xbus.db"), "broker")     # doctest: +SKIP
@@ -57,6 +62,7 @@ class Journal:
         max_pending_bytes: int = _DEFAULTS.max_pending_bytes,
         answer_seconds: float = _DEFAULTS.answer_timeout,
         ask_again_seconds: float = ASK_AGAIN_SECONDS,
+        objects: ObjectPlace | None = None,
     ) -> None:
         self.name = name
         self.answer_seconds = answer_seconds
@@ -71,6 +77,8 @@ class Journal:
             ask_again_seconds=ask_again_seconds,
             events=self._events,
         )
+        self._objects = objects
+        self._stowing: Stowing | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._reader_connections: dict[int, sa.Connection] = {}
         self._closed = False
@@ -85,14 +93,25 @@ class Journal:
         return cls(create_engine(url), name, **options)
 
     async def __aenter__(self) -> "Journal":
+        stowing = None if self._objects is None else await self._open_store(self._objects)
         await self._writer.start()
+        self._stowing = stowing
         # A database in memory is one connection, the writer's.
         if not is_memory(self._engine):
             self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="journal-reader")
         return self
 
+    async def _open_store(self, objects: ObjectPlace) -> Stowing:
+        if is_memory(self._engine):
+            raise ConfigurationError("a journal in memory keeps no objects", "leave [journal] objects empty")
+        store_id = await asyncio.to_thread(claim, self._engine, objects.place, SystemClock().now())
+        store = await asyncio.to_thread(open_store, whole_place(objects.place))
+        return Stowing(store, store_id, objects.large_bytes, self.answer_seconds, self._writer)
+
     async def __aexit__(self, *exception: object) -> None:
         self._closed = True
+        if self._stowing is not None:
+            await self._stowing.close()
         await self._writer.close()
         if self._readers is not None:
             await asyncio.to_thread(self._readers.shutdown)
@@ -100,16 +119,19 @@ class Journal:
             connection.close()
         self._engine.dispose()
 
-    def write(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
-        """Have something made durable, behind all that was written before.
+    def write(self, write: Write[T], *, promises: bool = True, order: Order = NO_ORDER) -> "asyncio.Future[T]":
+        """Have something made durable, behind all of its lane that was written before; without objects, behind all.
 
         Args:
             promises: false where nobody waits for it: then it waits a moment for a write that promises something.
+            order: its place among the writes of its maker.
 
         Returns:
             A future of the write's answer, done when the write is durable. It raises JournalUnavailable where the
             database can't do it now and JournalError where it never will; then nothing of the call was kept.
         """
+        if self._stowing is not None:
+            return self._stowing.submit(write, order, promises=promises)
         return self._writer.submit(write, promises=promises)
 
     def hurry(self) -> None:

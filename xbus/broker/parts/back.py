@@ -26,6 +26,7 @@ from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.housekeeping.lagging import LagKeeper
 from xbus.broker.housekeeping.looks import look_regularly
+from xbus.broker.housekeeping.objects import ObjectRemover
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.housekeeping.pauses import PauseEnder
@@ -271,6 +272,8 @@ class BackPart:
         )
         look = look_regularly(archive.look, LOOK_SECONDS, "events to archive")
         self._shared.tasks.create_task(look, name="archive")
+        objects = ObjectRemover(self._shared.journal, self._shared.clock, self._shared.health)
+        self._shared.tasks.create_task(objects.watch(), name="objects")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
 

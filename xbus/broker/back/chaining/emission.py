@@ -14,6 +14,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.segments import Content, content_hash
+from xbus.broker.journal.objects.stowing import Order
 from xbus.broker.journal.writes import (
     Append,
     Cancel,
@@ -237,7 +238,7 @@ class Emission:
             log.info("not cancelled: %s", error, extra={"action": "not_cancelled"})
 
     def _write(self, write: Write[T]) -> "asyncio.Future[T]":
-        writing = self._journal.write(write)
+        writing = self._journal.write(write, order=Order(self._derivation.emitter_id))
         # Behind one that failed others may fail, too, and nobody asks for their errors.
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())
         return writing

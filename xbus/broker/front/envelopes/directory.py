@@ -22,6 +22,7 @@ from xbus.broker.front.envelopes.state import OpenEnvelopeState
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.log.replies import read_cancelled
+from xbus.broker.journal.objects.stowing import Order
 from xbus.broker.journal.writes import PutEnvelope, SealReceipt, StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import EnvelopeIdTaken, JournalUnavailable, XbusError
@@ -215,7 +216,7 @@ class EnvelopeDirectory:
         """
         lookup = self._lookups[write.envelope_id] = _Lookup()
         call = _WaitingCall(act, self._loop.create_future())
-        writing = self._journal.write(write)
+        writing = self._journal.write(write, order=Order(write.emitter_id))
         writing.add_done_callback(functools.partial(self._answer_put, write, lookup, call))
         return Deferred.of(call.answer)
 

@@ -21,6 +21,7 @@ from xbus.broker.front.envelopes.state import (
     envelope_closed,
 )
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.objects.stowing import Order
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
 from xbus.clock import Clock
 from xbus.errors import EnvelopeCancelled, Refused
@@ -122,7 +123,9 @@ class OpenEnvelope:
     def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
         # The start of an envelope or event promises nothing, and goes along with what first promises something.
-        writing = self._journal.write(write, promises=not isinstance(write, StartEnvelope | StartEvent))
+        promises = not isinstance(write, StartEnvelope | StartEvent)
+        order = Order(self.state.emitter_id, self.state.last_write)
+        writing = self._journal.write(write, promises=promises, order=order)
         self.state.last_write = writing
         self._unanswered.add(writing)
         writing.add_done_callback(self._written)

@@ -13,6 +13,7 @@ from xbus.broker.journal.commit.statements.emission import insert_segments
 from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import SegmentRow
+from xbus.broker.journal.objects.reading import segment_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,10 @@ def read_rows(connection: sa.Connection, segments_id: UUID, from_index: int, max
         Segments that follow each other; none at the event's end.
 
     Raises:
-        JournalError: one is damaged (``segment_damaged``).
+        JournalError: one is damaged (``segment_damaged``) or not where it should be (``object_missing``).
     """
-    return [row.plain() for row in read_stored(connection, segments_id, from_index, max_bytes)]
+    door = segment_data(connection)
+    return [row.plain(door) for row in read_stored(connection, segments_id, from_index, max_bytes)]
 
 
 def read_stored(connection: sa.Connection, segments_id: UUID, from_index: int, max_bytes: int) -> list[SegmentRow]:

@@ -11,11 +11,12 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from xbus.broker.journal.database.compression import PLAIN_SIZE_TEXT, decompress
+from xbus.broker.journal.database.compression import PLAIN_SIZE_TEXT
 from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.database.raw_reader import Fetcher, Query, fetching
 from xbus.broker.journal.log.planning import LogRange
 from xbus.broker.journal.log.ranges import GONE, SegmentRange
+from xbus.broker.journal.objects.reading import STORED_DATA_TEXT, fetched_data
 from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags
 
@@ -30,11 +31,11 @@ TAG_ROWS = 500
 Place: TypeAlias = tuple[int, int]
 """The place of a segment: (0, first_index) in an event, (part, number) in an output."""
 
-_SegmentRow: TypeAlias = tuple[int, bytes, int | None, int, bytes | None]
-"""Number of items, data, its plain bytes where it is compressed, first index and sources."""
+_SegmentRow: TypeAlias = tuple[int, bytes, int | None, int | None, int, bytes | None]
+"""Number of items, data as it is stored, first index and sources."""
 
 _LoggedRow: TypeAlias = tuple[int, int, int, int, *tuple[Any, ...]]
-"""Position, number of the event, first index and number of items; and data and plain bytes, where asked for."""
+"""Position, number of the event, first index and number of items; and data as it is stored, where asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class SegmentReader:
 
     def __init__(self, fetcher: Fetcher, page_bytes: int = PAGE_BYTES) -> None:
         self._fetcher = fetcher
+        self._data = fetched_data(fetcher)
         self._page_bytes = page_bytes
 
     def segments(self, wanted: SegmentRange) -> Iterator[BulkSegment]:
@@ -173,8 +175,10 @@ class SegmentReader:
                 start, end = page[0], page[-1]
                 values = {"a": start[0], "b": start[1], "c": end[0], "d": end[1]}
                 for row in self._fetcher.fetch(texts.data, source=source, **values):
-                    items, data, plain_bytes, first_index, sources = row
-                    yield BulkSegment(items, decompress(data, plain_bytes), first_index, sources)
+                    items, data, plain_bytes, store_id, first_index, sources = row
+                    # A page that is not asked for its data has none.
+                    plain = data if data is None else self._data.plain(data, plain_bytes, store_id)
+                    yield BulkSegment(items, plain, first_index, sources)
             after = (sizes[-1][0], sizes[-1][1])
 
     def _events(self, type_id: int, after: int, until: int, columns: Collection[str]) -> Iterator["_EventHeader"]:
@@ -196,7 +200,7 @@ class SegmentReader:
             while place < len(rows) and rows[place][:2] == (event.position, event.number):
                 _, _, first_index, items, *data = rows[place]
                 _expect(event, expected, first_index)
-                yield event.segment(first_index, items, decompress(*data) if with_data else b"")
+                yield event.segment(first_index, items, self._data.plain(*data) if with_data else b"")
                 expected += items
                 place += 1
             _expect(event, expected, event.items)
@@ -264,15 +268,16 @@ _EVENT = _Texts(
         "iqi",
     ),
     Query(
-        "SELECT items, data, plain_bytes, first_index, NULL FROM segment WHERE event_id = %(source)s AND %(a)s = %(c)s"
+        f"SELECT items, {STORED_DATA_TEXT}, first_index, NULL FROM segment"
+        " WHERE event_id = %(source)s AND %(a)s = %(c)s"
         " AND first_index >= %(b)s AND first_index <= %(d)s ORDER BY first_index",
-        "ibiqb",
+        "ibiiqb",
     ),
     is_output=False,
 )
 _EVENT_BARE = _Texts(
     Query(_EVENT.sizes.text.replace(PLAIN_SIZE_TEXT, "0"), "iqi"),
-    Query(_EVENT.data.text.replace("data, plain_bytes", "NULL, NULL"), "ibiqb"),
+    Query(_EVENT.data.text.replace(STORED_DATA_TEXT, "NULL, NULL, NULL"), "ibiiqb"),
     is_output=False,
 )
 _OUTPUT = _Texts(
@@ -283,9 +288,9 @@ _OUTPUT = _Texts(
         "iii",
     ),
     Query(
-        "SELECT items, data, NULL, first_index, sources FROM bulk_segment WHERE attempt_id = %(source)s"
+        "SELECT items, data, NULL, NULL, first_index, sources FROM bulk_segment WHERE attempt_id = %(source)s"
         " AND (part, number) >= (%(a)s, %(b)s) AND (part, number) <= (%(c)s, %(d)s) ORDER BY part, number",
-        "ibiqb",
+        "ibiiqb",
     ),
     is_output=True,
 )
@@ -308,14 +313,12 @@ _LOG_EVENTS_WITH_TAGS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetim
     "uuuqqistqbsb",
 )
 _LOG_SEGMENTS: Query[_LoggedRow] = Query(
-    "SELECT envelope.position, event.number, segment.first_index, segment.items, segment.data, segment.plain_bytes"
+    f"SELECT envelope.position, event.number, segment.first_index, segment.items, {STORED_DATA_TEXT}"
     " FROM envelope JOIN event ON event.envelope_id = envelope.id"
     " JOIN segment ON segment.event_id = coalesce(event.origin_id, event.id)"
     " WHERE envelope.position >= %(first)s AND envelope.position <= %(last)s AND envelope.pruned_at IS NULL"
     " AND event.event_type_id = %(type_id)s"
     " ORDER BY envelope.position, event.number, segment.first_index",
-    "qiqibi",
+    "qiqibii",
 )
-_LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(
-    _LOG_SEGMENTS.text.replace(", segment.data, segment.plain_bytes", ""), "qiqi"
-)
+_LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(_LOG_SEGMENTS.text.replace(f", {STORED_DATA_TEXT}", ""), "qiqi")

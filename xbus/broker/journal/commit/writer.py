@@ -188,22 +188,31 @@ class Writer:
         assert self._ended is not None, "the writer is not started"
         await asyncio.shield(self._ended)
 
-    def submit(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
+    def submit(
+        self, write: Write[T], *, promises: bool = True, answer: "asyncio.Future[T] | None" = None
+    ) -> "asyncio.Future[T]":
         """Have ``write`` made durable, behind all that was submitted before.
 
         Args:
             promises: false where nobody waits for it: then it waits a moment for one that promises something.
+            answer: gets the answer; None for a new one.
 
         Returns:
             A future of the call's answer (see ``carry_out``), done when the transaction is committed. It raises
             JournalUnavailable or JournalError, and then nothing of the call was kept.
         """
-        answer = self._gather(write, write_size(write))
+        answer = self._gather(write, write_size(write), answer or self._running_loop.create_future())
         if promises:
             self._hand_over_soon()
         elif self._unpromised is None:
             self._unpromised = self._running_loop.call_later(UNPROMISED_SECONDS, self._hand_over)
         return answer
+
+    def hold(self, size: int) -> None:
+        """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
+        self._pending_bytes += size
+        self._full = self._full or self._pending_bytes > self.max_pending_bytes
+        self._look_for_room()
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
@@ -212,21 +221,28 @@ class Writer:
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
-        answer = self._gather(errand, 0)
+        answer = self._gather(errand, 0, self._running_loop.create_future())
         self._hand_over()
         return answer
 
-    def _gather(self, what: Write[T] | Callable[[sa.Connection], T], size: int) -> "asyncio.Future[T]":
-        answer: asyncio.Future[T] = self._running_loop.create_future()
-        if self._closing:
-            answer.set_exception(JournalUnavailable("the journal is closed", "repeat the call when the broker runs"))
-        elif self._full and (overdue := self.overdue) is not None:
-            answer.set_exception(overdue)
-        else:
+    def _gather(
+        self, what: Write[T] | Callable[[sa.Connection], T], size: int, answer: "asyncio.Future[T]"
+    ) -> "asyncio.Future[T]":
+        refusal = self._refusal
+        if refusal is None:
             self._pending_bytes += size
             self._full = self._full or self._pending_bytes > self.max_pending_bytes
             self._gathered.append(_Pending(what, self._faults_known, size, answer))
+        elif not answer.done():
+            answer.set_exception(refusal)
         return answer
+
+    @property
+    def _refusal(self) -> JournalUnavailable | None:
+        """Why nothing more is taken; None while it is."""
+        if self._closing:
+            return JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
+        return self.overdue if self._full else None
 
     def _hand_over_soon(self) -> None:
         """Hand over when this turn of the loop is done: what it submits shares a commit, and wakes the thread once."""
@@ -326,6 +342,9 @@ class Writer:
                 pending.answer.set_exception(answer)
             else:
                 pending.answer.set_result(answer)
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
         if self._full and self._pending_bytes <= self.max_pending_bytes // 2:
             self._full = False
             self._events.tell_room()

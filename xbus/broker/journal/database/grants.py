@@ -43,14 +43,14 @@ _VERSION = Grant("SELECT", "alembic_version")
 GRANTS: Mapping[GrantPurpose, Sequence[Grant]] = {
     GrantPurpose.LOG_READER: (
         _VERSION,
-        *_read(model.head, model.envelope, model.event, model.segment),
+        *_read(model.head, model.envelope, model.event, model.segment, model.object_store),
         *_read(model.archive_file, model.archived_envelope, model.archived_event),
         Grant("SELECT", model.event_type.name, ("id", "name")),
         Grant("SELECT", model.emitter.name, ("id", "login")),
     ),
     GrantPurpose.BULK_WORKER: (
         _VERSION,
-        *_read(model.event, model.segment, model.bulk_attempt),
+        *_read(model.event, model.segment, model.object_store, model.bulk_attempt),
         # PostgreSQL lets nobody lock a row who may change none of its columns. This one is for people alone.
         Grant("UPDATE", model.bulk_attempt.name, ("started_at",)),
         Grant("SELECT, INSERT, DELETE", model.bulk_segment.name),

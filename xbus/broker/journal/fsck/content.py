@@ -16,7 +16,8 @@ from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.items import has_items
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
-from xbus.errors import JournalError
+from xbus.broker.journal.objects.reading import SegmentData, segment_data
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.headers import EventTags
 from xbus.ids import keyed_envelope_id, numbered_event_id
 from xbus.states import EnvelopeState
@@ -125,10 +126,10 @@ def _read_own(
     for page in pages([(event_id, int(size or 0)) for event_id, _, size in sizes], PAGE_BYTES):
         if len(page) == 1:
             ((event_id, _),) = page
-            yield from _take(_by_parts(connection, event_id), stored)
+            yield from _take(_by_parts(connection, event_id), stored, segment_data(connection))
         else:
             rows = connection.execute(_SEGMENTS, {"ids": [event_id for event_id, _ in page]})
-            yield from _take(map(stored_row, rows.mappings()), stored)
+            yield from _take(map(stored_row, rows.mappings()), stored, segment_data(connection))
     tell(sum(count for _, count, _ in sizes))
 
 
@@ -139,11 +140,13 @@ def _by_parts(connection: sa.Connection, event_id: UUID) -> Iterator[SegmentRow]
         index = rows[-1].first_index + 1
 
 
-def _take(rows: Iterable[SegmentRow], stored: dict[UUID, _Stored]) -> Iterator[Fault]:
+def _take(rows: Iterable[SegmentRow], stored: dict[UUID, _Stored], door: SegmentData) -> Iterator[Fault]:
     for row in rows:
         event = stored[row.event_id]
         try:
-            plain, causes = row.plain(), []
+            plain, causes = row.plain(door), []
+        except JournalUnavailable:
+            raise  # an object store that is away is no damage
         except JournalError as error:
             plain, causes = row, [error.cause]
         for cause in (*causes, *_causes(plain, event)):

@@ -11,9 +11,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE, decompress
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.objects.reading import STORED_DATA, SegmentData, segment_data
 from xbus.broker.journal.writes import Indices
 from xbus.headers import NO_TAGS, EventTags
 
@@ -228,12 +229,21 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
     page = first_page(connection.execute(_SEGMENT_SIZES, wanted).all(), max_bytes)
     if not page:
         return []
-    rows = connection.execute(_SEGMENTS, {**wanted, "last": page[-1].first_index})
-    return [_segment(*row) for row in rows]
+    rows = connection.execute(_SEGMENTS, {**wanted, "last": page[-1].first_index}).all()
+    door = segment_data(connection)
+    return [_segment(door, *row) for row in rows]
 
 
-def _segment(first_index: int, items: int, data: bytes, plain_bytes: int | None, indices: Indices | None) -> Segment:
-    return Segment(first_index, items, decompress(bytes(data), plain_bytes), indices)
+def _segment(
+    door: SegmentData,
+    first_index: int,
+    items: int,
+    indices: Indices | None,
+    data: bytes,
+    plain_bytes: int | None,
+    store_id: int | None,
+) -> Segment:
+    return Segment(first_index, items, door.plain(data, plain_bytes, store_id), indices)
 
 
 _OF_EVENT = model.segment.c.event_id == sa.bindparam("of_event")
@@ -246,7 +256,7 @@ _WANTED = sa.and_(
     .scalar_subquery(),
     model.segment.c.first_index + model.segment.c["items"] > _FROM_INDEX,
 )
-_PARTS = [model.segment.c[name] for name in ("first_index", "items", "data", "plain_bytes", "indices")]
+_PARTS = [model.segment.c[name] for name in ("first_index", "items", "indices", *STORED_DATA)]
 _SEGMENT_SIZES = (
     sa.select(model.segment.c.first_index, PLAIN_SIZE).where(_WANTED).order_by(model.segment.c.first_index).limit(256)
 )
@@ -278,8 +288,10 @@ def read_small_events(
         if size <= event_bytes:
             wanted.append(event_id)
     segments: dict[UUID, list[Segment]] = {event_id: [] for event_id in wanted}
-    for event_id, *row in connection.execute(_SMALL_EVENTS, {"events": wanted}):
-        segments[event_id].append(_segment(*row))
+    rows = connection.execute(_SMALL_EVENTS, {"events": wanted}).all()
+    door = segment_data(connection)
+    for event_id, *row in rows:
+        segments[event_id].append(_segment(door, *row))
     return segments
 
 

@@ -9,8 +9,9 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from xbus.broker.journal.database.binary_copy import INTEGER, pack_field
-from xbus.broker.journal.database.compression import compress, decompress
-from xbus.broker.journal.writes import Append, Indices
+from xbus.broker.journal.database.compression import compress
+from xbus.broker.journal.objects.reading import SegmentData
+from xbus.broker.journal.writes import Append, Indices, StoredObject
 from xbus.headers import NO_TAGS, EventTags
 
 
@@ -34,29 +35,43 @@ class SegmentRow(NamedTuple):
     hash: bytes
     indices: Indices | None = None
     plain_bytes: int | None = None
+    store_id: int | None = None
 
     def compressed(self) -> "SegmentRow":
         """Give a plain row as one whose type compresses its segments."""
         data, plain_bytes = compress(self.data)
         return self._replace(data=data, plain_bytes=plain_bytes)
 
-    def plain(self) -> "SegmentRow":
+    def plain(self, door: SegmentData) -> "SegmentRow":
         """Give the row with its plain data.
 
         Raises:
-            JournalError: it is damaged (``segment_damaged``).
+            JournalError: it is damaged (``segment_damaged``) or not where it should be (``object_missing``).
         """
         if self.plain_bytes is None:
             return self
-        return self._replace(data=decompress(self.data, self.plain_bytes), plain_bytes=None)
+        data = door.plain(self.data, self.plain_bytes, self.store_id)
+        return self._replace(data=data, plain_bytes=None, store_id=None)
 
 
-def make_row(event_id: UUID, first_index: int, items: int, data: bytes, *, compressed: bool) -> SegmentRow:
+def make_row(
+    event_id: UUID,
+    first_index: int,
+    items: int,
+    data: bytes,
+    *,
+    compressed: bool,
+    stored: StoredObject | None = None,
+) -> SegmentRow:
     """Make a row of plain data.
 
     Args:
         compressed: whether the event's type compresses its segments.
+        stored: where the data lies already.
     """
+    if stored is not None:
+        place = (stored.hash, stored.hash, None, len(data), stored.store_id)
+        return SegmentRow(event_id, first_index, items, *place)
     row = SegmentRow(event_id, first_index, items, data, hashlib.sha256(data).digest())
     return row.compressed() if compressed else row
 
@@ -78,11 +93,13 @@ def _runs(appends: Iterable[Append], max_bytes: int) -> Iterator[list[Append]]:
     run: list[Append] = []
     size = following = 0
     for append in appends:
-        if run and (append.first_index != following or size + append.size > max_bytes):
+        is_apart = append.first_index != following or size + append.size > max_bytes or append.stored is not None
+        if run and is_apart:
             yield run
             run, size = [], 0
         run.append(append)
-        size += append.size
+        # An object is a segment of its own.
+        size += append.size if append.stored is None else max_bytes + 1
         following = append.first_index + append.items
     if run:
         yield run
@@ -91,7 +108,8 @@ def _runs(appends: Iterable[Append], max_bytes: int) -> Iterator[list[Append]]:
 def _row(run: Sequence[Append]) -> SegmentRow:
     data = run[0].data if len(run) == 1 else b"".join(append.data for append in run)
     items = sum(append.items for append in run)
-    return make_row(run[0].event_id, run[0].first_index, items, data, compressed=run[0].compress)
+    first = run[0]
+    return make_row(first.event_id, first.first_index, items, data, compressed=first.compress, stored=first.stored)
 
 
 class EventContent(Protocol):
@@ -155,7 +173,7 @@ def _measured(data: bytes | None) -> bytes:
     return len(data or b"").to_bytes(4, "big") + (data or b"")
 
 
-COPY_COLUMNS = ("event_id", "first_index", "items", "data", "hash", "indices", "plain_bytes")
+COPY_COLUMNS = ("event_id", "first_index", "items", "data", "hash", "indices", "plain_bytes", "store_id")
 
 _COPY_START = struct.Struct("!hi16siqiii")
 """Up to the data, whose length is the last number. In one go, as each lone item has a row."""
@@ -165,8 +183,10 @@ def copy_rows(rows: Iterable[SegmentRow]) -> list[bytes]:
     """Pack rows of ``COPY_COLUMNS`` in pieces, for ``binary_copy.copy_in``."""
     pieces: list[bytes] = []
     for row in rows:
-        start = _COPY_START.pack(7, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data))
+        start = _COPY_START.pack(8, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data))
         indices = None if row.indices is None else json.dumps(row.indices).encode()
         plain_bytes = None if row.plain_bytes is None else INTEGER.pack(row.plain_bytes)
-        pieces += (start, row.data, *pack_field(row.hash), *pack_field(indices), *pack_field(plain_bytes))
+        store_id = None if row.store_id is None else INTEGER.pack(row.store_id)
+        pieces += (start, row.data, *pack_field(row.hash), *pack_field(indices))
+        pieces += (*pack_field(plain_bytes), *pack_field(store_id))
     return pieces

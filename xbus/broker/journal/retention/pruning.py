@@ -16,6 +16,7 @@ from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, w
 from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.log.contents import forget_removed
 from xbus.broker.journal.log.envelopes import is_in
+from xbus.broker.journal.objects.removal import doom
 from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
 from xbus.broker.journal.retention.search import PAGE_ENVELOPES, SCANNED_POSITIONS, Scan, search
 from xbus.broker.journal.retention.skipping import note_skipped
@@ -173,7 +174,9 @@ def _remove_all(connection: sa.Connection, small: Sequence[Candidate]) -> int:
     if not small:
         return 0
     ids = {"ids": [candidate.envelope_id for candidate in small]}
-    total = connection.execute(_SIZE, ids).scalar_one()
+    total, outside = connection.execute(_SIZE, ids).one()
+    if outside:
+        doom(connection, (tuple(row) for row in connection.execute(_OBJECTS, ids).all()))
     connection.execute(_REMOVE_SEGMENTS, ids)
     return int(total)
 
@@ -182,15 +185,17 @@ def _remove_some(connection: sa.Connection, candidate: Candidate, most_bytes: in
     """Remove segments of one envelope; how many bytes, and whether it has none left."""
     segment = model.segment.c
     sizes = connection.execute(
-        sa.select(segment.event_id, segment.first_index, PLAIN_SIZE)
+        sa.select(segment.event_id, segment.first_index, PLAIN_SIZE, segment.store_id, segment.hash)
         .join(model.event, model.event.c.id == segment.event_id)
         .where(model.event.c.envelope_id == candidate.envelope_id)
         .limit(SEGMENT_ROWS)
     ).all()
     total = rows = 0
-    for event_id, first_index, size in sizes:
+    for event_id, first_index, size, store_id, digest in sizes:
         if total >= most_bytes:
             break
+        if store_id is not None:
+            doom(connection, [(store_id, digest)])
         connection.execute(_REMOVE_SEGMENT, {"of_event": event_id, "index": first_index})
         total += size
         rows += 1
@@ -223,7 +228,12 @@ _REMOVALS: tuple[sa.Delete, ...] = (
 )
 """In the order in which rows refer to each other."""
 
-_SIZE = sa.select(sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0)).where(model.segment.c.event_id.in_(_EVENT_IDS))
+_SIZE = sa.select(sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0), sa.func.count(model.segment.c.store_id)).where(
+    model.segment.c.event_id.in_(_EVENT_IDS)
+)
+_OBJECTS = sa.select(model.segment.c.store_id, model.segment.c.hash).where(
+    model.segment.c.event_id.in_(_EVENT_IDS), model.segment.c.store_id.is_not(None)
+)
 _REMOVE_SEGMENTS = sa.delete(model.segment).where(model.segment.c.event_id.in_(_EVENT_IDS))
 _REMOVE_SEGMENT = sa.delete(model.segment).where(
     model.segment.c.event_id == sa.bindparam("of_event"), model.segment.c.first_index == sa.bindparam("index")

@@ -32,6 +32,7 @@ from xbus.broker.journal.writes.emission import (
     SealReceipt,
     StartEnvelope,
     StartEvent,
+    StoredObject,
 )
 from xbus.broker.journal.writes.keeping import BUS_WIDE, Keeping, Keepings
 from xbus.broker.journal.writes.limits import LIMIT_NAMES, NO_LIMITS, SendingLimits
@@ -150,6 +151,7 @@ __all__ = [
     "StartEvent",
     "StartSession",
     "StorePassword",
+    "StoredObject",
     "Unregister",
     "Write",
     "is_served",

@@ -16,6 +16,20 @@ Indices: TypeAlias = list[list[int]]
 """For each item the indices of the emitted items that it was made of."""
 
 
+class StoredObject(NamedTuple):
+    """The object that holds the items of a write, durable before the write is carried out.
+
+    Args:
+        store_id: the row of ``model.object_store``.
+        hash: SHA-256 of the data, by which the object is found.
+        put_at: when the storing began, by the clock that only grows.
+    """
+
+    store_id: int
+    hash: bytes
+    put_at: float
+
+
 @dataclass(frozen=True, slots=True)
 class StartEnvelope(Write[None]):
     """An envelope begins; ``ordering_key``, ``idempotency_key`` and ``headers`` as in ``model.envelope``."""
@@ -45,6 +59,7 @@ class Append(Write[None]):
 
     Args:
         compress: whether the event's type compresses its segments.
+        stored: where the data lies already; it becomes a segment of its own then.
     """
 
     envelope_id: UUID
@@ -53,6 +68,7 @@ class Append(Write[None]):
     items: int
     data: bytes
     compress: bool = False
+    stored: StoredObject | None = None
 
     @property
     def size(self) -> int:
@@ -91,6 +107,7 @@ class PutEvent(NamedTuple):
     Args:
         first_name: that of its type, if the type was renamed.
         compress: whether its type compresses its segments.
+        stored: where the data lies already.
     """
 
     event_id: UUID
@@ -102,6 +119,7 @@ class PutEvent(NamedTuple):
     first_name: str = ""
     tags: EventTags = NO_TAGS
     compress: bool = False
+    stored: StoredObject | None = None
 
     @property
     def hashed_name(self) -> str:

@@ -18,6 +18,7 @@ from xbus.broker.journal.commit.statements import (
     replies,
     sessions,
 )
+from xbus.broker.journal.commit.statements.stored import lasting_appends
 from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather
 
@@ -92,7 +93,8 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
             continue
         calls: list[Any] = [group[place] for place in places[handler]]
         if handler is emission.insert_segments:
-            calls = gather(cast(list[writes.Append], calls), max_segment_bytes)
+            appends = lasting_appends(connection, cast(list[writes.Append], calls))
+            calls = gather(appends, max_segment_bytes)
         for place, answer in zip(places[handler], handler(connection, calls) or (), strict=False):
             answers[place] = answer
     return answers

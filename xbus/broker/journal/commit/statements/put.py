@@ -13,6 +13,7 @@ from xbus.broker.journal.commit.statements.emission import (
     insert_segments,
 )
 from xbus.broker.journal.commit.statements.rows import Row, write_together
+from xbus.broker.journal.commit.statements.stored import lasting_puts
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
 from xbus.states import EnvelopeState
@@ -32,7 +33,7 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
     envelopes: list[Row] = []
     events: list[Row] = []
     segments: list[SegmentRow] = []
-    for write, position in zip(group, positions, strict=True):
+    for write, position in zip(lasting_puts(connection, group), positions, strict=True):
         own_segments = [_segment(event) for event in write.events if event.items]
         events += [_event_row(write, number, event) for number, event in enumerate(write.events, start=1)]
         segments += own_segments
@@ -47,7 +48,7 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
 
 
 def _segment(event: PutEvent) -> SegmentRow:
-    return make_row(event.event_id, 0, event.items, event.data, compressed=event.compress)
+    return make_row(event.event_id, 0, event.items, event.data, compressed=event.compress, stored=event.stored)
 
 
 def _receipt(write: PutEnvelope, position: int, segments: Sequence[SegmentRow]) -> SealReceipt:

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE, decompress
+from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.database.raw_reader import Query, copy_out
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.cutting import cut_items, replace_items
 from xbus.broker.journal.log.slices.listing import IDS, ListedEvent, as_text
 from xbus.broker.journal.log.slices.values import Place, SliceBounds, SliceEvent
+from xbus.broker.journal.objects.reading import STORED_DATA, STORED_DATA_TEXT, segment_data
 from xbus.errors import JournalError
 
 CHUNK_EVENTS = 512
@@ -80,6 +81,7 @@ class StoredSegment(NamedTuple):
     items: int
     data: bytes
     plain_bytes: int | None
+    store_id: int | None
 
 
 Sizes: TypeAlias = Mapping[str, Sequence[SegmentSize]]
@@ -217,8 +219,9 @@ class SliceItems:
             start = self._segment_start(spans[0]) if spans[0].first else 0
             end = max(span.end for span in spans)
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
+            door = segment_data(self._connection)
             for stored in self._fetch_data(wanted):
-                data = decompress(bytes(stored.data), stored.plain_bytes)
+                data = door.plain(stored.data, stored.plain_bytes, stored.store_id)
                 segments[stored.event_id].append(Segment(stored.first_index, stored.items, data))
         return segments
 
@@ -305,16 +308,17 @@ _SIZES = (
     .where(_WANTED)
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
+_STORED = [_SEGMENT[name] for name in STORED_DATA]
 _DATA = (
-    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], _SEGMENT.data, _SEGMENT.plain_bytes)
+    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], *_STORED)
     .where(_WANTED)
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
-_DATA_COPIED: Query[tuple[str, int, int, bytes, int | None]] = Query(
-    "SELECT CAST(event_id AS text), first_index, items, data, plain_bytes FROM segment"
+_DATA_COPIED: Query[tuple[str, int, int, bytes, int | None, int | None]] = Query(
+    f"SELECT CAST(event_id AS text), first_index, items, {STORED_DATA_TEXT} FROM segment"
     " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
     " ORDER BY event_id, first_index",
-    "sqibi",
+    "sqibii",
 )
 _SEGMENT_START = sa.select(sa.func.max(_SEGMENT.first_index)).where(
     as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM

@@ -1,0 +1,169 @@
+"""Whose an object store is, and stores in S3: a server of the package moto speaks it over HTTP."""
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+from tests.contract.test_put import whole
+from tests.support.damage import examined
+from tests.support.journal import Scribe, add_small_bus, looking
+from xbus import model
+from xbus.broker.housekeeping.objects import ObjectRemover
+from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import read_segments
+from xbus.broker.journal.objects import claiming
+from xbus.broker.journal.objects.removal import doom
+from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE
+from xbus.broker.journal.objects.stowing import ObjectPlace
+from xbus.clock import SystemClock
+from xbus.errors import ConfigurationError, JournalError, XbusError
+from xbus.rpc.codec import pack_items
+from xbus.supervision.health import Health
+
+LARGE = [b"x" * 80_000]
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A place in a bucket of its own."""
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        where = {"scheme": "http", "endpoint_override": f"{host}:{port}", "region": "us-east-1"}
+        # The servers of all tests in one process share what is in them.
+        bucket = f"bucket-{uuid.uuid4()}"
+        fs.S3FileSystem(**where, allow_bucket_creation=True).create_dir(bucket)
+        yield f"s3://{bucket}/objects?" + "&".join(f"{name}={value}" for name, value in where.items())
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def url(sqlite_url: str) -> str:
+    with looking(sqlite_url) as connection:
+        add_small_bus(connection)
+    return sqlite_url
+
+
+def journal_at(url: str, place: str | Path) -> Journal:
+    return Journal(create_engine(url), "broker", objects=ObjectPlace(str(place), 64 * 1024))
+
+
+async def put_large(journal: Journal) -> "bytes":
+    put = whole(await Scribe.of(journal), LARGE)
+    await journal.write(put)
+    (segment,) = await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
+    assert segment.data == pack_items(LARGE)
+    row = model.segment.c
+    found: bytes = await journal.run(lambda connection: connection.execute(sa.select(row.hash)).scalars().first())
+    return found
+
+
+async def refused(url: str, place: str | Path) -> XbusError:
+    with pytest.raises(XbusError) as caught:
+        async with journal_at(url, place):
+            pass
+    return caught.value
+
+
+async def test_objects_lie_in_s3(url: str, s3: str) -> None:
+    async with journal_at(url, s3) as journal:
+        digest = await put_large(journal)
+        assert examined(url) == []
+        remover = ObjectRemover(journal, SystemClock(), Health("broker", SystemClock()))
+        await remover.sweep()
+        await journal.run(doom, [(1, digest)])
+        await remover.remove()
+        # It is used, and so spared.
+        assert await put_large(journal) == digest
+        await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
+        await journal.run(doom, [(1, digest)])
+        await remover.remove()
+    async with journal_at(url, s3):
+        pass
+    assert "another journal" in (await refused_copy(url, s3)).cause
+
+
+async def refused_copy(url: str, place: str) -> XbusError:
+    """Have another journal use the place."""
+    with looking(url) as connection:
+        connection.execute(sa.delete(model.object_store))
+    return await refused(url, place)
+
+
+async def test_an_object_that_s3_lost_is_an_error(url: str, s3: str) -> None:
+    async with journal_at(url, s3) as journal:
+        put = whole(await Scribe.of(journal), LARGE)
+        await journal.write(put)
+        files, root = fs.FileSystem.from_uri(s3)
+        for info in files.get_file_info(fs.FileSelector(root, recursive=True)):
+            if len(info.base_name) == 64:
+                files.delete_file(info.path)
+        with pytest.raises(JournalError) as caught:
+            await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
+    assert caught.value.code == MISSING
+
+
+async def test_a_folder_of_others_is_refused(url: str, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").write_text("mine")
+    assert (await refused(url, tmp_path / "home")).code == claiming.FOREIGN
+    (tmp_path / "home" / MARK).write_text("{}")
+    assert (await refused(url, tmp_path / "home")).code == claiming.FOREIGN
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["letter", MARK]
+
+
+async def test_a_place_that_can_not_be_used_is_refused(url: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    assert (await refused(url, tmp_path / "file")).code == UNAVAILABLE
+    for place in ("s3://key:secret@bucket/objects", "nowhere://bucket"):
+        error = await refused(url, place)
+        assert isinstance(error, ConfigurationError)
+    assert (await refused("sqlite://", tmp_path / "objects")).code == "bad_configuration"
+
+
+async def test_a_folder_that_is_not_mounted_is_refused(url: str, tmp_path: Path) -> None:
+    async with journal_at(url, tmp_path / "objects") as journal:
+        await put_large(journal)
+    (tmp_path / "objects").rename(tmp_path / "away")
+    (tmp_path / "objects").mkdir()
+    assert (await refused(url, tmp_path / "objects")).code == claiming.NOT_THERE
+
+
+async def test_data_stays_readable_where_it_was_and_a_moved_folder_is_found(url: str, tmp_path: Path) -> None:
+    async with journal_at(url, tmp_path / "first") as journal:
+        await put_large(journal)
+    async with journal_at(url, tmp_path / "second") as journal:
+        await put_large(journal)
+        assert examined(url) == []
+    (tmp_path / "first").rename(tmp_path / "third")
+    assert examined(url) != []
+    async with journal_at(url, tmp_path / "third"):
+        assert examined(url) == []
+
+
+async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(url: str, tmp_path: Path) -> None:
+    async with journal_at(url, tmp_path / "objects") as journal:
+        await put_large(journal)
+    copy = tmp_path / "copy.db"
+    shutil.copy(tmp_path / "xbus.db", copy)
+    copy_url = f"sqlite:///{copy}"
+    assert (await refused(copy_url, tmp_path / "objects")).code == claiming.ELSEWHERE
+    assert examined(copy_url) == []
+    with looking(copy_url) as connection:
+        assert claiming.adopt(connection) == [str(tmp_path / "objects")]
+    async with journal_at(copy_url, tmp_path / "objects") as journal:
+        await put_large(journal)
+    assert (await refused(url, tmp_path / "objects")).code == claiming.ELSEWHERE

@@ -1,0 +1,126 @@
+"""Removes objects to which nothing refers any more: what retention left, and what a crash left."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice
+
+from xbus.broker.housekeeping.looks import pause_after
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.objects import removal
+from xbus.broker.journal.objects.claiming import StoreRow, is_own, read_stores
+from xbus.broker.journal.objects.opening import open_store
+from xbus.broker.journal.objects.stores import Listed, ObjectStore
+from xbus.clock import Clock
+from xbus.errors import XbusError
+from xbus.periodic import every
+from xbus.supervision.health import Health
+
+log = logging.getLogger(__name__)
+
+CODE = "objects_unavailable"
+
+LOOK_SECONDS = 60.0
+"""Seconds between looks for objects that retention has left. Smaller frees space sooner."""
+
+SWEEP_SECONDS = 24 * 3600.0
+"""Seconds between looks through the whole of each store, for what crashes have left there."""
+
+LEFT_SECONDS = 24 * 3600.0
+"""Seconds after which an object without a segment was left by a crash. Clocks of stores may differ by less."""
+
+PAGE = 200
+"""Objects that are looked up, and removed, at once."""
+
+
+class ObjectRemover:
+    """Removes objects from the stores that are this journal's own; what a copy of the journal shares it leaves alone.
+
+    Args:
+        journal: says what is not needed any more.
+        clock: measures ages.
+        health: shows a store that can't be reached.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, health: Health) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._health = health
+        self._next_sweep = clock.monotonic() + LOOK_SECONDS
+
+    async def watch(self) -> None:
+        """Remove what is not needed any more, for ever."""
+        await every(LOOK_SECONDS, self._look)
+
+    async def _look(self) -> None:
+        try:
+            if self._clock.monotonic() >= self._next_sweep:
+                self._next_sweep = self._clock.monotonic() + SWEEP_SECONDS
+                await self.sweep()
+            await self.remove()
+        except XbusError as error:
+            # Health answers everybody, and the words of a storage may name places and users.
+            log.warning("objects not removed: %s", error, extra={"action": "objects_not_removed"})
+            if error.code == CODE:
+                self._health.trouble(
+                    CODE, "an object store can't be used now", "see the log at action=objects_not_removed"
+                )
+        else:
+            self._health.over(CODE)
+
+    async def sweep(self) -> None:
+        """Doom what lies in the stores for long, and has no segment.
+
+        Raises:
+            JournalError: the database or a store does not do it now.
+        """
+        for row, store in await self._own_stores():
+            listed = store.listed()
+            while page := await asyncio.to_thread(_page, listed):
+                began = self._clock.monotonic()
+                until = self._clock.now().timestamp() - LEFT_SECONDS
+                old = [each.hash for each in page if each.written_at < until]
+                left = set(old) - await self._journal.read(removal.find_used, row.id, old)
+                if left:
+                    await self._journal.run(removal.doom, [(row.id, digest) for digest in left])
+                await pause_after(began, self._clock)
+
+    async def remove(self) -> None:
+        """Remove doomed objects.
+
+        Raises:
+            JournalError: the database or a store does not do it now.
+        """
+        for row, store in await self._own_stores():
+            removed = 0
+            while doomed := await self._journal.read(removal.read_doomed, row.id, PAGE):
+                began = self._clock.monotonic()
+                unused = await self._journal.run(removal.spare_used, row.id, doomed)
+                await asyncio.to_thread(_remove, store, unused)
+                await self._journal.run(removal.note_removed, row.id, unused, self._clock.now())
+                removed += len(unused)
+                await pause_after(began, self._clock)
+            if removed:
+                log.info("removed %d objects that nothing refers to", removed, extra={"action": "objects_removed"})
+            until = self._clock.now() - timedelta(seconds=removal.FORGET_SECONDS)
+            if await self._journal.read(removal.has_removed, until):
+                await self._journal.run(removal.forget_removed, until)
+
+    async def _own_stores(self) -> list[tuple[StoreRow, ObjectStore]]:
+        journal, rows = await self._journal.read(read_stores)
+        found = []
+        for row in rows:
+            store = await asyncio.to_thread(open_store, row.place)
+            if await asyncio.to_thread(is_own, store, row.mark, journal):
+                found.append((row, store))
+        return found
+
+
+def _page(listed: Iterator[Listed]) -> list[Listed]:
+    return list(islice(listed, PAGE))
+
+
+def _remove(store: ObjectStore, hashes: list[bytes]) -> None:
+    for digest in hashes:
+        store.remove(digest)

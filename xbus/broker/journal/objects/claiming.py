@@ -1,0 +1,204 @@
+"""Whose an object store is: a file in it names the journal that may write and remove there.
+
+1. The row is committed. 2. The file is written, if the store is empty. 3. The row notes that it was there. A crash at
+any moment leaves what the next start goes on with.
+"""
+
+import json
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.database.engine import journal_errors
+from xbus.broker.journal.database.place import read_place
+from xbus.broker.journal.objects.opening import local_path, open_store
+from xbus.broker.journal.objects.stores import MARK, ObjectStore
+from xbus.errors import ConfigurationError
+from xbus.model.base import Timestamp
+
+FOREIGN = "objects_foreign"
+"""The code of the error of a store that belongs to somebody else."""
+
+NOT_THERE = "objects_not_there"
+"""The code of the error of a store that this journal has used, and that is empty now."""
+
+ELSEWHERE = "objects_of_copy"
+"""The code of the error of a store that belongs to the journal of which this one is a copy."""
+
+CLAIMING = 0x584F626A
+"""The key of PostgreSQL's advisory lock under which stores are claimed: front and back start at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRow:
+    """A row of ``model.object_store``."""
+
+    id: int
+    place: str
+    mark: uuid.UUID
+    is_marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The content of the file that tells whose a store is.
+
+    Args:
+        mark: as in ``model.object_store``.
+        journal: where the journal was; see ``xbus.broker.journal.database.place``.
+    """
+
+    mark: uuid.UUID
+    journal: str
+
+    @classmethod
+    def of(cls, content: bytes) -> "Mark | None":
+        """Read it; None where it is none."""
+        try:
+            found: Any = json.loads(content)
+            return cls(uuid.UUID(found["mark"]), str(found["journal"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def written(self) -> bytes:
+        """Write it for people, too."""
+        told = "Objects of a journal of Xbus. Change and remove nothing here: the broker does."
+        return json.dumps({"about": told, "mark": str(self.mark), "journal": self.journal}, indent=1).encode()
+
+
+def whole_place(place: str) -> str:
+    """Complete the path of a folder, so that every program finds it.
+
+    Raises:
+        ConfigurationError: the address contains a password, which the journal would keep and show.
+    """
+    folder = local_path(place)
+    if folder is not None:
+        return str(folder.absolute())
+    if "@" in place.partition("://")[2].partition("/")[0]:
+        raise ConfigurationError(
+            "[journal] objects contains a key or password, which everybody would see who may read the journal",
+            "give it by the storage's own means, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        )
+    return place
+
+
+def claim(engine: sa.Engine, place: str, at: datetime) -> int:
+    """Make a store this journal's own; one that was moved is found again by its mark.
+
+    Args:
+        place: as the configuration names it.
+
+    Returns:
+        The id of its row.
+
+    Raises:
+        ConfigurationError: it belongs to somebody else (``objects_foreign``), to the journal of which this is a copy
+            (``objects_of_copy``), or is empty although this journal has used it (``objects_not_there``).
+        JournalUnavailable: it can't be read or written (``objects_unavailable``).
+    """
+    whole = whole_place(place)
+    store = open_store(whole)
+    content = store.read_mark()
+    found = None if content is None else Mark.of(content)
+    with journal_errors(), engine.begin() as connection:
+        journal = read_place(connection)
+        row = _row_of(connection, whole, found)
+    if content is None:
+        _check_may_begin(store, row)
+        store.write_mark(Mark(row.mark, journal).written())
+    elif found is None or found.mark != row.mark:
+        raise ConfigurationError(
+            f"the objects in {whole} belong to another journal",
+            f"name a place of its own in [journal] objects, or remove {MARK} there if that journal is gone for good",
+            code=FOREIGN,
+        )
+    elif found.journal != journal:
+        raise ConfigurationError(
+            f"the objects in {whole} belong to the journal at {found.journal}, and this one is at {journal}",
+            "after a move or a restore run xbus journal adopt; a copy needs another place in [journal] objects",
+            code=ELSEWHERE,
+        )
+    with journal_errors(), engine.begin() as connection:
+        values = {"place": whole, "marked_at": sa.func.coalesce(_ROW.marked_at, sa.bindparam("at", type_=Timestamp))}
+        connection.execute(sa.update(model.object_store).where(_ROW.id == row.id).values(values), {"at": at})
+    return row.id
+
+
+def adopt(connection: sa.Connection) -> list[str]:
+    """Make the stores of a journal that was restored or moved its own again; their places.
+
+    Raises:
+        JournalUnavailable: one of them can't be read or written (``objects_unavailable``).
+    """
+    journal = read_place(connection)
+    adopted = []
+    for row in _rows(connection):
+        store = open_store(row.place)
+        content = store.read_mark()
+        found = None if content is None else Mark.of(content)
+        if found is not None and found.mark == row.mark and found.journal != journal:
+            store.write_mark(Mark(row.mark, journal).written())
+            adopted.append(row.place)
+    return adopted
+
+
+def is_own(store: ObjectStore, mark: uuid.UUID, journal: str) -> bool:
+    """Check whether a journal may remove objects in a store.
+
+    Args:
+        mark: as in its row.
+        journal: the place of the journal.
+    """
+    content = store.read_mark()
+    return content is not None and Mark.of(content) == Mark(mark, journal)
+
+
+def read_stores(connection: sa.Connection) -> tuple[str, list[StoreRow]]:
+    """Read the place of the journal, and its stores in use or formerly in use."""
+    return read_place(connection), [row for row in _rows(connection) if row.is_marked]
+
+
+def _row_of(connection: sa.Connection, whole: str, found: Mark | None) -> StoreRow:
+    """Find the row of a store by its mark, otherwise by its place; otherwise add it."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(CLAIMING)))
+    rows = _rows(connection)
+    if found is not None:
+        for row in rows:
+            if row.mark == found.mark:
+                return row
+    for row in rows:
+        if row.place == whole:
+            return row
+    mark = uuid.uuid4()
+    added = sa.insert(model.object_store).values(place=whole, mark=mark).returning(_ROW.id)
+    return StoreRow(connection.execute(added).scalar_one(), whole, mark, is_marked=False)
+
+
+def _rows(connection: sa.Connection) -> list[StoreRow]:
+    columns = (_ROW.id, _ROW.place, _ROW.mark, _ROW.marked_at.is_not(None))
+    found = connection.execute(sa.select(*columns).order_by(_ROW.id))
+    return [StoreRow(id_, place, mark, bool(is_marked)) for id_, place, mark, is_marked in found]
+
+
+def _check_may_begin(store: ObjectStore, row: StoreRow) -> None:
+    if row.is_marked:
+        raise ConfigurationError(
+            f"{store.place} has no {MARK}, although this journal keeps objects there",
+            "see that the folder is mounted and whole",
+            code=NOT_THERE,
+        )
+    if not store.is_empty():
+        raise ConfigurationError(
+            f"{store.place} is not empty, and not an object store",
+            "name an empty folder in [journal] objects",
+            code=FOREIGN,
+        )
+
+
+_ROW = model.object_store.c

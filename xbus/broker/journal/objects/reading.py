@@ -1,0 +1,96 @@
+"""The one door to the plain data of a segment, whether it is here, compressed, or in an object store."""
+
+import hashlib
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.database.compression import DAMAGED, decompress
+from xbus.broker.journal.database.raw_reader import Fetcher, Query
+from xbus.broker.journal.objects.opening import open_store
+from xbus.broker.journal.objects.stores import ObjectStore
+from xbus.errors import JournalError
+
+STORED_DATA = ("data", "plain_bytes", "store_id")
+"""The columns of ``model.segment`` of which the plain data is made, in the order in which the door takes them."""
+
+STORED_DATA_TEXT = ", ".join(f"segment.{name}" for name in STORED_DATA)
+"""The same for statements that are written out."""
+
+_STORES = "xbus_object_stores"
+"""Where a connection notes the stores that it has opened."""
+
+_PLACE: Query[tuple[str]] = Query("SELECT place FROM object_store WHERE id = %(store_id)s", "s")
+
+
+class SegmentData:
+    """Gives the plain data of segments; not to be shared between threads.
+
+    Args:
+        place_of: finds the place of a store by its id; None for one that there is not.
+        opened: the stores that are open, by id.
+    """
+
+    def __init__(self, place_of: Callable[[int], str | None], opened: dict[int, ObjectStore]) -> None:
+        self._place_of = place_of
+        self._opened = opened
+
+    def plain(self, data: bytes, plain_bytes: int | None, store_id: int | None) -> bytes:
+        """Give the plain data of a segment.
+
+        Args:
+            data: as in ``model.segment``, and so are the others.
+
+        Raises:
+            JournalError: it is damaged (``segment_damaged``), or an object is not where it should be
+                (``object_missing``).
+            JournalUnavailable: the object store can't be read now (``objects_unavailable``).
+        """
+        data = bytes(data)
+        return decompress(data, plain_bytes) if store_id is None else self._read(store_id, data, plain_bytes)
+
+    def _read(self, store_id: int, digest: bytes, size: int | None) -> bytes:
+        store = self._store(store_id)
+        try:
+            found = store.get(digest)
+        except JournalError:
+            # It may have moved since it was opened: the next read asks where it is.
+            del self._opened[store_id]
+            raise
+        if len(found) != size or hashlib.sha256(found).digest() != digest:
+            raise JournalError(
+                f"the object {digest.hex()} in {store.place} is damaged: it does not have its hash",
+                "restore it from a copy; xbus fsck finds the events that have it",
+                code=DAMAGED,
+            )
+        return found
+
+    def _store(self, store_id: int) -> ObjectStore:
+        if store_id not in self._opened:
+            place = self._place_of(store_id)
+            if place is None:
+                raise JournalError(f"the journal knows no object store {store_id}", "run xbus fsck", code=DAMAGED)
+            self._opened[store_id] = open_store(place)
+        return self._opened[store_id]
+
+
+def segment_data(connection: sa.Connection) -> SegmentData:
+    """Give the door for what a connection reads."""
+
+    def place_of(store_id: int) -> str | None:
+        row = model.object_store.c
+        place: str | None = connection.execute(sa.select(row.place).where(row.id == store_id)).scalar()
+        return place
+
+    return SegmentData(place_of, connection.info.setdefault(_STORES, {}))
+
+
+def fetched_data(fetcher: Fetcher) -> SegmentData:
+    """Give the door for what is read past SQLAlchemy."""
+
+    def place_of(store_id: int) -> str | None:
+        rows = fetcher.fetch(_PLACE, store_id=store_id)
+        return rows[0][0] if rows else None
+
+    return SegmentData(place_of, {})
