@@ -374,7 +374,7 @@ class Server:
         return True
 
     def _note_unreadable(self, connection: Connection, error: ProtocolError) -> None:
-        if count := self._unreadable.note(connection.peer, connection.address):
+        if count := self._unreadable.note(connection.address):
             extra = {
                 "action": "unreadable_request",
                 "peer": connection.peer.hex(),
@@ -385,12 +385,13 @@ class Server:
             log.warning("%s: a peer sends what is no request", self.name, extra=extra)
 
     def _note_violation(self, address: str, error: ProtocolError) -> None:
-        if count := self._unreadable.note(address.encode()):
+        if count := self._unreadable.note(address):
             extra = {"action": "protocol_violation", "peer": address, "count": count, "cause": error.cause}
             log.warning("%s: a peer does not keep to the protocol", self.name, extra=extra)
 
     def _note_undelivered(self, peer: bytes, error: zmq.ZMQError) -> None:
         """Note a lost reply: the peer is gone (EHOSTUNREACH), or leaves its replies unread (EAGAIN)."""
-        if count := self._undelivered.note(peer):
+        # Nobody may know the address of one that is gone: such are summed up, wherever they were.
+        if count := self._undelivered.note(self._port_of(peer).guard.address_of(peer)):
             extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": str(error)}
             log.info("%s: a reply could not be delivered", self.name, extra=extra)

@@ -123,6 +123,11 @@ class ConnectionGuard:
             self._connections.forget(peer)
             self._log_cut(connection.address, reason)
 
+    def address_of(self, peer: bytes) -> str:
+        """Give the address of the connection with an id; empty where it is not known any more."""
+        connection = self._connections.find(peer)
+        return "" if connection is None else connection.address
+
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
         connection = self._connections.find(peer)
@@ -146,7 +151,7 @@ class ConnectionGuard:
             self._log_cut(peer, reason)
 
     def _log_cut(self, peer: str, reason: str) -> None:
-        if count := self._cuts.note(f"{reason} {peer}".encode()):
+        if count := self._cuts.note(f"{reason} {peer}"):
             extra = {"action": "connection_cut_off", "code": reason, "peer": peer, "count": count}
             log.warning("%s: a connection was cut off, %s", self._name, _CAUSES.get(reason, _TOO_LARGE), extra=extra)
 
