@@ -1,8 +1,10 @@
 """Crowds and floods of strangers leave an honest emitter most of its pace; compared within one run."""
 
+import re
 import resource
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -13,6 +15,7 @@ from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.processes import module
+from tests.support.strangers import Stranger
 from xbus.emitter import Emitter
 
 pytestmark = pytest.mark.slow
@@ -49,6 +52,25 @@ def test_junk_leaves_an_honest_emitter_its_pace(daemon: Daemon, start_process: S
             kept.append(beside / alone)
     assert max(kept) > KEPT, kept
     assert daemon.log.count("unreadable_request") < 100
+
+
+RECONNECTIONS = 150
+
+
+def test_who_connects_anew_for_each_fault_does_not_fill_the_log(daemon: Daemon) -> None:
+    for _ in range(RECONNECTIONS):
+        for address in (daemon.front, daemon.back):
+            with Stranger(address) as faulty:
+                faulty.send_raw(b"\0\5hello")
+            with Stranger(address) as hasty:
+                hasty.call("xbus.health")
+    with Stranger(daemon.front) as last:
+        last.call("xbus.health")
+        last.answer()
+    told = Counter(re.findall(r"action=(unreadable_request|undelivered_reply)", daemon.log))
+    assert told["unreadable_request"] >= 1
+    # One line for each kind of fault and port, and one of those who were gone before their address was asked for.
+    assert max(told.values()) <= 4, told
 
 
 def test_idle_connections_leave_an_honest_emitter_its_pace(daemon: Daemon) -> None:

@@ -1,21 +1,18 @@
-"""Logging what a peer does wrong without letting it fill the log; pure."""
-
-from collections import Counter
+"""Logging what peers do wrong without letting them fill the log; pure."""
 
 from xbus.clock import Clock
 
 SECONDS_BETWEEN = 60.0
-PEERS_AT_ONCE = 1000
-"""Above that many peers within a minute all others are logged as one."""
+SOURCES_AT_ONCE = 100
+"""Above that many sources within a minute all others are logged as one."""
 
-PEERS_OF_ADDRESS = 100
-"""Above that many peers of an address within a minute its others are logged as one: who connects anew is a new peer."""
-
-_OTHERS = b"others"
+_OTHERS = "others"
 
 
 class LogThrottle:
-    """Counts faults per peer and says when to log them: the first at once, then once a minute at most.
+    """Counts faults by source and says when to log them: the first at once, then once a minute at most.
+
+    A source is the address of a machine, not a connection: who connects anew for each fault stays the same source.
 
     Args:
         clock: measures the minute.
@@ -23,36 +20,32 @@ class LogThrottle:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._peers: dict[bytes, tuple[float, int, str]] = {}
-        """The moment of each peer's last line, its faults since then, and its address."""
-        self._of_address: Counter[str] = Counter()
+        self._sources: dict[str, tuple[float, int]] = {}
+        """The moment of each source's last line, and its faults since then."""
         self.total = 0
 
-    def note(self, peer: bytes, address: str = "") -> int:
-        """Count a fault of ``peer``; the number of its faults to log now, 0 for none.
-
-        Args:
-            address: where the peer is, if that is known.
-        """
+    def note(self, source: str) -> int:
+        """Count a fault of a source; the number of its faults to log now, 0 for none."""
         self.total += 1
         now = self._clock.monotonic()
-        if peer not in self._peers and self._is_full(address):
+        if source not in self._sources and self._is_full():
             self._forget_before(now - SECONDS_BETWEEN)
-            if self._is_full(address):
-                peer = address.encode() if len(self._peers) < PEERS_AT_ONCE else _OTHERS
-        if peer not in self._peers:
-            self._of_address[address] += 1
-        logged_at, since, _ = self._peers.get(peer, (now - SECONDS_BETWEEN, 0, ""))
+            if self._is_full():
+                source = _OTHERS
+        logged_at, since = self._sources.get(source, (now - SECONDS_BETWEEN, 0))
         if now - logged_at < SECONDS_BETWEEN:
-            self._peers[peer] = (logged_at, since + 1, address)
+            self._sources[source] = (logged_at, since + 1)
             return 0
-        self._peers[peer] = (now, 0, address)
+        self._sources[source] = (now, 0)
         return since + 1
 
-    def _is_full(self, address: str) -> bool:
-        of_address = self._of_address[address] if address else 0
-        return len(self._peers) >= PEERS_AT_ONCE or of_address >= PEERS_OF_ADDRESS
+    def _is_full(self) -> bool:
+        return len(self._sources) >= SOURCES_AT_ONCE
 
     def _forget_before(self, moment: float) -> None:
-        self._peers = {peer: noted for peer, noted in self._peers.items() if noted[0] > moment}
-        self._of_address = Counter(address for _, _, address in self._peers.values())
+        """Make room; what was not logged of those who are forgotten counts as that of others."""
+        old = {source for source, (logged_at, _) in self._sources.items() if logged_at <= moment}
+        unlogged = sum(self._sources.pop(source)[1] for source in old)
+        if unlogged:
+            logged_at, since = self._sources.get(_OTHERS, (moment, 0))
+            self._sources[_OTHERS] = (logged_at, since + unlogged)

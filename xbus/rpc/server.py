@@ -378,7 +378,7 @@ class Server:
         return True
 
     def _note_unreadable(self, connection: CallerConnection, error: ProtocolError) -> None:
-        if count := self._unreadable.note(connection.peer, connection.address):
+        if count := self._unreadable.note(connection.address):
             extra = {
                 "action": "unreadable_request",
                 "peer": connection.peer.hex(),
@@ -389,11 +389,12 @@ class Server:
             log.warning("%s: a peer sends what is no request", self.name, extra=extra)
 
     def _note_violation(self, address: str, error: ProtocolError) -> None:
-        if count := self._unreadable.note(address.encode()):
+        if count := self._unreadable.note(address):
             extra = {"action": "protocol_violation", "peer": address, "count": count, "cause": error.cause}
             log.warning("%s: a peer does not keep to the protocol", self.name, extra=extra)
 
     def _note_undelivered(self, peer: bytes, cause: str) -> None:
-        if count := self._undelivered.note(peer):
+        # Nobody may know the address of one that is gone: such are summed up, wherever they were.
+        if count := self._undelivered.note(self._port_of(peer).address_of(peer)):
             extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": cause}
             log.info("%s: a reply could not be delivered", self.name, extra=extra)

@@ -81,7 +81,7 @@ class Authenticator:
         if allows is not None and allows(key):
             return key
         # By their address, as a stranger may make a key for each try.
-        if count := self._refusals.note(address):
+        if count := self._refusals.note(address.decode()):
             extra = {
                 "action": "key_refused",
                 "socket": domain.decode(),

@@ -73,7 +73,7 @@ class Channels:
             else:
                 raise ProtocolError("a call by a channel that is not open here")
         except ProtocolError as error:
-            if count := self._unreadable.note(b""):
+            if count := self._unreadable.note(""):
                 extra = {"action": "unreadable_call", "count": count, "cause": error.cause}
                 log.info("%s: a call belongs to no registration", self._name, extra=extra)
 

@@ -31,6 +31,6 @@ class CutLog:
 
     def note(self, address: str, reason: str) -> None:
         """Note that a connection was cut off."""
-        if count := self._throttle.note(f"{reason} {address}".encode()):
+        if count := self._throttle.note(f"{reason} {address}"):
             extra = {"action": "connection_cut_off", "code": reason, "peer": address, "count": count}
             log.warning("%s: a connection was cut off, %s", self._name, _CAUSES.get(reason, _TOO_LARGE), extra=extra)

@@ -95,6 +95,11 @@ class ConnectionGuard:
             connection.address = reader.sender_address
         return connection
 
+    def address_of(self, peer: bytes) -> str:
+        """Give the address of the connection with an id; empty where it is not known any more."""
+        connection = self._connections.find(peer)
+        return "" if connection is None else connection.address
+
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
         connection = self._connections.find(peer)

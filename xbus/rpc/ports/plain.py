@@ -162,6 +162,11 @@ class PlainPort:
         """Check whether an id is that of a connection here."""
         return peer in self._peers
 
+    def address_of(self, peer: bytes) -> str:
+        """Give the address of the connection with an id; empty where it has ended."""
+        known = self._peers.get(peer)
+        return "" if known is None else known.address
+
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
         if known := self._peers.get(peer):
@@ -269,7 +274,7 @@ class PlainPort:
 
     def _accept_later(self, error: OSError) -> None:
         """Take nobody for a moment: whoever waits for a descriptor would keep the loop busy."""
-        if count := self._no_descriptor.note(b""):
+        if count := self._no_descriptor.note(""):
             extra = {"action": "connection_not_taken", "cause": str(error), "count": count}
             log.error("%s: a connection can't be taken", self._owner.name, extra=extra)
         for listening in self._listening:

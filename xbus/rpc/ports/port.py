@@ -84,6 +84,9 @@ class Port(Protocol):
     def knows(self, peer: bytes) -> bool:
         """Check whether an id may be that of a connection here."""
 
+    def address_of(self, peer: bytes) -> str:
+        """Give the address of the connection with an id; empty where it is not known any more."""
+
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
 

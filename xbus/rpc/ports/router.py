@@ -96,6 +96,10 @@ class RouterPort:
         """Check whether an id may be that of a connection here: libzmq does not tell."""
         return True
 
+    def address_of(self, peer: bytes) -> str:
+        """Give the address of the connection with an id; empty where it is not known any more."""
+        return self._guard.address_of(peer)
+
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
         self._guard.let_in(peer)
