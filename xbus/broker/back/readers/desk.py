@@ -20,6 +20,7 @@ from xbus.broker.journal.readers import (
     ReaderRange,
     SettleStep,
     lease_lost,
+    pass_to,
     put_out,
     read_ranges,
     release,
@@ -30,6 +31,9 @@ from xbus.broker.journal.readers import (
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
+
+MAX_LAG = "max_lag"
+"""The name in the history of who skips what a reader has not read in time."""
 
 POLLS_PER_LEASE = 3
 """A call waits for a batch for a part of the lease. More make more calls of idle programs."""
@@ -187,6 +191,35 @@ class ReaderDesk:
         rows = [(each.id, each.counter, each.owner, each.handed_out) for each in found]
         self.sharing.follow(rows, self._clock.monotonic())
         self.wake()
+
+    async def pass_to(self, place: Place, reason: str) -> int:
+        """Have ranges go on at a place that stand before it; returns how many do.
+
+        A batch that is out stays so: it is forgotten only where its program is gone and it ends before the place.
+
+        Raises:
+            JournalUnavailable: the database can't be written now.
+        """
+        moved = 0
+        note = ActNote(uuid4(), self._clock.now(), MAX_LAG, ReaderAct.SKIP, reason)
+        for lease in list(self.sharing.leases.values()):
+            known = self._ranges[lease.range_id]
+            is_in_use = known.handed_out and (lease.owner is not None or known.batch_end > place)
+            if lease.range_id in self._busy or known.place >= place or is_in_use:
+                continue
+            self._busy.add(lease.range_id)
+            try:
+                passed = await self._journal.run(pass_to, known, place, note)
+            except Refused:
+                return moved
+            finally:
+                self._busy.discard(lease.range_id)
+            self._ranges[passed.id] = passed
+            lease.counter, lease.is_out = passed.counter, passed.handed_out
+            moved += 1
+        if moved:
+            self.wake()
+        return moved
 
     def look(self) -> None:
         """Free what silent programs had; nobody is silent for whom a step is under way, as the journal may be slow."""
