@@ -1,5 +1,6 @@
 """How a reader's desk uses the journal: one commit for the end of a batch and the bounds of the next one."""
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from typing import Any, cast
@@ -7,6 +8,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from tests.support.journal import Scribe
+from tests.support.waiting import eventually
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.back.readers.calls import BatchCall
@@ -36,11 +38,11 @@ class CountingJournal:
         return await self._journal.run(errand, *arguments)
 
 
-def configure(connection: sa.Connection) -> None:
+def configure(connection: sa.Connection, ranges: int = 2, lease: float = 10.0) -> None:
     stored = read_stored(connection)
     wanted = BusSpec(
         event_types={"notes": stored.in_use.event_types["notes"]},
-        readers={"billing": ReaderSpec("billing", frozenset({"notes"}), ranges=2, start="oldest")},
+        readers={"billing": ReaderSpec("billing", frozenset({"notes"}), ranges, lease, start="oldest")},
         roles={"billing_1": RoleSpec("billing_1", "billing")},
     )
     plan = make_plan(stored, wanted)
@@ -77,3 +79,41 @@ async def test_the_end_of_a_batch_and_the_bounds_of_the_next_are_one_commit(jour
         positions.append(batch["events"][0]["position"])
     assert sorted(positions) == list(range(1, ENVELOPES + 1))
     assert await next_batch(batch) is None, "a repeat settles nothing more"
+
+
+async def test_a_program_without_a_range_waits_in_one_call_and_calls_again_before_it_gets_one(
+    journal: Journal, scribe: Scribe
+) -> None:
+    """It counts as gone while it waits: a call of one that has died meanwhile must not keep a range from others."""
+    await journal.run(configure, 1, 1.0)
+    await scribe.put([b"x"], type_name="notes")
+    log = LogReader(journal, cast(Bell, None))
+    await log.refresh()
+    (entry,) = await journal.read(read_readers)
+    desk = ReaderDesk(entry, journal, LogSlices(journal, log), SystemClock())
+    await desk.follow()
+    (role_id,) = (await journal.read(read_catalog)).reader_roles
+    first, second = (ReadingProgram(uuid.uuid4(), role_id, "billing_1") for _ in range(2))
+    batch = (await desk.read(first, BatchCall(0.0, 1, None, None), lambda: False))["batch"]
+    assert batch is not None
+    done = Settlement(batch["range"], batch["counter"], Place(*batch["to"]))
+    waiting = asyncio.create_task(desk.read(second, BatchCall(30.0, 1, None, None), lambda: False))
+
+    def is_forgotten() -> bool:
+        desk.renew(first)
+        desk.look()
+        return second.id in desk.calls and second.id not in desk.sharing.programs
+
+    await eventually(lambda: second.id in desk.sharing.programs, "it asks")
+    desk.sharing.leases[batch["range"]].heir = None  # the first one has not settled for longer than it waits
+    await eventually(is_forgotten, "its lease is over, and it waits")
+    assert not waiting.done()
+
+    await desk.settle(first, done)
+    await scribe.put([b"y"], type_name="notes")
+    await log.refresh()
+    await desk.leave(first)
+    assert (await waiting)["batch"] is None
+    following = (await desk.read(second, BatchCall(0.0, 1, None, None), lambda: False))["batch"]
+    assert following is not None
+    assert [event["position"] for event in following["events"]] == [2]

@@ -22,6 +22,7 @@ reader = Table(
     Column("batch_bytes", Integer, nullable=False, comment="The bytes of items at which a batch ends."),
     Column("batch_wait", Float, nullable=False, comment="Seconds that a batch waits for more items; 0 for none."),
     Column("keeps", Boolean(create_constraint=False), nullable=False, comment="Whether retention waits for it."),
+    Column("detached_at", Timestamp, comment="Since when retention does not wait for it, as it lags too far; or null."),
     comment="The settings of a reader.",
 )
 
@@ -87,7 +88,7 @@ reader_move = Table(
     Column("act", Uuid, nullable=False, comment="The same for all that was moved at once."),
     Column("at", Timestamp, nullable=False),
     Column("who", String(255), nullable=False, comment="The login of the program, or the person."),
-    Column("kind", String(16), nullable=False, comment="checkpoint, move, undo, split or merge."),
+    Column("kind", String(16), nullable=False, comment="checkpoint, move, undo, split, merge or skip."),
     Column("reason", Text, nullable=False, server_default=sql("''"), comment="As the person gave it."),
     Column("undoes", Uuid, comment="The act that this one undoes."),
     Column("first", HASH, nullable=False, comment="The first hash of the stretch that was moved."),

@@ -45,7 +45,7 @@ ENTRIES: dict[Section, Entry] = {
         *(3600, 10, 2, 7200, "zstd"),
     ),
     Section.SERVICE: ServiceSpec("store", "consumer", "own", 3, 0.5, 60, 0.25),
-    Section.READER: ReaderSpec("billing", frozenset({"flights"}), 3, 5.0, 10, 20, 0.5, False),
+    Section.READER: ReaderSpec("billing", frozenset({"flights"}), 3, 5.0, 10, 20, 0.5, False, 5, "skip"),
     Section.ROLE: RoleSpec("store_1", "store", True, None, math.inf, 10, 4, True, KEYS, 5, "skip"),
     Section.EMITTER_PROFILE: ProfileSpec("shop", frozenset({"flights"}), None, LIMITS, "shop_*", "shops"),
     Section.EMITTER: EmitterSpec("shop_1", "shop", KEYS, limits=LIMITS),

@@ -281,6 +281,7 @@ SECTIONS: Mapping[Section, Fields] = {
         "name": NAME,
         "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it reads."),
         **READING,
+        **LAGGING,
         "start": replace(START, means="Where a new reader begins."),
         **FORMER,
     },

@@ -47,7 +47,10 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
     for service in bus.services.values():
         yield "service", {"name": service.name, "kind": service.kind} | _said(service, FAILING)
     for reader in bus.readers.values():
-        yield "reader", {"name": reader.name, "event_types": sorted(reader.event_types)} | _said(reader, READING)
+        yield (
+            "reader",
+            {"name": reader.name, "event_types": sorted(reader.event_types)} | _said(reader, {**READING, **LAGGING}),
+        )
     for role in bus.roles.values():
         said = _said(role, {**ORDER, **INSTANCES, **WATCH, **LAGGING, **KEYS})
         yield "role", {"login": role.login, "service": role.service} | said

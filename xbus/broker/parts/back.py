@@ -6,7 +6,7 @@ from dataclasses import replace
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
 from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
-from xbus.broker.back.readers import AbsentReaders, Subscriptions
+from xbus.broker.back.readers import AbsentReaders, BehindReaders, Subscriptions
 from xbus.broker.back.reading import LogReading, ReaderTypes
 from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
@@ -278,8 +278,11 @@ class BackPart:
         self._server.start()
 
     def _look_at_readers(self) -> None:
+        shared = self._shared
+        behind = BehindReaders(shared.journal, self._back.readers, shared.health, shared.clock)
         for name, look in (
             ("absent readers", self._absent_readers.look),
+            ("lag of readers", behind.look),
             ("failing subscriptions", self._subscriptions.look),
         ):
             looks = look_regularly(look, self._shared.config.health.interval, name)

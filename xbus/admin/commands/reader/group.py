@@ -199,7 +199,7 @@ def _row(status: ReaderStatus, now: datetime) -> tuple[object, ...]:
         lag,
         age(status.waits_since, now),
         status.skipped or None,
-        "yes" if status.entry.keeps else "no",
+        "detached" if status.entry.is_detached else "yes" if status.entry.keeps else "no",
         "yes" if status.is_paused else None,
     )
 

@@ -5,6 +5,7 @@ program is alive is known here alone.
 """
 
 from xbus.broker.back.readers.absence import AbsentReaders
+from xbus.broker.back.readers.behind import BehindReaders
 from xbus.broker.back.readers.calls import (
     BatchCall,
     ReadingProgram,
@@ -21,6 +22,7 @@ from xbus.broker.back.readers.subscriptions import Subscriptions
 __all__ = [
     "AbsentReaders",
     "BatchCall",
+    "BehindReaders",
     "RangeLease",
     "RangeSharing",
     "ReaderDesk",

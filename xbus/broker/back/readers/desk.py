@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 from xbus.broker.back.log import LogSlices
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
+from xbus.broker.back.readers.waiting import WaitingCalls
 from xbus.broker.back.reading import event_map
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import Place, Slice, SliceBounds
@@ -20,6 +21,7 @@ from xbus.broker.journal.readers import (
     ReaderRange,
     SettleStep,
     lease_lost,
+    pass_to,
     put_out,
     read_ranges,
     release,
@@ -31,8 +33,11 @@ from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
 
-POLLS_PER_LEASE = 3
-"""A call waits for a batch for a part of the lease. More make more calls of idle programs."""
+MAX_LAG = "max_lag"
+"""The name in the history of who skips what a reader has not read in time."""
+
+POLLS_PER_LEASE = 2
+"""A program with ranges waits in one call for a part of the lease. More make more calls of idle programs."""
 
 
 class ReaderDesk:
@@ -56,11 +61,9 @@ class ReaderDesk:
         self._ranges: dict[int, ReaderRange] = {}
         self._busy: set[int] = set()
         """The ranges for which a step is under way."""
-        self._polls: dict[UUID, object] = {}
-        """The newest call for a batch of each program that waits for one."""
+        self.calls = WaitingCalls(slices)
         self._waits_since: dict[int, float] = {}
         """Since when a range has items that are too few for a batch."""
-        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turn = 0
 
     # -- calls -----------------------------------------------------------------------------------------------------
@@ -72,27 +75,47 @@ class ReaderDesk:
             Refused: the program has lost what it settles (``lease_lost``), or the place is not within its batch.
             JournalUnavailable: the database can't do it now.
         """
-        poll = self._polls[program.id] = object()
         self.sharing.renew(program.id, self._clock.monotonic())
-        try:
+        with self.calls.calling(program.id) as is_newest:
             batch = None
             if call.done is not None:
                 batch = await self._go_on(program, call, call.done, is_paused)
-            # Who waits calls again in time: so its silence tells of its end, however that came.
-            wait = min(call.wait, self.entry.lease / POLLS_PER_LEASE)
-            until = asyncio.get_running_loop().time() + wait
-            # A program that asks again has not heard the answer to its former call.
-            while batch is None and self._polls.get(program.id) is poll:
-                head, changed = self._slices.head, self._changed
-                if not is_paused():
-                    batch = await self._next(program, call, None)
-                has_ranges = bool(self.sharing.of(program.id))
-                if batch is None and not await self._wait(head if has_ranges else None, changed, until):
-                    break
-        finally:
-            if self._polls.get(program.id) is poll:
-                del self._polls[program.id]
+            if batch is None:
+                batch = await self._poll(program, call, is_paused, is_newest)
         return {"lease": self.entry.lease, "ranges": len(self.sharing.of(program.id)), "batch": batch}
+
+    async def _poll(
+        self,
+        program: ReadingProgram,
+        call: BatchCall,
+        is_paused: Callable[[], bool],
+        is_newest: Callable[[], bool],
+    ) -> ClaimedBatchMap | None:
+        """Wait for a batch.
+
+        A program with ranges is answered in time to call again, as its silence tells of its end. One without may wait
+        longer, as it has nothing to lose. It counts as gone meanwhile: it has to call again before it gets a range.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + call.wait
+        heard_until = min(until, loop.time() + self.entry.lease / POLLS_PER_LEASE)
+        while is_newest():
+            head, changed = self._slices.head, self.calls.changed
+            batch = None if is_paused() else await self._next(program, call, None)
+            is_late = loop.time() >= heard_until
+            if batch is not None or (is_late and self.sharing.is_concerned(program.id)):
+                return batch
+            if is_late:
+                await self.calls.wait_for_ranges(changed, until)
+                break
+            own = self.sharing.of(program.id)
+            if not own:
+                await self.calls.wait_for_ranges(changed, heard_until)
+            else:
+                waits = (self._waits_since.get(lease.range_id) for lease in own)
+                fills = [since + self.entry.batch_wait for since in waits if since is not None]
+                await self.calls.wait_for_more(self.entry.event_types, head, changed, min([heard_until, *fills]))
+        return None
 
     async def settle(self, program: ReadingProgram, done: Settlement) -> None:
         """Settle a batch up to a place.
@@ -158,7 +181,7 @@ class ReaderDesk:
         Raises:
             JournalUnavailable: the database can't be written now; they are free all the same.
         """
-        self._polls.pop(program.id, None)
+        self.calls.forget(program.id)
         left = self.sharing.leave(program.id)
         self.wake()
         await self._journal.run(release, [_known(lease, program.id) for lease in left])
@@ -166,7 +189,7 @@ class ReaderDesk:
     def unheard(self, range_id: int, counter: int) -> None:
         """Free the ranges of a program that a batch did not reach, unless it calls again already."""
         lease = self.sharing.leases.get(range_id)
-        if lease is None or lease.counter != counter or lease.owner is None or lease.owner in self._polls:
+        if lease is None or lease.counter != counter or lease.owner is None or lease.owner in self.calls:
             return
         self.sharing.leave(lease.owner)
         self.wake()
@@ -188,6 +211,35 @@ class ReaderDesk:
         self.sharing.follow(rows, self._clock.monotonic())
         self.wake()
 
+    async def pass_to(self, place: Place, reason: str) -> int:
+        """Have ranges go on at a place that stand before it; returns how many do.
+
+        A batch that is out stays so: it is forgotten only where its program is gone and it ends before the place.
+
+        Raises:
+            JournalUnavailable: the database can't be written now.
+        """
+        moved = 0
+        note = ActNote(uuid4(), self._clock.now(), MAX_LAG, ReaderAct.SKIP, reason)
+        for lease in list(self.sharing.leases.values()):
+            known = self._ranges[lease.range_id]
+            is_in_use = known.handed_out and (lease.owner is not None or known.batch_end > place)
+            if lease.range_id in self._busy or known.place >= place or is_in_use:
+                continue
+            self._busy.add(lease.range_id)
+            try:
+                passed = await self._journal.run(pass_to, known, place, note)
+            except Refused:
+                return moved
+            finally:
+                self._busy.discard(lease.range_id)
+            self._ranges[passed.id] = passed
+            lease.counter, lease.is_out = passed.counter, passed.handed_out
+            moved += 1
+        if moved:
+            self.wake()
+        return moved
+
     def look(self) -> None:
         """Free what silent programs had; nobody is silent for whom a step is under way, as the journal may be slow."""
         now = self._clock.monotonic()
@@ -200,32 +252,9 @@ class ReaderDesk:
 
     def wake(self) -> None:
         """Have all that wait look again."""
-        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
-        changed.set_result(None)
+        self.calls.wake()
 
     # -- the next batch --------------------------------------------------------------------------------------------
-
-    async def _wait(self, head: int | None, changed: "asyncio.Future[None]", until: float) -> bool:
-        """Wait until there may be more than there was; false once the time is over.
-
-        Args:
-            head: the end of the log then; None for a program without a range, which more events do not concern.
-            changed: is done when ranges may have become free.
-        """
-        loop = asyncio.get_running_loop()
-        fills = [since + self.entry.batch_wait for since in self._waits_since.values()]
-        left = min([until, *fills]) - loop.time()
-        if until <= loop.time():
-            return False
-        if head is None:
-            await asyncio.wait({changed}, timeout=max(0.0, left))
-            return True
-        beyond = loop.create_task(self._slices.beyond(self.entry.event_types, Place(head + 1)))
-        try:
-            await asyncio.wait({beyond, changed}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            beyond.cancel()
-        return True
 
     async def _next(self, program: ReadingProgram, call: BatchCall, owing: "_Owing | None") -> ClaimedBatchMap | None:
         """Find the next batch.
@@ -313,8 +342,8 @@ class ReaderDesk:
         return await self._slices.read(self.entry.event_types, current.stretches, bounds)
 
     async def _read_on(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
-        """Read the next items of a range; nothing at the head of the log."""
-        while True:
+        """Read the next items of a range; nothing at the head of the log, where nothing needs to be read either."""
+        while current.place.position <= self._slices.head:
             found = await self._slices.read(self.entry.event_types, current.stretches, bounds)
             if found.events:
                 return found
@@ -322,8 +351,9 @@ class ReaderDesk:
             known = self._ranges.get(current.id)
             if known is not None and (known.counter, known.handed_out) == (current.counter, False):
                 self._ranges[current.id] = current
-            if found.to.position > self._slices.head or found.to <= before:
+            if found.to <= before:
                 return None
+        return None
 
     def _is_too_small(self, range_id: int, found: Slice, bounds: SliceBounds) -> bool:
         """Check whether a batch is to wait for more items."""

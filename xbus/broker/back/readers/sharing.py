@@ -95,6 +95,10 @@ class RangeSharing:
 
         return sorted((lease for lease in self.leases.values() if lease.owner == program), key=turn)
 
+    def is_concerned(self, program: UUID) -> bool:
+        """Check whether a program has a range, or is to get one that is somebody's."""
+        return any(program in (lease.owner, lease.heir) for lease in self.leases.values())
+
     def to_give_up(self, program: UUID) -> list[RangeLease]:
         """The ranges that a program is to settle and hand over."""
         return [lease for lease in self.of(program) if lease.heir is not None]

@@ -107,6 +107,9 @@ def _bad_readers(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]
             yield ConfigurationProblem((*place, "name"), f'there is a service "{reader.name}": take another name')
         if not reader.event_types:
             yield ConfigurationProblem((*place, "event_types"), "name at least one event type")
+        if reader.max_lag is None and reader.when_behind != "alarm":
+            sentence = f'when_behind = "{reader.when_behind}" needs max_lag, which says what behind is'
+            yield ConfigurationProblem((*place, "when_behind"), sentence)
         present = stored.ever.readers.get(reader.name)
         if present is not None and present.ranges != reader.ranges:
             sentence = (
@@ -133,10 +136,13 @@ def _bad_readers(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]
 def _not_of_readers(role: RoleSpec) -> Iterator[ConfigurationProblem]:
     """Find settings of a role that its reader has no use for."""
     plain = RoleSpec(role.login, role.service)
-    for field in ("ordered", "parked_minutes", "instances", "standby", "start", "max_lag"):
+    for field in ("ordered", "parked_minutes", "instances", "standby", "start"):
         if getattr(role, field) != getattr(plain, field):
             sentence = f"{field} is of no meaning for a reader, whose programs share its ranges by themselves"
             yield ConfigurationProblem((Section.ROLE, role.login, field), sentence)
+    if role.max_lag is not None:
+        sentence = f'how far a reader lags is a matter of all its roles: set max_lag of the reader "{role.service}"'
+        yield ConfigurationProblem((Section.ROLE, role.login, "max_lag"), sentence)
 
 
 def _changed_services(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:

@@ -150,6 +150,8 @@ class ReaderSpec:
         batch_bytes: the bytes of items at which a batch ends.
         batch_wait: seconds that a batch waits for more items; 0 for none.
         keeps: whether retention waits for it.
+        max_lag: the most envelopes that it may lack, or the age that the oldest of them may have.
+        when_behind: what the bus does beyond that: it tells people, has retention wait no longer, or has it do without.
         start: where it begins when it is new, None for the end of the log; nothing that is kept of it.
     """
 
@@ -161,6 +163,8 @@ class ReaderSpec:
     batch_bytes: int = 4 * 1024 * 1024
     batch_wait: float = 0.0
     keeps: bool = True
+    max_lag: int | timedelta | None = None
+    when_behind: Literal["alarm", "detach", "skip"] = "alarm"
     start: Start | None = field(default=None, compare=False)
     renamed_from: str | None = field(default=None, compare=False)
 
@@ -278,14 +282,8 @@ class BotSpec:
     @property
     def reader(self) -> ReaderSpec:
         """The reader that the bus has of its own for a bot that reads. Each of its instances begins with a range."""
-        return ReaderSpec(
-            self.emitter,
-            self.reads,
-            ranges=self.instances,
-            batch_items=self.batch_items,
-            batch_bytes=self.batch_bytes,
-            batch_wait=self.batch_wait,
-        )
+        sizes = (self.batch_items, self.batch_bytes, self.batch_wait)
+        return ReaderSpec(self.emitter, self.reads, self.instances, ReaderSpec.lease, *sizes)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, exists, func, select
@@ -25,6 +24,7 @@ from xbus.broker.journal.log.catalog import read_graph, read_service_names, read
 from xbus.broker.journal.log.emitters.entries import read_limits
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.operations.event_types import read_paths
+from xbus.broker.journal.retention.limits import limit_of
 from xbus.broker.journal.writes import NO_LIMITS
 from xbus.graph import Graph
 from xbus.model import (
@@ -157,12 +157,22 @@ def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
     for service_id, name in connection.execute(read):
         names.setdefault(service_id, set()).add(name)
     rows = connection.execute(
-        select(service.c.name, *reader.c)
+        select(service.c.name, reader, lag_limit.c.envelopes, lag_limit.c.seconds, lag_limit.c.when_behind)
         .join(reader, reader.c.service_id == service.c.id)
+        .outerjoin(lag_limit, and_(lag_limit.c.kind == "reader", lag_limit.c.subject_id == service.c.id))
         .where(_chosen(service, removed), ~is_of_bot(service.c.name), ~is_of_subscription(service.c.id))
         .order_by(service.c.name)
     )
-    return (ReaderSpec(name, frozenset(names.get(key, ())), *settings) for name, key, *settings in rows.all())
+    return (
+        ReaderSpec(
+            row.name,
+            frozenset(names.get(row.service_id, ())),
+            *(row.ranges, row.lease, row.batch_items, row.batch_bytes, row.batch_wait, row.keeps),
+            max_lag=limit_of(row.envelopes, row.seconds),
+            when_behind=row.when_behind or "alarm",
+        )
+        for row in rows.all()
+    )
 
 
 def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
@@ -195,7 +205,7 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             instances=row.instances,
             standby=row.standby,
             keys=read_keys(row.public_keys),
-            max_lag=row.envelopes if row.seconds is None else timedelta(seconds=row.seconds),
+            max_lag=limit_of(row.envelopes, row.seconds),
             when_behind=row.when_behind or "alarm",
         )
         for row in rows.all()

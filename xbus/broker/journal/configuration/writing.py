@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import count
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
@@ -33,6 +33,7 @@ from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.broker.journal.configuration.subscriptions.stored import rename_reader, write_subscription
 from xbus.broker.journal.operations.event_types import write_paths
 from xbus.broker.journal.readers import make_ranges, write_settings
+from xbus.broker.journal.retention.limits import write_limit
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 from xbus.errors import ConfigurationError
 from xbus.model import (
@@ -43,7 +44,6 @@ from xbus.model import (
     emitting_service,
     event_type,
     graph,
-    lag_limit,
     node,
     profile_event_type,
     role,
@@ -305,26 +305,18 @@ def _write_role(connection: Connection, entry: RoleSpec) -> None:
         standby=entry.standby,
         public_keys=replace_keys(connection, role, entry.login, entry.keys),
     )
-    _write_lag_limit(connection, role, role_id, entry)
+    write_limit(connection, "role", role_id, entry.max_lag, entry.when_behind)
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)
-
-
-def _write_lag_limit(connection: Connection, table: Table, subject_id: int, entry: RoleSpec) -> None:
-    of_subject = (lag_limit.c.kind == table.name, lag_limit.c.subject_id == subject_id)
-    connection.execute(delete(lag_limit).where(*of_subject))
-    if entry.max_lag is not None:
-        lag = entry.max_lag
-        limit = {"seconds": lag.total_seconds()} if isinstance(lag, timedelta) else {"envelopes": lag}
-        row = {"kind": table.name, "subject_id": subject_id, "when_behind": entry.when_behind, **limit}
-        connection.execute(insert(lag_limit).values(row))
 
 
 def _write_reader(connection: Connection, entry: ReaderSpec) -> int:
     """Write a reader; gives its id. A new one gets its ranges at its start; a former one goes on where it stood."""
     service_id = _put(connection, service, entry.name, kind="reader")
     types = [_id(connection, event_type, name) for name in sorted(entry.event_types)]
-    if write_settings(connection, service_id, _columns(entry, "name", "event_types"), types):
+    write_limit(connection, "reader", service_id, entry.max_lag, entry.when_behind)
+    settings = _columns(entry, "name", "event_types", "max_lag", "when_behind")
+    if write_settings(connection, service_id, settings, types):
         make_ranges(connection, service_id, entry.ranges, position_before(connection, entry.start or "head") + 1)
     return service_id
 

@@ -108,7 +108,7 @@ def plan_undo(connection: sa.Connection, name: str, act: UUID | None = None) -> 
     undone = sa.select(row.undoes).where(row.service_id == entry.id, row.undoes.is_not(None))
     acts = sa.select(row.act).where(
         row.service_id == entry.id,
-        row.kind.in_([ReaderAct.CHECKPOINT.value, ReaderAct.MOVE.value]),
+        row.kind.in_([ReaderAct.CHECKPOINT.value, ReaderAct.MOVE.value, ReaderAct.SKIP.value]),
         row.act.not_in(undone),
     )
     wanted = acts if act is None else acts.where(row.act == act)

@@ -19,6 +19,7 @@ class ReaderEntry:
         key: how a running broker knows it, see ``model.service``.
         event_types: the ids of the types that it reads.
         is_called: whether it is a subscription's, which gateways read.
+        is_detached: whether retention waits for it no longer, as it lags too far.
     """
 
     id: int
@@ -31,6 +32,7 @@ class ReaderEntry:
     batch_wait: float
     keeps: bool
     is_called: bool = False
+    is_detached: bool = False
 
 
 def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
@@ -43,7 +45,7 @@ def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
     settings = (reader.c.lease, reader.c.batch_items, reader.c.batch_bytes, reader.c.batch_wait, reader.c.keeps)
     is_called = sa.exists().where(subscription.c.service_id == service.c.id)
     rows = connection.execute(
-        sa.select(service.c.id, service.c.key, service.c.name, *settings, is_called)
+        sa.select(service.c.id, service.c.key, service.c.name, *settings, is_called, reader.c.detached_at.is_not(None))
         .join(reader, reader.c.service_id == service.c.id)
         .where(service.c.removed_at.is_(None))
         .order_by(service.c.name)

@@ -68,9 +68,11 @@ class ReaderStatus:
 
     @property
     def state(self) -> PresenceState:
-        """Its state: paused, present while a program has a range, or absent."""
+        """Its state: paused, detached as it lags too far, present while a program has a range, or absent."""
         if self.is_paused:
             return PresenceState.PAUSED
+        if self.entry.is_detached:
+            return PresenceState.DETACHED
         return PresenceState.PRESENT if self.programs else PresenceState.ABSENT
 
     @property

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.slices import Place, Stretch
-from xbus.broker.journal.readers.ranges import ReaderRange, cut, read_range, written_hash
+from xbus.broker.journal.readers.ranges import ReaderRange, cut, joined, read_range, written_hash
 from xbus.errors import Refused
 
 KEPT_MOVES = 100_000
@@ -28,6 +28,7 @@ class ReaderAct(StrEnum):
     UNDO = "undo"
     SPLIT = "split"
     MERGE = "merge"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,30 @@ def release(connection: sa.Connection, leases: Iterable[LeaseOf]) -> None:
     for lease in leases:
         owned = (row.id == lease.range_id, row.counter == lease.counter, row.owner == lease.program)
         connection.execute(sa.update(model.reader_range).where(*owned).values(owner=None, expires_at=None))
+
+
+def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: ActNote) -> ReaderRange:
+    """Have a range go on at a place, if it stands before it; a batch that is out of it is forgotten.
+
+    Args:
+        known: the range as the caller knows it. The owner of a batch that is out has to be gone.
+
+    Raises:
+        Refused: somebody has changed the range (``lease_lost``).
+    """
+    row = model.reader_range.c
+    locked = sa.select(row.id).where(row.id == known.id, row.counter == known.counter, row.completed_at.is_(None))
+    before = None
+    if connection.execute(locked.with_for_update()).first() is not None:
+        before = read_range(connection, known.id)
+    if before is None or before.handed_out != known.handed_out:
+        raise lease_lost(known.id)
+    free = replace(before, stretches=joined(replace(each, until=None) for each in before.stretches))
+    if before.handed_out:
+        free = replace(free, handed_out=False, owner=None, counter=before.counter + 1)
+    after = free.passed(place)
+    note_moves(connection, note, before, after)
+    return write_range(connection, after)
 
 
 def write_range(connection: sa.Connection, changed: ReaderRange, **columns: object) -> ReaderRange:

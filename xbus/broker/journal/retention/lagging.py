@@ -6,7 +6,6 @@ Lag is what a role lacks and what comes to it by itself in its turn. What is par
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
 
@@ -17,9 +16,8 @@ from xbus.broker.journal.log.event_states import DROPPED
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.retention.bounds import last_before
+from xbus.broker.journal.retention.limits import WhenBehind
 from xbus.broker.journal.writes.cursor import Cursor
-
-WhenBehind: TypeAlias = Literal["alarm", "detach", "skip"]
 
 MOST_SKIPPED = 10_000
 """Envelopes that one look has a role do without. More catch up in fewer looks, and cost memory."""

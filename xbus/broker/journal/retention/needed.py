@@ -119,6 +119,7 @@ def _unread() -> sa.Select[UUID]:
             model.envelope.c.id.in_(IDS),
             model.service.c.removed_at.is_(None),
             reader.keeps,
+            reader.detached_at.is_(None),
             ~sa.exists().where(ended.service_id == reader.service_id, ended.ended_at.is_not(None)),
             model.envelope.c.position >= place,
         )

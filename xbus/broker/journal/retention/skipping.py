@@ -20,7 +20,11 @@ def note_skipped(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> Non
         .join(model.graph, model.graph.c.event_type_id == read_type.event_type_id)
         .join(model.event, model.event.c.graph_id == model.graph.c.id)
         .join(model.envelope, model.envelope.c.id == model.event.c.envelope_id)
-        .where(~reader.keeps, model.envelope.c.id.in_(list(envelope_ids)), model.envelope.c.position.is_not(None))
+        .where(
+            sa.or_(~reader.keeps, reader.detached_at.is_not(None)),
+            model.envelope.c.id.in_(list(envelope_ids)),
+            model.envelope.c.position.is_not(None),
+        )
         .distinct()
     )
     for service_id, position in connection.execute(wanted).all():

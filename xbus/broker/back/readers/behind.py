@@ -1,0 +1,86 @@
+"""Does what a reader wants when it lags too far: tells people, has retention wait no longer, or has it skip."""
+
+import logging
+
+from xbus.broker.back.readers.desks import ReaderDesks
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.retention.reader_lags import BehindReader, find_behind, set_detached
+from xbus.clock import Clock
+from xbus.supervision.health import Health, Problem
+
+log = logging.getLogger(__name__)
+
+READER_BEHIND = "reader_behind"
+
+
+class BehindReaders:
+    """Compares the lag of readers with their limits.
+
+    Args:
+        journal: knows both.
+        desks: know whose programs give signs of life, and which batches are out.
+        health: shows readers that stay beyond their limits.
+        clock: measures ages.
+    """
+
+    def __init__(self, journal: Journal, desks: ReaderDesks, health: Health, clock: Clock) -> None:
+        self._journal = journal
+        self._desks = desks
+        self._health = health
+        self._clock = clock
+
+    async def look(self) -> None:
+        """Look at all readers with a limit once.
+
+        Raises:
+            JournalError: the database does not do it now.
+        """
+        behind = await self._journal.read(find_behind, self._clock.now())
+        problems = [self._problem(each) for each in behind if not await self._is_seen_to(each)]
+        self._health.replace([READER_BEHIND], problems)
+        await self._attach({each.entry.id for each in behind if each.when_behind == "detach"})
+
+    async def _is_seen_to(self, reader: BehindReader) -> bool:
+        """Skip or detach as the reader wants; false where people have to be told."""
+        told = {"reader": reader.entry.name}
+        if reader.when_behind == "skip":
+            desk = self._desks.desk(reader.entry.key)
+            moved = 0 if desk is None else await desk.pass_to(Place(reader.upto + 1), reader.told)
+            if moved:
+                log.warning(
+                    "the reader %s skips: %s", *(reader.entry.name, reader.told), extra={"action": "skipped", **told}
+                )
+            return True
+        if reader.entry.is_detached:
+            return True
+        if reader.when_behind == "detach" and reader.entry.name in self._desks.absent_names():
+            await self._journal.run(set_detached, reader.entry.id, self._clock.now())
+            log.warning(
+                "the reader %s is detached: %s", *(reader.entry.name, reader.told), extra={"action": "detached", **told}
+            )
+            return True
+        return False
+
+    async def _attach(self, behind: set[int]) -> None:
+        """Have retention wait again for readers that have caught up, or have no such limit any more."""
+        for entry in await self._journal.read(read_readers):
+            if entry.is_detached and entry.id not in behind:
+                await self._journal.run(set_detached, entry.id, None)
+                log.info(
+                    "the reader %s is attached again", entry.name, extra={"action": "attached", "reader": entry.name}
+                )
+
+    def _problem(self, reader: BehindReader) -> Problem:
+        name = reader.entry.name
+        detaches = reader.when_behind == "detach"
+        return Problem(
+            READER_BEHIND,
+            name,
+            f"the reader {name} is too far behind: {reader.told}",
+            self._clock.now(),
+            f"see why its programs are slow; the bus waits for {name} no longer once none of them reads"
+            if detaches
+            else f"start more programs of it, or have it go on elsewhere: xbus reader move {name} head",
+        )

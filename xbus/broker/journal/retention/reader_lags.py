@@ -1,0 +1,106 @@
+"""Finds the readers that lag further than they may, and detaches them.
+
+A reader lacks what its range furthest behind has not settled: other ranges may have read some of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.contents import count_listed, find_listed, read_contents_end
+from xbus.broker.journal.log.planning import read_first
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.readers import ReaderEntry, read_ranges, read_readers
+from xbus.broker.journal.readers.status import find_waiting_since
+from xbus.broker.journal.retention.bounds import last_before
+from xbus.broker.journal.retention.lagging import MOST_SKIPPED
+from xbus.broker.journal.retention.limits import WhenBehind
+
+
+@dataclass(frozen=True, slots=True)
+class BehindReader:
+    """A reader that is further behind than it may be.
+
+    Args:
+        upto: what it has not read up to this position is beyond its limit: with a number at the most
+            :data:`MOST_SKIPPED` envelopes, with an age all that are older.
+        told: the limit and how far it is exceeded, as the end of a sentence.
+    """
+
+    entry: ReaderEntry
+    when_behind: WhenBehind
+    upto: int
+    told: str
+
+
+def find_behind(connection: sa.Connection, now: datetime) -> list[BehindReader]:
+    """Find the readers that are beyond their limit; where none has one, it costs one look at an empty table."""
+    limits = {row.subject_id: row for row in connection.execute(_LIMITS).all()}
+    found = []
+    for entry in read_readers(connection) if limits else ():
+        limit = limits.get(entry.id)
+        ranges = read_ranges(connection, [entry.id]) if limit is not None else []
+        if limit is None or not ranges:
+            continue
+        place = min(each.place for each in ranges)
+        beyond = (
+            _beyond_age(connection, entry, place, now, limit.seconds)
+            if limit.seconds is not None
+            else _beyond_number(connection, entry, place, limit.envelopes)
+        )
+        if beyond is not None:
+            found.append(BehindReader(entry, limit.when_behind, *beyond))
+    return found
+
+
+def _beyond_age(
+    connection: sa.Connection, entry: ReaderEntry, place: Place, now: datetime, seconds: float
+) -> tuple[int, str] | None:
+    before = now - timedelta(seconds=seconds)
+    oldest = find_waiting_since(connection, entry, place)
+    if oldest is None or oldest >= before:
+        return None
+    told = f"the oldest event that it has not read was sealed {oldest:%Y-%m-%d %H:%M} UTC"
+    return last_before(connection, before), f"{told}, and max_lag allows {timedelta(seconds=seconds)}"
+
+
+def _beyond_number(connection: sa.Connection, entry: ReaderEntry, place: Place, most: int) -> tuple[int, str] | None:
+    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
+    after = max(place.position, read_first(connection) or 0) - 1
+    head, listed = read_head(connection), max(read_contents_end(connection), after)
+    rest = sa.select(sa.func.count()).select_from(_rest(graphs, listed).subquery())
+    lacks = count_listed(connection, graphs, after, listed) + int(connection.execute(rest).scalar_one())
+    beyond = min(lacks - most, MOST_SKIPPED)
+    if beyond <= 0 or head <= after:
+        return None
+    found = [*find_listed(connection, graphs, after, beyond).positions]
+    if len(found) < beyond:
+        found += connection.execute(_rest(graphs, listed).limit(beyond - len(found))).scalars().all()
+    return found[-1], f"it lacks some {lacks:,} envelopes, and max_lag allows {most:,}"
+
+
+def _rest(graphs: Sequence[int], after: int) -> sa.Select[int]:
+    """Select the positions of envelopes that the table of contents does not list yet."""
+    envelope, event = model.envelope.c, model.event.c
+    return (
+        sa.select(envelope.position)
+        .where(
+            envelope.position > after,
+            sa.exists().where(event.envelope_id == envelope.id, event.graph_id.in_(list(graphs))),
+        )
+        .order_by(envelope.position)
+    )
+
+
+def set_detached(connection: sa.Connection, service_id: int, at: datetime | None) -> None:
+    """Have retention wait for a reader no longer, or again with None."""
+    connection.execute(sa.update(model.reader).where(model.reader.c.service_id == service_id).values(detached_at=at))
+
+
+_LIMIT = model.lag_limit.c
+_LIMITS = sa.select(model.lag_limit).where(_LIMIT.kind == "reader")
+_GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id.in_(sa.bindparam("types", expanding=True)))
