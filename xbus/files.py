@@ -157,7 +157,7 @@ class IncomingFile:
 
     @property
     def path(self) -> Path:
-        """Where it is to appear; for a folder not known before the first item has come."""
+        """The place at which it is to appear; for a folder not known before the first item has come."""
         return self._path / self.head.safe_name if self._is_folder and self.head is not None else self._path
 
     def write(self, items: Iterable[bytes]) -> None:

@@ -61,14 +61,13 @@ def journal_at(url: str, place: str | Path) -> Journal:
     return Journal(create_engine(url), "broker", objects=ObjectPlace(str(place), 64 * 1024))
 
 
-async def put_large(journal: Journal) -> "bytes":
+async def put_large(journal: Journal) -> bytes:
     put = whole(await Scribe.of(journal), LARGE)
     await journal.write(put)
     (segment,) = await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
     assert segment.data == pack_items(LARGE)
     row = model.segment.c
-    found: bytes = await journal.run(lambda connection: connection.execute(sa.select(row.hash)).scalars().first())
-    return found
+    return await journal.run(lambda connection: bytes(connection.execute(sa.select(row.hash).limit(1)).scalar_one()))
 
 
 async def refused(url: str, place: str | Path) -> XbusError:

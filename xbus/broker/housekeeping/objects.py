@@ -11,7 +11,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects import removal
 from xbus.broker.journal.objects.claiming import StoreRow, is_own, read_stores
 from xbus.broker.journal.objects.opening import open_store
-from xbus.broker.journal.objects.stores import Listed, ObjectStore
+from xbus.broker.journal.objects.stores import ListedObject, ObjectStore
 from xbus.clock import Clock
 from xbus.errors import XbusError
 from xbus.periodic import every
@@ -117,7 +117,7 @@ class ObjectRemover:
         return found
 
 
-def _page(listed: Iterator[Listed]) -> list[Listed]:
+def _page(listed: Iterator[ListedObject]) -> list[ListedObject]:
     return list(islice(listed, PAGE))
 
 

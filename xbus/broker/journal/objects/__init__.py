@@ -4,5 +4,5 @@ A store never knows who refers to an object. The journal does: an object is dura
 and is removed when no segment refers to it any more. Recipients never notice; who reads segments does so through
 ``reading``. Front and back write through ``xbus.broker.journal.journal``.
 
-Face: ``claiming``, ``reading``, ``removal``, ``stores`` and ``stowing``.
+Face: ``claiming``, ``opening``, ``reading``, ``removal``, ``stores`` and ``stowing``.
 """

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from xbus.broker.journal.objects.stores import MARK, Listed, missing, store_errors
+from xbus.broker.journal.objects.stores import MARK, ListedObject, missing, store_errors
 
 PARTS = "parts"
 """The folder of files that are being written."""
@@ -45,13 +45,13 @@ class FolderStore:
         with store_errors(self.place):
             self._path(digest).unlink(missing_ok=True)
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> Iterator[ListedObject]:
         with store_errors(self.place):
             self._remove_left_parts()
             for folder in sorted(self._folder.glob("[0-9a-f][0-9a-f]")):
                 for entry in os.scandir(folder):
                     if _is_name(entry.name):
-                        yield Listed(bytes.fromhex(entry.name), entry.stat().st_mtime)
+                        yield ListedObject(bytes.fromhex(entry.name), entry.stat().st_mtime)
 
     def read_mark(self) -> bytes | None:
         with store_errors(self.place):

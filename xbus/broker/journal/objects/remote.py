@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from xbus.broker.journal.objects.stores import MARK, Listed, missing, store_errors
+from xbus.broker.journal.objects.stores import MARK, ListedObject, missing, store_errors
 from xbus.errors import ConfigurationError
 
 
@@ -47,7 +47,7 @@ class RemoteStore:
             except FileNotFoundError:
                 pass
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> Iterator[ListedObject]:
         # By the first two digits, so that a page of the listing fits into memory.
         for number in range(256):
             folder = f"{self._root}/{number:02x}"
@@ -55,7 +55,7 @@ class RemoteStore:
                 found = self._files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
             for info in found:
                 if info.type == fs.FileType.File and len(info.base_name) == 64:
-                    yield Listed(bytes.fromhex(info.base_name), info.mtime_ns / 1e9)
+                    yield ListedObject(bytes.fromhex(info.base_name), info.mtime_ns / 1e9)
 
     def read_mark(self) -> bytes | None:
         with store_errors(self.place):

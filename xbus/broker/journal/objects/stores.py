@@ -16,7 +16,7 @@ MARK = "xbus-objects.json"
 """The file by which a store tells to which journal it belongs."""
 
 
-class Listed(NamedTuple):
+class ListedObject(NamedTuple):
     """An object that a store has; ``written_at`` in seconds since 1970, by the clock of the store."""
 
     hash: bytes
@@ -44,7 +44,7 @@ class ObjectStore(Protocol):
     def remove(self, digest: bytes) -> None:
         """Remove an object; it may not be there."""
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> Iterator[ListedObject]:
         """Iterate over all objects, and clean up what broken-off writes have left."""
 
     def read_mark(self) -> bytes | None:

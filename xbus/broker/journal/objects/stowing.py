@@ -60,7 +60,7 @@ NO_ORDER = Order()
 
 
 class ObjectPlace(NamedTuple):
-    """Where the data of large writes goes.
+    """The place to which the data of large writes goes.
 
     Args:
         place: a folder, or an address.
@@ -72,14 +72,14 @@ class ObjectPlace(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
+class _HeldWrite:
     """A write that waits for its data, or behind another one that does."""
 
     write: Write[Any]
     promises: bool
     order: Order
     answer: "asyncio.Future[Any]"
-    storing: "asyncio.Future[Write[Any]] | None" = None
+    storing: "asyncio.Future[Write[object]] | None" = None
 
     @property
     def is_stored(self) -> bool:
@@ -103,7 +103,7 @@ class Stowing:
         self._large_bytes = large_bytes
         self._seconds = seconds
         self._queue = queue
-        self._lanes: dict[Hashable, deque[_Waiting]] = {}
+        self._lanes: dict[Hashable, deque[_HeldWrite]] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="journal-objects")
 
     async def close(self) -> None:
@@ -120,7 +120,7 @@ class Stowing:
         if lane is None and not is_large:
             return self._hand_on(write, order, promises, None)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(write, promises, order, answer)
+        waiting = _HeldWrite(write, promises, order, answer)
         self._queue.hold(write_size(write))
         if lane is None:
             lane = self._lanes[order.lane] = deque()
@@ -163,7 +163,7 @@ class Stowing:
             return any(len(event.data) >= self._large_bytes for event in write.events)
         return False
 
-    async def _stored(self, write: Write[Any]) -> Write[Any]:
+    async def _stored(self, write: Write[Any]) -> Write[object]:
         """Store the data of a large write; the write that refers to it."""
         try:
             async with asyncio.timeout(self._seconds):
