@@ -13,7 +13,7 @@ from xbus import model
 from xbus.admin.why.inquiry import Inquiry
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.operations.failures import GroupFilters, list_groups, show_group
-from xbus.broker.journal.operations.stalled import MOST_COUNTED
+from xbus.broker.journal.operations.failures.groups import MOST_COUNTED
 from xbus.states import TrackingState
 
 CORRECTED = TrackingState.CORRECTED

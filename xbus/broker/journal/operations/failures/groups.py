@@ -20,8 +20,10 @@ from xbus.broker.journal.operations.failures.listing import (
     unknown_group,
 )
 from xbus.broker.journal.operations.failures.past_moves import GROUP_SUBJECT, PastMove, read_past_moves, storable
-from xbus.broker.journal.operations.stalled import MOST_COUNTED
 from xbus.states import TrackingState
+
+MOST_COUNTED = 1000
+"""So many failures of a group are counted in each state. More would tell nobody more, and would cost more."""
 
 MOST_GROUPS = 5_000
 """With more groups than these the list has those of the newest failures alone."""
@@ -57,7 +59,7 @@ class FailureGroup:
     """Failures that have one fingerprint.
 
     Args:
-        tracking: how many are in each state, up to ``stalled.MOST_COUNTED``; states of none are left out.
+        tracking: how many are in each state, up to :data:`MOST_COUNTED`; states of none are left out.
         owners: the names of those who look after some, by name.
         first_at: when the oldest happened.
         newest: the newest, as an example.
