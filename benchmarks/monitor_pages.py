@@ -8,11 +8,9 @@ makes the journal smaller. The limits to be kept are 50 ms for a sample, and 300
 import asyncio
 import json
 import os
-import random
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -23,8 +21,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from tests.support.daemon import write_config
-from tests.support.journal import add_small_bus
-from tests.support.long_log import list_all, newest_graphs, put_log
+from tests.support.long_journal import fill
 from tests.support.ports import free_port
 from xbus import model
 from xbus.broker.journal.database import schema
@@ -39,37 +36,37 @@ from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
-from xbus.states import DeliveryState
 
 ENVELOPES = 1_000_000
-PARKED_SHARE, FAILURE_SHARE = 100, 10
-"""One envelope of so many is parked, and one of so many has failed."""
-
-PAGE = 100_000
 ROUNDS = 7
 
 PATHS = (
     *("/", "/?range=1d", "/?range=5w", "/live/graph", "/live/plots?range=5w", "/live/decisions", "/figures"),
     *("/envelopes", "/parked", "/parked?role=store_1&code=refused", "/recipients", "/recipients/store_1"),
+    *(
+        "/envelopes?emitter=north",
+        "/envelopes?state=open",
+        "/envelopes?type=notes",
+        "/failures",
+        "/failures?code=timed_out",
+    ),
+    *(
+        "/failures?role=store_2",
+        "/failures?state=corrected",
+        "/readers",
+        "/bots",
+        "/types/notes",
+        "/audit",
+        "/clearing",
+    ),
+    *("/configuration", "/api/envelopes", "/api/failures", "/api/parked", "/api/roles", "/api/health"),
 )
 
 
-def fill(url: str, envelopes: int) -> None:
+def fill_with_samples(url: str, envelopes: int) -> None:
     """Build the journal."""
-    chosen = random.Random(7)
+    fill(url, envelopes)
     with writing(url) as connection:
-        add_small_bus(connection)
-        # The last of them were sealed a moment ago.
-        begin = SystemClock().now() - timedelta(seconds=PAGE)
-        graphs = newest_graphs(connection)
-        store = connection.execute(sa.select(model.role.c.id).where(model.role.c.login == "store_1")).scalar_one()
-    for number in range(0, envelopes, PAGE):
-        with writing(url) as connection:
-            log = [[graphs[chosen.choice(["notes", "flights", "fares"])]] for _ in range(min(PAGE, envelopes - number))]
-            ids = put_log(connection, log, begin)
-            _fail(connection, store, ids, number)
-    with writing(url) as connection:
-        list_all(connection, envelopes)
         _sample(connection)
 
 
@@ -82,22 +79,6 @@ def _sample(connection: sa.Connection) -> None:
         begins = [floor(now, step) - number * length for number in range(1, int(kept / length))]
         rows = [{"step": step, "began_at": at, "ended_at": at + length, "observed": step} for at in begins]
         connection.execute(sa.insert(model.sample), [{**row, **figures, "parts": parts} for row in rows])
-
-
-def _fail(connection: sa.Connection, role_id: int, ids: list[uuid.UUID], before: int) -> None:
-    now, codes = SystemClock().now(), ("refused", "timed_out", "connection_lost")
-    common = {"role_id": role_id, "cause": "the total is no number", "changed_at": now}
-    parked = [
-        {**common, "envelope_id": ids[place], "position": before + place + 1, "code": codes[place % 3]}
-        for place in range(0, len(ids), PARKED_SHARE)
-    ]
-    states = {"state": DeliveryState.PARKED.value, "attempts": 5}
-    connection.execute(sa.insert(model.delivery), [{**row, **states} for row in parked])
-    failures = [
-        {"at": now, "envelope_id": ids[place], "role_id": role_id, "verb": "send_item", "code": codes[place % 3]}
-        for place in range(0, len(ids), FAILURE_SHARE)
-    ]
-    connection.execute(sa.insert(model.failure), [{**row, "message": "the total is no number"} for row in failures])
 
 
 @contextmanager
@@ -152,7 +133,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{folder}/xbus.db"
         schema.upgrade(url)
-        fill(url, int(os.environ.get("ENVELOPES", ENVELOPES)))
+        fill_with_samples(url, int(os.environ.get("ENVELOPES", ENVELOPES)))
         measure(url, Path(folder))
 
 

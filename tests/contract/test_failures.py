@@ -170,16 +170,3 @@ async def test_some_are_moved_together_or_not_at_all(url: str) -> None:
         assert show_failure(connection, 2**63) is show_failure(connection, 0) is None
     assert shown is not None
     assert (shown.summary.tracking, shown.history) == (TrackingState.UNPROCESSED, ())
-
-
-async def test_the_list_of_groups_reads_an_index_alone(url: str) -> None:
-    """However long the messages are, each group costs those of its ends."""
-    with looking(url) as connection:
-        if connection.dialect.name != "sqlite":
-            pytest.skip("PostgreSQL chooses by the size of the table")
-        statements: list[str] = []
-        sa.event.listen(connection.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
-        list_groups(connection, GroupFilters(state=TrackingState.UNPROCESSED, owner="ada"))
-        grouped = next(each for each in statements if "GROUP BY" in each)
-        plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + grouped.replace("?", "'1'")).all()
-    assert any("COVERING INDEX ix_failure_fingerprint" in row[-1] for row in plan)

@@ -65,7 +65,7 @@ def group_rows(found: Sequence[FailureGroup], output: Output) -> list[tuple[obje
             group.newest.verb,
             group.newest.code,
             group.newest.message,
-            str(group.count),
+            f"{group.count}{'+' * group.at_least}",
             ", ".join(f"{count} {state}" for state, count in group.tracking.items()),
             ", ".join(group.owners) or None,
             group.fingerprint,

@@ -159,9 +159,9 @@ def some(indices: Sequence[int] | None) -> str | None:
     return ", ".join(map(str, indices[:SHOWN_INDICES])) + (", ..." if len(indices) > SHOWN_INDICES else "")
 
 
-def counted(number: int, what: str = "item") -> str:
-    """Write ``1 item``, ``2 items``."""
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+def counted(number: int, what: str = "item", *, at_least: bool = False) -> str:
+    """Write ``1 item``, ``2 items``, ``at least 1,000 items``."""
+    return f"{'at least ' if at_least else ''}{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def one_json(value: Mapping[str, Any]) -> str:

@@ -243,8 +243,16 @@ failure = Table(
         comment="The same for failures of one trouble: of role, verb, code, and the message without what varies.",
     ),
     Column("owner", String(255), comment="The name of the person who looks after it; null for nobody."),
-    # All that the list of groups counts, so that it never reads the messages.
-    Index("ix_failure_fingerprint", "fingerprint", "id", "role_id", "code", "tracking", "owner"),
+    # By these the list of groups hops from group to group, counts by state, and finds owners, without a message.
+    Index("ix_failure_fingerprint", "fingerprint", "id"),
+    Index("ix_failure_group_tracking", "fingerprint", "tracking"),
+    Index(
+        "ix_failure_owner",
+        "fingerprint",
+        "owner",
+        sqlite_where=text("owner IS NOT NULL"),
+        postgresql_where=text("owner IS NOT NULL"),
+    ),
     comment="Every failed call to a recipient, kept for the person who repairs.",
 )
 

@@ -79,8 +79,7 @@ class BusAccess:
 
     def read(self, ask: Callable[[Connection], T]) -> T:
         """Give the answer to one question."""
-        with self.reading() as connection:
-            return ask(connection)
+        return self.journal.read(ask)
 
     def inquiry(self) -> Inquiry:
         """Make the one that answers why."""

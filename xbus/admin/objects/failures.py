@@ -43,6 +43,7 @@ def of_failure_group(group: FailureGroup) -> JsonObject:
         "code": newest.code,
         "cause": newest.message,
         "failed_calls": group.count,
+        "at_least": group.at_least,
         "by_tracking": [{"tracking": state, "failed_calls": count} for state, count in group.tracking.items()],
         "owners": group.owners,
         "oldest_at": group.first_at,

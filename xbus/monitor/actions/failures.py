@@ -90,7 +90,8 @@ class _OfFailures(Action):
     def _named(self, connection: Connection) -> str:
         if self.fingerprint is not None:
             group = show_group(connection, self.fingerprint, limit=1).group
-            return f"{counted(group.count, 'failure')} of {group.newest.role or 'no role'} with {group.newest.code}"
+            number = counted(group.count, "failure", at_least=group.at_least)
+            return f"{number} of {group.newest.role or 'no role'} with {group.newest.code}"
         for failure_id in self.failure_id:
             if show_failure(connection, failure_id) is None:
                 raise unknown_failure(failure_id)

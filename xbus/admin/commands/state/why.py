@@ -1,8 +1,8 @@
 """``xbus why``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
@@ -12,29 +12,12 @@ from xbus.admin.program import EnvelopeId, config_option, database_url, output_o
 from xbus.admin.why.asking import RunningBroker
 from xbus.admin.why.findings import Finding, Proof
 from xbus.admin.why.inquiry import Inquiry
-from xbus.broker.journal.database.connection import Connection, reading
+from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.operations.failures import FailureSummary
 from xbus.broker.journal.operations.why.envelopes import AskedPart
 from xbus.clock import SystemClock
 
-T = TypeVar("T")
-
 INDENT = "  "
-
-
-class _JournalOfUrl:
-    """Reads the journal of a configuration.
-
-    Args:
-        url: of the database.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __call__(self, read: Callable[[Connection], T]) -> T:
-        with reading(self._url) as connection:
-            return read(connection)
 
 
 @click.command()
@@ -62,8 +45,10 @@ def why(
     helps; where roles differ, each has its own, the most urgent first.
     """
     part = AskedPart(role, event or (None if item is None else 1), item)
-    inquiry = Inquiry(_JournalOfUrl(database_url(config_path)), RunningBroker(config_path), SystemClock())
-    findings = _ask(inquiry, id_, emitter, key, part)
+    # The reads of an answer share one engine: it compiles each statement once.
+    with closing(ConnectionPool(database_url(config_path))) as journal:
+        inquiry = Inquiry(journal.read, RunningBroker(config_path), SystemClock())
+        findings = _ask(inquiry, id_, emitter, key, part)
     if output.as_json:
         output.objects(map(of_finding, findings))
         return

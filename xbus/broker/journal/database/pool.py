@@ -1,12 +1,15 @@
 """Connections for a program that asks the journal again and again, in several threads at once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import sqlalchemy as sa
 
 from xbus.broker.journal.database.connection import check_there
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, journal_errors
+
+T = TypeVar("T")
 
 
 class ConnectionPool:
@@ -34,6 +37,15 @@ class ConnectionPool:
         """
         with self._transaction(self._reader) as connection:
             yield connection
+
+    def read(self, ask: Callable[[sa.Connection], T]) -> T:
+        """Give the answer to one question.
+
+        Raises:
+            JournalUnavailable: the database can't be reached.
+        """
+        with self.reading() as connection:
+            return ask(connection)
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:

@@ -200,11 +200,12 @@ def read_owed_ahead(
 
     found: list[tuple[int, datetime]] = []
     after = cursor.position
-    while len(found) < limit and (listed := find_listed(connection, leading, after, PAGE_POSITIONS)).upto > after:
+    # Some of what is read may be settled already.
+    most = min(limit + cursor.above.bit_count(), PAGE_POSITIONS)
+    while len(found) < limit and (listed := find_listed(connection, leading, after, most)).upto > after:
         found += owed(wanted.where(position.in_(listed.positions)))
         after = listed.upto
     if len(found) < limit:
-        # Some of what is read may be settled already.
         found += owed(wanted.where(position > after).limit(limit - len(found) + cursor.above.bit_count()))
     return found[:limit]
 

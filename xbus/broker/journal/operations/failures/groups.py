@@ -1,10 +1,11 @@
 """Groups of failures that have one fingerprint: the list with its counts, and one group with its history.
 
-An index has all that is counted, so the list of groups reads no message but those that it shows.
+The list hops through an index from group to group, and counts in each up to a bound. So it costs as much with a million
+failures as with a thousand, and it reads no message but those that it shows.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +21,18 @@ from xbus.broker.journal.operations.failures.listing import (
 )
 from xbus.broker.journal.operations.failures.past_moves import GROUP_SUBJECT, PastMove, read_past_moves, storable
 from xbus.states import TrackingState
+
+MOST_COUNTED = 1000
+"""So many failures of a group are counted in each state. More would tell nobody more, and would cost more."""
+
+MOST_GROUPS = 5_000
+"""With more groups than these the list has those of the newest failures alone."""
+
+MOST_FAILURES = 10_000
+"""So many of the newest failures are looked through then. More makes that list longer, and each page slower."""
+
+PAGE = 500
+"""Groups that are compared with filters in one statement."""
 
 _failure = model.failure.c
 
@@ -46,19 +59,27 @@ class FailureGroup:
     """Failures that have one fingerprint.
 
     Args:
-        count: how many there are.
-        tracking: how many are in each state; states of none are left out.
+        tracking: how many are in each state, up to :data:`MOST_COUNTED`; states of none are left out.
         owners: the names of those who look after some, by name.
         first_at: when the oldest happened.
         newest: the newest, as an example.
     """
 
     fingerprint: str
-    count: int
     tracking: Mapping[TrackingState, int]
     owners: tuple[str, ...]
     first_at: datetime
     newest: FailureSummary
+
+    @property
+    def count(self) -> int:
+        """The failures that were counted."""
+        return sum(self.tracking.values())
+
+    @property
+    def at_least(self) -> bool:
+        """True if more failures may exist than were counted."""
+        return MOST_COUNTED in self.tracking.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +96,22 @@ def list_groups(
 ) -> list[FailureGroup]:
     """List groups, the one with the newest failure first.
 
+    With more than :data:`MOST_GROUPS` these are the groups of the newest :data:`MOST_FAILURES` failures.
+
     Args:
         before: only those whose newest failure has an id below this one: the newest of the page's last group.
 
     Raises:
         Refused: no role has or had this login (``unknown_login``).
     """
-    statement = _grouped().order_by(sa.desc("newest_id")).limit(limit)
-    if filters.role is not None:
-        statement = statement.where(_failure.role_id == known_role_id(connection, filters.role))
-    if filters.code is not None:
-        statement = statement.where(_failure.code == storable(filters.code))
-    if filters.state is not None:
-        statement = statement.having(_count_of(filters.state) > 0)
-    if filters.owner is not None:
-        statement = statement.having(_counted(_failure.owner == filters.owner) > 0)
-    if before is not None:
-        statement = statement.having(sa.func.max(_failure.id) < before)
-    return list(_groups(connection, statement))
+    wanted = _conditions(connection, filters)
+    newest_ids = _newest_ids(connection, before)
+    found: list[int] = []
+    for place in range(0, len(newest_ids), PAGE):
+        if len(found) >= limit:
+            break
+        found += _matching(connection, newest_ids[place : place + PAGE], wanted)
+    return _groups(connection, found[:limit])
 
 
 def show_group(
@@ -108,61 +127,130 @@ def show_group(
         Refused: no failure has this fingerprint (``failure_group_unknown``).
     """
     check_fingerprint(fingerprint)
-    for group in _groups(connection, _grouped().where(_failure.fingerprint == fingerprint)):
-        of_it = _failure.fingerprint == fingerprint
-        if before is not None:
-            of_it &= _failure.id < before
-        history = tuple(read_past_moves(connection, GROUP_SUBJECT, fingerprint))
-        return GroupDetail(group, list_failures_of(connection, of_it, limit), history)
-    raise unknown_group(fingerprint)
+    newest_id = connection.execute(sa.select(_end_of(sa.literal(fingerprint)))).scalar_one()
+    if newest_id is None:
+        raise unknown_group(fingerprint)
+    (group,) = _groups(connection, [newest_id])
+    of_it = _failure.fingerprint == fingerprint
+    if before is not None:
+        of_it &= _failure.id < before
+    history = tuple(read_past_moves(connection, GROUP_SUBJECT, fingerprint))
+    return GroupDetail(group, list_failures_of(connection, of_it, limit), history)
 
 
-def _grouped() -> sa.Select[*tuple[object, ...]]:
-    return sa.select(
-        _failure.fingerprint,
-        sa.func.max(_failure.id).label("newest_id"),
-        sa.func.min(_failure.id).label("oldest_id"),
-        *(_count_of(state).label(state.value) for state in TrackingState),
-    ).group_by(_failure.fingerprint)
+# -- finding groups ----------------------------------------------------------------------------------------------------
 
 
-def _count_of(state: TrackingState) -> sa.ColumnElement[int]:
-    return _counted(_failure.tracking == state.value)
+def _newest_ids(connection: sa.Connection, before: int | None) -> list[int]:
+    """Find the newest failure of each group, the newest first."""
+    ids = _read_newest(connection, _every_fingerprint(), before)
+    if len(ids) <= MOST_GROUPS:
+        return ids
+    newest = sa.select(_failure.fingerprint).order_by(_failure.id.desc()).limit(MOST_FAILURES)
+    if before is not None:
+        newest = newest.where(_failure.id < before)
+    return _read_newest(connection, sa.select(newest.subquery().c.fingerprint).distinct(), before)
 
 
-def _counted(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-    return sa.func.sum(sa.case((condition, 1), else_=0))
+def _every_fingerprint() -> sa.Select[str]:
+    """Hop from one fingerprint to the next, :data:`MOST_GROUPS` and one more at the most."""
+    walk = sa.select(sa.func.min(_failure.fingerprint).label("fingerprint")).cte("walk", recursive=True)
+    following = sa.select(sa.func.min(_failure.fingerprint)).where(_failure.fingerprint > walk.c.fingerprint)
+    walk = walk.union_all(sa.select(following.scalar_subquery()).where(walk.c.fingerprint.is_not(None)))
+    return sa.select(walk.c.fingerprint).where(walk.c.fingerprint.is_not(None)).limit(MOST_GROUPS + 1)
 
 
-def _groups(connection: sa.Connection, grouped: sa.Select[*tuple[object, ...]]) -> Iterator[FailureGroup]:
-    rows = connection.execute(grouped).all()
-    newest = {each.id: each for each in _failures(connection, [row.newest_id for row in rows])}
-    oldest = {each.id: each.at for each in _failures(connection, [row.oldest_id for row in rows])}
-    owners = _owners(connection, [row.fingerprint for row in rows])
-    for row in rows:
-        counts = {state: int(row._mapping[state.value]) for state in TrackingState}
-        yield FailureGroup(
+def _read_newest(connection: sa.Connection, fingerprints: sa.Select[str], before: int | None) -> list[int]:
+    named = fingerprints.subquery()
+    ids = connection.execute(sa.select(_end_of(named.c.fingerprint)).select_from(named)).scalars()
+    return sorted((each for each in ids if before is None or each < before), reverse=True)
+
+
+def _end_of(fingerprint: sa.ColumnElement[str], *, is_oldest: bool = False) -> sa.ScalarSelect[int]:
+    """Build the id of the newest failure of a group, or of the oldest; null where the group has none."""
+    failure = model.failure.alias()
+    # Both columns of the index are named: PostgreSQL would walk through all failures for the greatest id alone.
+    ends = (failure.c.fingerprint, failure.c.id) if is_oldest else (failure.c.fingerprint.desc(), failure.c.id.desc())
+    ordered = sa.select(failure.c.id).where(failure.c.fingerprint == fingerprint).order_by(*ends)
+    return ordered.limit(1).correlate_except(failure).scalar_subquery()
+
+
+def _conditions(connection: sa.Connection, filters: GroupFilters) -> list[sa.ColumnElement[bool]]:
+    """Build what the newest failure of a group is to be like; role and code are the same for all of a group."""
+    other = model.failure.alias()
+    wanted: list[sa.ColumnElement[bool]] = []
+    if filters.role is not None:
+        wanted.append(_failure.role_id == known_role_id(connection, filters.role))
+    if filters.code is not None:
+        wanted.append(_failure.code == storable(filters.code))
+    if filters.state is not None:
+        in_state = other.c.tracking == filters.state.value
+        wanted.append(sa.exists().where(other.c.fingerprint == _failure.fingerprint, in_state))
+    if filters.owner is not None:
+        wanted.append(sa.exists().where(other.c.fingerprint == _failure.fingerprint, other.c.owner == filters.owner))
+    return wanted
+
+
+def _matching(connection: sa.Connection, ids: Sequence[int], wanted: Sequence[sa.ColumnElement[bool]]) -> list[int]:
+    if not wanted:
+        return list(ids)
+    matching = sa.select(_failure.id).where(_failure.id.in_(ids), *wanted).order_by(_failure.id.desc())
+    return list(connection.execute(matching).scalars())
+
+
+# -- counting ----------------------------------------------------------------------------------------------------------
+
+
+def _groups(connection: sa.Connection, newest_ids: Sequence[int]) -> list[FailureGroup]:
+    """Read the groups whose newest failures have these ids, in their order."""
+    newest = model.failure.alias("newest")
+    counts = [_count_of(newest.c.fingerprint, state).label(state.value) for state in TrackingState]
+    oldest_id = _end_of(newest.c.fingerprint, is_oldest=True).label("oldest_id")
+    counted = sa.select(newest.c.id, newest.c.fingerprint, oldest_id, *counts).where(newest.c.id.in_(newest_ids))
+    rows = {row.id: row for row in connection.execute(counted)}
+    ends = {*rows, *(row.oldest_id for row in rows.values())}
+    failures = {each.id: each for each in list_failures_of(connection, _failure.id.in_(ends), len(ends))}
+    owners = _owners(connection, newest_ids)
+    return [
+        FailureGroup(
             row.fingerprint,
-            sum(counts.values()),
-            {state: count for state, count in counts.items() if count},
+            {state: count for state in TrackingState if (count := row._mapping[state.value])},
             tuple(owners[row.fingerprint]),
-            oldest[row.oldest_id],
-            newest[row.newest_id],
+            failures[row.oldest_id].at,
+            failures[row.id],
         )
+        for row in map(rows.__getitem__, newest_ids)
+    ]
 
 
-def _failures(connection: sa.Connection, ids: Sequence[int]) -> list[FailureSummary]:
-    return list_failures_of(connection, _failure.id.in_(ids), len(ids))
+def _count_of(fingerprint: sa.ColumnElement[str], state: TrackingState) -> sa.ScalarSelect[int]:
+    failure = model.failure.alias()
+    of_group = sa.and_(failure.c.fingerprint == fingerprint, failure.c.tracking == state.value)
+    bounded = sa.select(failure.c.fingerprint).where(of_group).limit(MOST_COUNTED).correlate_except(failure).subquery()
+    return sa.select(sa.func.count()).select_from(bounded).scalar_subquery()
 
 
-def _owners(connection: sa.Connection, fingerprints: Sequence[str]) -> Mapping[str, list[str]]:
-    statement = (
-        sa.select(_failure.fingerprint, _failure.owner)
-        .where(_failure.fingerprint.in_(fingerprints), _failure.owner.is_not(None))
-        .distinct()
-        .order_by(_failure.owner)
-    )
+def _owners(connection: sa.Connection, newest_ids: Sequence[int]) -> Mapping[str, list[str]]:
+    """Hop from one owner of each group to the next."""
+    newest = model.failure.alias("newest")
+    first = sa.select(newest.c.fingerprint, _owner_after(newest.c.fingerprint).label("owner"))
+    walk = first.where(newest.c.id.in_(newest_ids)).cte("walk", recursive=True)
+    following = sa.select(walk.c.fingerprint, _owner_after(walk.c.fingerprint, walk.c.owner))
+    walk = walk.union_all(following.where(walk.c.owner.is_not(None)))
     owners: dict[str, list[str]] = defaultdict(list)
-    for fingerprint, owner in connection.execute(statement):
+    for fingerprint, owner in connection.execute(sa.select(walk).where(walk.c.owner.is_not(None))):
         owners[fingerprint].append(owner)
     return owners
+
+
+def _owner_after(
+    fingerprint: sa.ColumnElement[str], owner: sa.ColumnElement[str] | None = None
+) -> sa.ScalarSelect[str | None]:
+    """Build the first owner of failures of a group by name, or the first one after another."""
+    failure = model.failure.alias()
+    following = sa.select(sa.func.min(failure.c.owner)).where(
+        failure.c.fingerprint == fingerprint, failure.c.owner.is_not(None)
+    )
+    if owner is not None:
+        following = following.where(failure.c.owner > owner)
+    return following.correlate_except(failure).scalar_subquery()
