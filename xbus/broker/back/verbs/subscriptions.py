@@ -1,5 +1,7 @@
 """The back's verbs for gateways, which call subscribers; those of readers give them the batches."""
 
+import math
+
 from xbus.broker.answers import coded_answer
 from xbus.broker.back.readers import ReaderDesks, Subscriptions
 from xbus.broker.sessions import Sessions
@@ -34,7 +36,7 @@ class SubscriptionVerbs:
     async def note_callback(self, token: str, reader: str, outcome: dict[str, Value]) -> bool:
         self._desks.gateway(self._sessions.owner(token))
         seconds = outcome.get("retry_seconds", 0)
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
             raise Refused("retry_seconds is no number", "give seconds until the next call", code="option_invalid")
         code, error, url = (str(outcome.get(name) or "") for name in ("code", "error", "url"))
         await self._subscriptions.note(reader, code, error, seconds, url if outcome.get("ended") is True else "")

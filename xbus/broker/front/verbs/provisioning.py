@@ -64,7 +64,7 @@ class ProvisioningVerbs:
     @coded_answer
     async def count_waiting(self, token: str, most: int) -> int:
         self._sessions.owner(token)
-        return await self._provisioning.count_waiting(most)
+        return await self._provisioning.count_waiting(max(most, 0))
 
     @verb("xbus.new_token")
     @coded_answer

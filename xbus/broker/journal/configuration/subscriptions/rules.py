@@ -9,6 +9,9 @@ from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProb
 
 LONGEST_URL = 2048
 
+LONGEST_WORD = 1024
+"""The characters of a secret of Routemaster. All secrets are in memory, and go to gateways with each of their looks."""
+
 SECRET_PREFIX = "whsec_"  # noqa: S105  A prefix, which each secret of Standard Webhooks has.
 LEAST_SECRET_BYTES = 24
 MOST_SECRET_BYTES = 64
@@ -45,9 +48,9 @@ def _problems(each: SubscriptionSpec, present: SubscriptionSpec | None) -> Itera
     if each.max < 1 or each.timeout < 0:
         yield "max", "max must be 1 or more, and timeout 0 or more"
     if each.secret and not is_secret(each.secret, each.format):
-        size = f"{LEAST_SECRET_BYTES} to {MOST_SECRET_BYTES} bytes in Base64"
-        wish = "a word without colons" if each.format == "routemaster" else f"{SECRET_PREFIX} and {size}"
-        yield "secret", f"the secret must be {wish}"
+        key = f"{SECRET_PREFIX} and {LEAST_SECRET_BYTES} to {MOST_SECRET_BYTES} bytes in Base64"
+        word = f"a word without colons of at most {LONGEST_WORD:,} characters"
+        yield "secret", f"the secret must be {word if each.format == 'routemaster' else key}"
     if present is not None and present.ranges != each.ranges:
         sentence = (
             f"it began with {present.ranges} ranges, which ranges tells for good; "
@@ -63,15 +66,20 @@ def is_callback_url(url: str) -> bool:
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-    return is_whole and "@" not in parts.netloc and len(url) <= LONGEST_URL and url.isascii() and " " not in url
+    return is_whole and "@" not in parts.netloc and len(url) <= LONGEST_URL and _is_word(url)
 
 
 def is_secret(secret: str, format_: str) -> bool:
     """Check a secret: a key of Standard Webhooks, or for Routemaster the word by which it logs in, too."""
     if format_ == "routemaster":
-        return secret.isascii() and secret.isprintable() and ":" not in secret and " " not in secret
+        return len(secret) <= LONGEST_WORD and ":" not in secret and _is_word(secret)
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         return False
     return secret.startswith(SECRET_PREFIX) and LEAST_SECRET_BYTES <= len(key) <= MOST_SECRET_BYTES
+
+
+def _is_word(text: str) -> bool:
+    """Check for visible ASCII alone: a line break would forge headers of a call, an escape sequence a terminal."""
+    return text.isascii() and text.isprintable() and " " not in text
