@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+from uuid import UUID
 
 import click
 
@@ -18,7 +19,7 @@ from spark_worker.archive import storage
 from spark_worker.archive.archiver import Archiver, Copy, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.restoring import restore as put_back
-from spark_worker.archive.run import begun
+from spark_worker.archive.run import ArchiveRun, begun
 from spark_worker.spark.command_options import checked_master, conf_option
 from xbus import extras
 from xbus.admin.moments import Moment
@@ -32,7 +33,7 @@ from xbus.broker.journal.retention.ages import sealed_before, way_to_archive
 from xbus.broker.journal.retention.keeping import read_keepings
 from xbus.broker.journal.retention.search import Scan
 from xbus.clock import Clock, SystemClock
-from xbus.errors import Failed
+from xbus.errors import Failed, Refused
 from xbus.ids import Ids
 
 
@@ -162,25 +163,34 @@ def on_spark(session: Any, url: str) -> Copy:
 
 @click.command()
 @config_option
-@click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
-def restore(config_path: Path | None, envelope_id: str) -> None:
-    """Restore an archived envelope into the journal.
+@click.argument("envelope_ids", type=EnvelopeId(), metavar="ENVELOPE...", nargs=-1, required=True)
+def restore(config_path: Path | None, envelope_ids: tuple[str, ...]) -> None:
+    """Restore archived envelopes into the journal.
 
-    The broker does so by itself when an emitter asks for a replay. A later xbus archive removes it again, once it has
-    been back for as long as --before says.
+    The broker does so by itself when an emitter asks for a replay, and for roles and readers that begin in the past. A
+    later xbus archive removes them again, once they have been back for as long as --before says. Of several envelopes,
+    those that are in the journal already are left as they are.
     """
     url = database_url(config_path)
     clock = SystemClock()
     with reading(url) as connection:
-        wanted = resolve_envelope(connection, envelope_id)
+        wanted = [resolve_envelope(connection, each) for each in envelope_ids]
     with _ended_in_order(), begun(url, clock, Ids()) as run:
-        try:
-            found = put_back(url, run, wanted, clock)
-        except OSError as error:
-            raise _storage_failed(error) from error
+        for envelope_id in wanted:
+            try:
+                _put_back(url, run, envelope_id, clock)
+            except Refused as refusal:
+                if refusal.code != "not_archived" or len(wanted) == 1:
+                    raise
+            except OSError as error:
+                raise _storage_failed(error) from error
+
+
+def _put_back(url: str, run: ArchiveRun, envelope_id: UUID, clock: Clock) -> None:
+    found = put_back(url, run, envelope_id, clock)
     for origin in found[:-1]:
         click.echo(f"Envelope {origin}, which it repeats, is in the journal again.")
-    click.echo(f"Envelope {wanted} is in the journal again.")
+    click.echo(f"Envelope {envelope_id} is in the journal again.")
 
 
 @contextmanager

@@ -85,9 +85,13 @@ class ReaderSession:
             except Failed as failure:
                 await self._pause(patience, failure)
             except Refused as refusal:
-                if refusal.code != "session_unknown":
+                if refusal.code == "reader_not_ready":
+                    # The bus file has it, and the broker takes it up in a moment.
+                    await self._pause(patience, Failed(refusal.cause, refusal.next_step, code=refusal.code))
+                elif refusal.code == "session_unknown":
+                    await self._log_in_again(token, patience)
+                else:
                     raise
-                await self._log_in_again(token, patience)
 
     async def say(self, verb: str, *arguments: object) -> None:
         """Call a verb once, as a farewell; a back that does not answer will notice by itself."""

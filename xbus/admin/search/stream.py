@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from xbus.admin.repair.masking import mask
@@ -18,6 +19,7 @@ from xbus.broker.journal.log.slices import (
     Start,
     Stretch,
     key_hash,
+    read_list_page,
     read_slice,
     read_start,
 )
@@ -56,6 +58,10 @@ class StreamRequest:
     show_secrets: bool = False
 
 
+_LISTS = partial(read_list_page, passes_archived=True)
+"""A person looks at what is there: nothing is put back for that."""
+
+
 def read_stream(url: str, wanted: StreamRequest, wait: Callable[[], bool]) -> Iterator[StreamedItem]:
     """Read the items of a type, as readers get them: corrected, where a person has corrected them.
 
@@ -76,7 +82,7 @@ def read_stream(url: str, wanted: StreamRequest, wait: Callable[[], bool]) -> It
         secret = hidden.get(wanted.type_name, frozenset())
         while True:
             with connection.begin():
-                found = read_slice(connection, types, [Stretch(first, last, place)], PAGE)
+                found = read_slice(connection, types, [Stretch(first, last, place)], PAGE, _LISTS)
             for streamed in _items(found, secret):
                 # Who does not see a field must not find out its value by asking for one after the other.
                 value = mask(Payload.of(streamed.item.data).value, secret)

@@ -101,6 +101,7 @@ class DeliveryAssembly:
         # Readers and writers.
         self.events = RoleEvents()
         self._log = LogReader(journal, bell)
+        self.archived = self._log.archived
         self.slices = LogSlices(journal, self._log)
         self.breakers = CircuitBreakers(
             runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval

@@ -86,6 +86,7 @@ class Back:
         self.insight = self._assembly.insight
         """The memory of the back, for operators."""
         self.slices = self._assembly.slices
+        self.archived = self._assembly.archived
         """The log, for those who read it at their own pace."""
         self.reports = self._assembly.reports
         """The reports of bulk workers about the outputs that they make."""

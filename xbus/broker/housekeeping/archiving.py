@@ -1,4 +1,5 @@
-"""Has settled events archived that are old enough, by a command: the broker knows no Parquet."""
+"""Has settled events archived that are old enough, by a command, and names the one that restores: the broker knows no
+Parquet."""
 
 import logging
 import sys
@@ -29,6 +30,17 @@ def archive_command(config_file: Path | None) -> tuple[str, ...]:
     """
     # -P: a module that lies in the folder where the broker was started must not be taken for one of ours.
     command = (sys.executable, "-P", "-m", "xbus.admin", "archive", "--due")
+    return command if config_file is None else (*command, "-c", str(config_file))
+
+
+def restore_command(config_file: Path | None) -> tuple[str, ...]:
+    """Give the command that restores envelopes; the caller adds their ids.
+
+    Args:
+        config_file: the broker's; None if it runs without one: the command inherits the environment.
+    """
+    # -P: a module that lies in the folder where the broker was started must not be taken for one of ours.
+    command = (sys.executable, "-P", "-m", "xbus.admin", "restore")
     return command if config_file is None else (*command, "-c", str(config_file))
 
 

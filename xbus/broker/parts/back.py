@@ -21,7 +21,7 @@ from xbus.broker.back.verbs import (
     SubscriptionVerbs,
 )
 from xbus.broker.health_verbs import HealthVerbs
-from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command
+from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.housekeeping.lagging import LagKeeper
@@ -32,6 +32,8 @@ from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.housekeeping.pauses import PauseEnder
 from xbus.broker.housekeeping.people import remove_ended_sessions
 from xbus.broker.housekeeping.pruning import Pruner
+from xbus.broker.housekeeping.returning import ArchiveReturns
+from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.engine import file_of
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_back import delivery_families
@@ -46,6 +48,7 @@ from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.server import OF_PEERS, Server, ServerLimits
+from xbus.supervision.health import Health
 from xbus.supervision.pinger import Pinger
 
 KEEPALIVE_SECONDS = 5
@@ -274,8 +277,17 @@ class BackPart:
         self._shared.tasks.create_task(look, name="archive")
         objects = ObjectRemover(self._shared.journal, self._shared.clock, self._shared.health)
         self._shared.tasks.create_task(objects.watch(), name="objects")
+        self._return_archived()
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
+
+    def _return_archived(self) -> None:
+        shared, config = self._shared, self._shared.config
+        # Of its own: the front tells people of a full journal.
+        space = Space(shared.journal, config.journal.max_bytes, Health("returns", shared.clock))
+        command = restore_command(config.file)
+        returns = ArchiveReturns(shared.journal, self._back.archived, space, shared.health, command)
+        shared.tasks.create_task(returns.watch(), name="archived envelopes that are wanted")
 
     def _look_at_readers(self) -> None:
         shared = self._shared

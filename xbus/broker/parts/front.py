@@ -12,7 +12,7 @@ from xbus.broker.front.envelopes import (
 )
 from xbus.broker.front.front import Front
 from xbus.broker.front.provisioning import Provisioning
-from xbus.broker.front.replay import ArchiveRestore, Replay, restore_command
+from xbus.broker.front.replay import ArchiveRestore, Replay
 from xbus.broker.front.verbs import (
     FrontBatchVerbs,
     FrontVerbs,
@@ -25,6 +25,7 @@ from xbus.broker.front.verbs import (
     ThrottlingDispatch,
 )
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.archiving import restore_command
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.space import Space

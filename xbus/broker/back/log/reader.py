@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from xbus.broker.back.log.archived import ArchiveDemand
 from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
@@ -19,6 +20,7 @@ from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
 from xbus.broker.journal.log.reading import (
     LogEnvelope,
     LogEvent,
+    find_archived,
     read_at,
     read_ends,
     read_log,
@@ -85,6 +87,7 @@ class LogReader:
         self._corrected: set[UUID] = set()
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
+        self.archived = ArchiveDemand()
         self.head = 0
         """The position of the last envelope that is known of."""
         self._grown = asyncio.Event()
@@ -164,9 +167,25 @@ class LogReader:
         if head - after > BLOCK_POSITIONS:
             listed = await self.read(find_for_services, services, after, PAGE_ENVELOPES)
             if listed.upto > after:
-                return LogPage(await self.at(listed.positions) if listed.positions else (), listed.upto)
+                found = await self.at(listed.positions) if listed.positions else []
+                return await self._readable(LogPage(found, listed.upto), services)
         found = await self.read(read_log, after, PAGE_ENVELOPES)
-        return LogPage(found, found[-1].position if found else head)
+        return await self._readable(LogPage(found, found[-1].position if found else head), services)
+
+    async def _readable(self, page: LogPage, services: Collection[str]) -> LogPage:
+        """Give a page up to the first envelope that only an archive has; that itself is waited for.
+
+        Roles that begin in the past meet such envelopes; nothing is archived that a role is owed.
+        """
+        without = [envelope.position for envelope in page.envelopes if not envelope.events]
+        archived = await self.read(find_archived, without, services) if without else {}
+        if not archived:
+            return page
+        first = min(archived)
+        before = [envelope for envelope in page.envelopes if envelope.position < first]
+        if not before:
+            await self.archived.bring_back(list(archived.values()))
+        return LogPage(before, first - 1)
 
     async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
         """Those of some envelopes that are small, with their items, by position.

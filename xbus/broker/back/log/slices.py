@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
 
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.journal.journal import Journal
@@ -26,11 +28,12 @@ class LogSlices:
 
     Args:
         journal: what is read.
-        log: knows where the log ends.
+        log: knows where the log ends, and has archived envelopes brought back.
     """
 
     def __init__(self, journal: Journal, log: LogReader) -> None:
         self._log = log
+        log.archived.on_settled(self._wake_all)
         self._lists = EventLists()
         self._waiting: defaultdict[int, set[asyncio.Future[None]]] = defaultdict(set)
         self._sealed_types: set[int] = set()
@@ -55,20 +58,33 @@ class LogSlices:
 
         Returns:
             What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``, after
-            :meth:`beyond`.
+            :meth:`beyond`. What only an archive has is asked for: who waits is woken when it is back.
         """
-        return await self._log.read(read_slice, types, stretches, bounds, self._lists.page)
+        found = await self._log.read(read_slice, types, stretches, bounds, self._lists.page)
+        if found.archived:
+            self._log.archived.want(map(UUID, found.archived))
+        return found
 
-    async def beyond(self, types: Iterable[int], place: Place) -> None:
-        """Wait until the log goes beyond a place; at its head until an event of one of the types is sealed."""
-        if place.position <= self._log.head:
-            return
+    async def beyond(self, types: Iterable[int], place: Place, *, is_archived: bool = False) -> None:
+        """Wait until the log goes beyond a place; at its head until an event of one of the types is sealed.
+
+        Args:
+            is_archived: whether what follows has to come back of an archive first.
+        """
         woken = asyncio.get_running_loop().create_future()
+        with self.waking(types, Place(self._log.head + 1) if is_archived else place, woken):
+            await woken
+
+    @contextmanager
+    def waking(self, types: Iterable[int], place: Place, woken: "asyncio.Future[None]") -> Iterator[None]:
+        """Have a future done when :meth:`beyond` would end, for the time of the block."""
         types = tuple(types)
+        if place.position <= self._log.head and not woken.done():
+            woken.set_result(None)
         for each in types:
             self._waiting[each].add(woken)
         try:
-            await woken
+            yield
         finally:
             for each in types:
                 self._waiting[each].discard(woken)
@@ -103,6 +119,9 @@ class LogSlices:
         if any(self._waiting.values()):
             found |= await self._log.read(read_types, self._seen, head)
         return found
+
+    def _wake_all(self) -> None:
+        self._wake(list(self._waiting))
 
     def _wake(self, types: Iterable[int]) -> None:
         for each in types:

@@ -100,21 +100,19 @@ class ReaderDesk:
         until = loop.time() + call.wait
         heard_until = min(until, loop.time() + self.entry.lease / POLLS_PER_LEASE)
         while is_newest():
-            head, changed = self._slices.head, self.calls.changed
+            head, changes = self._slices.head, self.calls.changes
             batch = None if is_paused() else await self._next(program, call, None)
             is_late = loop.time() >= heard_until
             if batch is not None or (is_late and self.sharing.is_concerned(program.id)):
                 return batch
             if is_late:
-                await self.calls.wait_for_ranges(changed, until)
+                await self.calls.wait(changes, until)
                 break
             own = self.sharing.of(program.id)
-            if not own:
-                await self.calls.wait_for_ranges(changed, heard_until)
-            else:
-                waits = (self._waits_since.get(lease.range_id) for lease in own)
-                fills = [since + self.entry.batch_wait for since in waits if since is not None]
-                await self.calls.wait_for_more(self.entry.event_types, head, changed, min([heard_until, *fills]))
+            waits = (self._waits_since.get(lease.range_id) for lease in own)
+            fills = [since + self.entry.batch_wait for since in waits if since is not None]
+            types = self.entry.event_types if own else frozenset()
+            await self.calls.wait(changes, min([heard_until, *fills]), types, head)
         return None
 
     async def settle(self, program: ReadingProgram, done: Settlement) -> None:
@@ -306,7 +304,11 @@ class ReaderDesk:
             min(call.max_bytes or self.entry.batch_bytes, self.entry.batch_bytes),
         )
         found = await (self._read_again(current, bounds) if is_repeated else self._read_on(current, bounds))
-        if found is None or (not is_repeated and self._is_too_small(current.id, found, bounds)):
+        if (
+            found is None
+            or (is_repeated and found.archived)
+            or (not is_repeated and self._is_too_small(current.id, found, bounds))
+        ):
             return None
         if not is_repeated:
             self._waits_since.pop(current.id, None)
@@ -338,8 +340,10 @@ class ReaderDesk:
         self._ranges[out.id] = out
         return out
 
-    async def _read_again(self, current: ReaderRange, bounds: SliceBounds) -> Slice:
-        return await self._slices.read(self.entry.event_types, current.stretches, bounds)
+    async def _read_again(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
+        """Read the items of a batch; nothing while an archive has some of them."""
+        found = await self._slices.read(self.entry.event_types, current.stretches, bounds)
+        return None if found.archived else found
 
     async def _read_on(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
         """Read the next items of a range; nothing at the head of the log, where nothing needs to be read either."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from uuid import UUID
 
 from xbus.broker.back.log import LogSlices
@@ -12,6 +12,8 @@ from xbus.broker.journal.log.slices import Place
 class WaitingCalls:
     """Wakes waiting calls; of several calls of one program the newest counts.
 
+    Each call waits by a future of its own: a thousand of them on one would look for each other whenever one ends.
+
     Args:
         slices: wake those who wait for more events.
     """
@@ -19,8 +21,9 @@ class WaitingCalls:
     def __init__(self, slices: LogSlices) -> None:
         self._slices = slices
         self._newest: dict[UUID, object] = {}
-        self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Is done when ranges may have become free, or settings have changed."""
+        self._waiting: set[asyncio.Future[None]] = set()
+        self.changes = 0
+        """Grows when ranges may have become free, or settings have changed."""
 
     def __contains__(self, program: UUID) -> bool:
         return program in self._newest
@@ -44,28 +47,32 @@ class WaitingCalls:
 
     def wake(self) -> None:
         """Have all that wait look again."""
-        changed, self.changed = self.changed, asyncio.get_running_loop().create_future()
-        changed.set_result(None)
+        self.changes += 1
+        for woken in self._waiting:
+            _wake(woken)
 
-    @staticmethod
-    async def wait_for_ranges(changed: "asyncio.Future[None]", until: float) -> None:
-        """Wait until ranges may have become free, or the time is over. More events change nothing."""
-        await asyncio.wait({changed}, timeout=max(0.0, until - asyncio.get_running_loop().time()))
-
-    async def wait_for_more(
-        self, types: frozenset[int], head: int, changed: "asyncio.Future[None]", until: float
-    ) -> None:
-        """Wait until there may be more than there was, or the time is over.
+    async def wait(self, changes: int, until: float, types: frozenset[int] = frozenset(), head: int = 0) -> None:
+        """Wait until something may have changed since, or the time is over.
 
         Args:
-            types: of the events that matter.
+            changes: as they were then.
+            types: of the events that matter; none where more events change nothing.
             head: the end of the log then.
-            changed: as it was then.
         """
+        if self.changes != changes:
+            return
         loop = asyncio.get_running_loop()
-        beyond = loop.create_task(self._slices.beyond(types, Place(head + 1)))
+        woken = loop.create_future()
+        timer = loop.call_at(until, _wake, woken)
+        self._waiting.add(woken)
         try:
-            timeout = max(0.0, until - loop.time())
-            await asyncio.wait({beyond, changed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            with self._slices.waking(types, Place(head + 1), woken) if types else nullcontext():
+                await woken
         finally:
-            beyond.cancel()
+            timer.cancel()
+            self._waiting.discard(woken)
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)

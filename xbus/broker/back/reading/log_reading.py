@@ -40,14 +40,14 @@ class LogReading:
         while True:
             found = await self._slices.read(question.types, [Stretch(first, last, place)], question.bounds)
             place = found.to
-            if found.events or not await self._grows(question.types, place, until):
+            if found.events or not await self._grows(question.types, found, until):
                 return found
 
-    async def _grows(self, types: frozenset[int], place: Place, until: float) -> bool:
+    async def _grows(self, types: frozenset[int], found: Slice, until: float) -> bool:
         """Wait until more may be there; false once the time is over."""
         try:
             async with asyncio.timeout_at(until):
-                await self._slices.beyond(types, place)
+                await self._slices.beyond(types, found.to, is_archived=bool(found.archived))
         except TimeoutError:
             return False
         return True

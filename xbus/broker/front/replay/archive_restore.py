@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from uuid import UUID
 
 from xbus.broker.housekeeping.commands import INTERRUPT_SECONDS, CommandRunner
@@ -14,17 +12,6 @@ from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed
 
 log = logging.getLogger(__name__)
-
-
-def restore_command(config_file: Path | None) -> tuple[str, ...]:
-    """Give the command that restores an envelope; the caller adds the id.
-
-    Args:
-        config_file: the broker's; None if it runs without one: the command inherits the environment.
-    """
-    # -P: a module that lies in the folder where the broker was started must not be taken for one of ours.
-    command = (sys.executable, "-P", "-m", "xbus.admin", "restore")
-    return command if config_file is None else (*command, "-c", str(config_file))
 
 
 class ArchiveRestore:

@@ -102,6 +102,18 @@ def archived_bytes(connection: sa.Connection, envelope_id: UUID) -> int | None:
     return None if size is None else int(size.bytes or 0)
 
 
+def find_archived_bytes(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Find those of some envelopes that only an archive has, with the bytes of their items, in the order of the log."""
+    envelope = model.envelope.c
+    wanted = (
+        sa.select(envelope.id, envelope.bytes)
+        .join(model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id)
+        .where(envelope.id.in_(list(envelope_ids)), envelope.pruned_at.is_not(None))
+        .order_by(envelope.position)
+    )
+    return {row.id: int(row.bytes or 0) for row in connection.execute(wanted)}
+
+
 def read_whereabouts(connection: sa.Connection, envelope_id: UUID) -> Whereabouts | None:
     """Read the places of an envelope's items; None if it was never archived."""
     archived, file = model.archived_envelope.c, model.archive_file.c

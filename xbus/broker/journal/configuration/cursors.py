@@ -3,7 +3,7 @@
 from sqlalchemy import ColumnElement, Connection, case, insert, select, update
 
 from xbus.broker.journal.configuration.entries import Start
-from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.model import cursor, envelope, role
 
 
@@ -55,7 +55,7 @@ def position_before(connection: Connection, start: Start) -> int:
         case "head":
             return read_head(connection)
         case "oldest":
-            return _before_first(connection, envelope.c.pruned_at.is_(None))
+            return _before_first(connection, is_kept())
         case int():
             return min(start - 1, read_head(connection))
         case _:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.ranges import cut, cut_event
-from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.reading import is_kept, read_head
 
 PAGE_EVENTS = 5_000
 
@@ -62,6 +62,14 @@ def read_first(connection: sa.Connection) -> int | None:
         .limit(1)
     ).scalar_one_or_none()
     return first
+
+
+def read_oldest(connection: sa.Connection) -> int | None:
+    """Read the lowest position whose envelope has its items in the journal or in an archive; None if none has."""
+    position = model.envelope.c.position
+    wanted = sa.select(position).where(position > 0, is_kept()).order_by(position).limit(1)
+    oldest: int | None = connection.execute(wanted).scalar_one_or_none()
+    return oldest
 
 
 def count_missing(connection: sa.Connection, after: int, until: int) -> int:

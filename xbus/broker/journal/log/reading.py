@@ -199,6 +199,37 @@ class _Head(NamedTuple):
     headers: bytes | None
 
 
+def is_kept() -> sa.ColumnElement[bool]:
+    """The condition that the journal or an archive has the items of an envelope."""
+    return sa.or_(model.envelope.c.pruned_at.is_(None), _IS_ARCHIVED)
+
+
+def find_archived(connection: sa.Connection, positions: Sequence[int], services: Collection[str]) -> dict[int, UUID]:
+    """Find the archived ones among envelopes that lead to one of some consumer services.
+
+    Args:
+        positions: theirs.
+        services: the keys of the services.
+
+    Returns:
+        Their ids by position, in its order.
+    """
+    envelope, event, node = model.envelope.c, model.event.c, model.node.c
+    is_gone = envelope.pruned_at.is_not(None)
+    leads = (
+        sa.exists()
+        .where(event.envelope_id == envelope.id, node.graph_id == event.graph_id)
+        .where(node.service_id == model.service.c.id, model.service.c.key.in_(list(services)))
+    )
+    wanted = sa.select(envelope.position, envelope.id).where(
+        envelope.position.in_(positions), is_gone, _IS_ARCHIVED, leads
+    )
+    return {row.position: row.id for row in connection.execute(wanted.order_by(envelope.position))}
+
+
+_IS_ARCHIVED = sa.exists().where(model.archived_envelope.c.envelope_id == model.envelope.c.id)
+
+
 def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dict[UUID, frozenset[int]]:
     """Read the roles that envelopes are for, if they are for some roles only.
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.contents import find_listed, read_contents_end
+from xbus.broker.journal.log.reading import is_kept
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
@@ -234,7 +235,7 @@ _GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id.in_(sa.b
 _WAITING = (
     sa.select(_ENVELOPE.position, _ENVELOPE.closed_at)
     .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
-    .where(_ENVELOPE.pruned_at.is_(None), _EVENT.graph_id.in_(_WANTED))
+    .where(is_kept(), _EVENT.graph_id.in_(_WANTED))
 )
 _NAMED = _WAITING.where(_ENVELOPE.position.in_(sa.bindparam("positions", expanding=True))).subquery()
 _AT = sa.select(sa.func.count(), sa.func.min(_NAMED.c.closed_at))

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.contents import count_listed, find_listed, read_contents_end
-from xbus.broker.journal.log.planning import read_first
+from xbus.broker.journal.log.planning import read_oldest
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import ReaderEntry, read_ranges, read_readers
@@ -70,7 +70,7 @@ def _beyond_age(
 
 def _beyond_number(connection: sa.Connection, entry: ReaderEntry, place: Place, most: int) -> tuple[int, str] | None:
     graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
-    after = max(place.position, read_first(connection) or 0) - 1
+    after = max(place.position, read_oldest(connection) or 0) - 1
     head, listed = read_head(connection), max(read_contents_end(connection), after)
     rest = sa.select(sa.func.count()).select_from(_rest(graphs, listed).subquery())
     lacks = count_listed(connection, graphs, after, listed) + int(connection.execute(rest).scalar_one())

@@ -12,7 +12,8 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
-from xbus.broker.front.replay.archive_restore import ArchiveRestore, restore_command
+from xbus.broker.front.replay.archive_restore import ArchiveRestore
+from xbus.broker.housekeeping.archiving import restore_command
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, block_of, find_block, read_contents_end
-from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.broker.journal.log.slices.values import EventHead, Place, ring_hash
 
 PAGE_EVENTS = 4096
@@ -51,11 +51,13 @@ class ListPage:
         first: where the part begins.
         to: where it ends; the same as ``first`` at the head of the log.
         events: in order.
+        archived: the envelopes with the next such events, whose items only an archive has: the part ends before them.
     """
 
     first: Place
     to: Place
     events: Sequence[ListedEvent]
+    archived: Sequence[str] = ()
 
     def events_from(self, place: Place) -> Sequence[ListedEvent]:
         """Give the events from that of a place on."""
@@ -63,7 +65,12 @@ class ListPage:
 
 
 def read_list_page(
-    connection: sa.Connection, types: Collection[int], place: Place, page_events: int = PAGE_EVENTS
+    connection: sa.Connection,
+    types: Collection[int],
+    place: Place,
+    page_events: int = PAGE_EVENTS,
+    *,
+    passes_archived: bool = False,
 ) -> ListPage:
     """Read the list of the next events of some types.
 
@@ -71,6 +78,7 @@ def read_list_page(
         types: the ids of the event types.
         place: where the page begins.
         page_events: how many events come at the most.
+        passes_archived: whether the list leaves out what only an archive has; else it ends there.
     """
     head = read_head(connection)
     if place.position > head:
@@ -84,10 +92,21 @@ def read_list_page(
     until = min(head, (block_of(max(begin.position, 1)) + 1) * BLOCK_POSITIONS)
     bounds = {"position": begin.position, "number": begin.event, "until": until, "rows": page_events + 1}
     rows = connection.execute(_EVENTS, {**bounds, "types": sorted(types)}).all()
-    events = [_listed(*row) for row in rows]
-    if len(events) > page_events:
-        return ListPage(place, events.pop().facts.place, events)
+    events = [_listed(*facts) for is_archived, *facts in rows if not is_archived]
+    archived = [_listed(*facts).facts for is_archived, *facts in rows if is_archived]
+    if archived and not passes_archived:
+        return _before(archived, place, events)
+    if len(rows) > page_events:
+        to = _listed(*rows[-1][1:]).facts.place
+        return ListPage(place, to, [event for event in events if event.facts.place < to])
     return ListPage(place, Place(until + 1), events)
+
+
+def _before(archived: Sequence[EventHead], first: Place, events: Sequence[ListedEvent]) -> ListPage:
+    """Make the page of the events before the first archived one."""
+    to = archived[0].place
+    wanted = dict.fromkeys(facts.envelope_id for facts in archived)
+    return ListPage(first, max(first, to), [event for event in events if event.facts.place < to], tuple(wanted))
 
 
 def _read_graphs(connection: sa.Connection, types: Collection[int]) -> Sequence[int]:
@@ -130,6 +149,7 @@ _FOR_ALL = sa.or_(
 )
 _EVENTS = (
     sa.select(
+        _ENVELOPE.pruned_at.is_not(None),
         _EVENT["items"],
         as_text(_EVENT.origin_id),
         _ENVELOPE.events,
@@ -153,7 +173,7 @@ _EVENTS = (
     .join(model.emitter, model.emitter.c.id == _ENVELOPE.emitter_id)
     .where(_ENVELOPE.position >= sa.bindparam("position"), _ENVELOPE.position <= sa.bindparam("until"))
     .where(sa.or_(_ENVELOPE.position > sa.bindparam("position"), _EVENT.number > sa.bindparam("number")))
-    .where(_EVENT.event_type_id.in_(_TYPES), _ENVELOPE.pruned_at.is_(None), _FOR_ALL)
+    .where(_EVENT.event_type_id.in_(_TYPES), is_kept(), _FOR_ALL)
     .order_by(_ENVELOPE.position, _EVENT.number)
     .limit(sa.bindparam("rows", type_=sa.Integer))
 )

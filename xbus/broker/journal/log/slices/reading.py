@@ -51,6 +51,8 @@ def read_slice(
         items.read(_wanted(page.events_from(place), stretches))
         if items.stopped_at is not None:
             return Slice(items.stopped_at, tuple(items.events))
+        if page.archived:
+            return Slice(page.to, tuple(items.events), page.archived)
         if page.to == place:
             break
         place = page.to

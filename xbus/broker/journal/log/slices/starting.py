@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.log.planning import position_before, read_first
+from xbus.broker.journal.log.planning import position_before, read_oldest
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices.values import BadPlace, Place
 
@@ -48,7 +48,7 @@ def read_start(connection: sa.Connection, start: Start) -> Place:
     if start == "head":
         return end
     if start == "oldest":
-        first = read_first(connection)
+        first = read_oldest(connection)
         return end if first is None else Place(first)
     if isinstance(start, datetime):
         return Place(position_before(connection, start) + 1)

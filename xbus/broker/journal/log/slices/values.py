@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -203,7 +204,9 @@ class Slice:
     Args:
         to: where to read on. It also passes what was not wanted.
         events: in the order of the log.
+        archived: the envelopes at ``to`` that have to come back of an archive before anything more can be read.
     """
 
     to: Place
     events: tuple[SliceEvent, ...] = ()
+    archived: Sequence[str] = ()
