@@ -24,7 +24,13 @@ class Tape:
 
     def number(self, below: int) -> int:
         """Choose a number from 0 up to one below ``below``, of up to 16 bits."""
-        return int.from_bytes(self.bytes(2 if below > 256 else 1), "little") % below
+        if below > 256:
+            return int.from_bytes(self.bytes(2), "little") % below
+        at = self._at
+        if at == len(self._data):
+            return 0
+        self._at = at + 1
+        return self._data[at] % below
 
     def one_of(self, choices: Sequence[T]) -> T:
         """Choose one."""
@@ -37,8 +43,7 @@ class Tape:
     def bytes(self, length: int) -> bytes:
         """Take so many bytes, or those that are left."""
         taken = self._data[self._at : self._at + length]
-        self._at += length
-        self._at = min(self._at, len(self._data))
+        self._at = min(self._at + length, len(self._data))
         return taken
 
     def text(self, longest: int) -> str:
