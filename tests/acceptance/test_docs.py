@@ -263,6 +263,24 @@ def test_the_changelog_begins_with_the_version() -> None:
     assert re.search(r"^## (\S+?),", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
 
 
+def packages_of(folder: Path) -> set[str]:
+    return {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("folder", ["xbus/broker/journal", "xbus/broker/back"])
+def test_architecture_lists_every_package_once(folder: str) -> None:
+    page = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition(f"In `{folder}/`:\n\n")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(packages_of(CHECKOUT / folder))
+
+
+def test_architecture_names_every_package_of_the_source() -> None:
+    page = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders = {f"{folder}/{name}" for folder in ("xbus", "xbus/broker") for name in packages_of(CHECKOUT / folder)}
+    assert {folder for folder in folders if f"`{folder}/" not in page} == set()
+
+
 def test_every_decision_is_listed() -> None:
     folder = CHECKOUT / "docs" / "decisions"
     listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text())
