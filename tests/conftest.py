@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import everyday, postgres
+from tests.support import compiled, everyday, postgres
 from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process
 from tests.support.ways import OWN_CONNECTION, PORT, WAY
@@ -50,6 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("at any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("at any speed")
     WAY.take(config.getoption("--way"))
+    sharing = pytest.MonkeyPatch()
+    compiled.share(sharing)
+    config.add_cleanup(sharing.undo)
 
 
 @pytest.fixture(scope="session")
