@@ -7,20 +7,25 @@ program is alive is known here alone.
 from xbus.broker.back.readers.absence import AbsentReaders
 from xbus.broker.back.readers.calls import (
     BatchCall,
+    FailedCall,
     ReadingProgram,
     Settlement,
     read_batch_call,
+    read_failed_call,
     read_program,
     read_settlement,
 )
 from xbus.broker.back.readers.desk import ReaderDesk
 from xbus.broker.back.readers.desks import ReaderDesks
+from xbus.broker.back.readers.failing import FailingBatches
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
 from xbus.broker.back.readers.subscriptions import Subscriptions
 
 __all__ = [
     "AbsentReaders",
     "BatchCall",
+    "FailedCall",
+    "FailingBatches",
     "RangeLease",
     "RangeSharing",
     "ReaderDesk",
@@ -29,6 +34,7 @@ __all__ = [
     "Settlement",
     "Subscriptions",
     "read_batch_call",
+    "read_failed_call",
     "read_program",
     "read_settlement",
 ]

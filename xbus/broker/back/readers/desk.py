@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from xbus.broker.back.log import LogSlices
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
+from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
+from xbus.broker.back.readers.owing import OwedSettlement, lease_of
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
+from xbus.broker.back.readers.times import BatchTimes
 from xbus.broker.back.reading import event_map
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import Place, Slice, SliceBounds
@@ -21,12 +23,13 @@ from xbus.broker.journal.readers import (
     SettleStep,
     lease_lost,
     put_out,
-    read_ranges,
+    read_served_ranges,
     release,
     settle,
     settle_and_put_out,
     take,
 )
+from xbus.broker.journal.readers.parked import BatchFailure, park, postpone
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
@@ -45,21 +48,24 @@ class ReaderDesk:
         journal: keeps the ranges.
         slices: reads the log.
         clock: measures leases.
+        failing: decides about batches that a subscriber does not take.
     """
 
-    def __init__(self, entry: ReaderEntry, journal: Journal, slices: LogSlices, clock: Clock) -> None:
+    def __init__(
+        self, entry: ReaderEntry, journal: Journal, slices: LogSlices, clock: Clock, failing: FailingBatches
+    ) -> None:
         self.entry = entry
         self.sharing = RangeSharing(entry.lease)
         self._journal = journal
         self._slices = slices
         self._clock = clock
+        self._failing = failing
         self._ranges: dict[int, ReaderRange] = {}
         self._busy: set[int] = set()
         """The ranges for which a step is under way."""
         self._polls: dict[UUID, object] = {}
         """The newest call for a batch of each program that waits for one."""
-        self._waits_since: dict[int, float] = {}
-        """Since when a range has items that are too few for a batch."""
+        self._times = BatchTimes(clock)
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turn = 0
 
@@ -87,7 +93,7 @@ class ReaderDesk:
                 if not is_paused():
                     batch = await self._next(program, call, None)
                 has_ranges = bool(self.sharing.of(program.id))
-                if batch is None and not await self._wait(head if has_ranges else None, changed, until):
+                if batch is None and not await self._wait(program, head if has_ranges else None, changed, until):
                     break
         finally:
             if self._polls.get(program.id) is poll:
@@ -105,24 +111,54 @@ class ReaderDesk:
         self.sharing.renew(program.id, self._clock.monotonic())
         await self._settle(self._owing(program, done))
 
+    async def fail(self, program: ReadingProgram, failed: Settlement, failure: BatchFailure) -> NextAttempt | None:
+        """Have the batch that is out handed out again later, or park it; None for a batch that is out no more.
+
+        Args:
+            failed: names the batch by its end.
+
+        Raises:
+            Refused: the program has lost the range (``lease_lost``).
+            JournalUnavailable: the database can't be written now.
+        """
+        self.sharing.renew(program.id, self._clock.monotonic())
+        lease = self._lease(program, failed.range_id, failed.counter)
+        current = self._ranges[failed.range_id]
+        if not current.handed_out or current.batch_end != failed.place:
+            return None
+        decided = self._failing.failed(self.entry, current, failure.code)
+        known = lease_of(lease, program.id)
+        try:
+            if decided.retry_at is not None:
+                after: ReaderRange | None = await self._journal.run(postpone, known, decided.attempts, decided.retry_at)
+            else:
+                note = ActNote(uuid4(), self._clock.now(), program.login, ReaderAct.PARK, failure.code)
+                after = await self._journal.run(park, known, decided.attempts, failure, note)
+        except Refused:
+            await self.follow()
+            raise
+        self._keep(lease, known, after)
+        return decided
+
     async def _go_on(
         self, program: ReadingProgram, call: BatchCall, done: Settlement, is_paused: Callable[[], bool]
     ) -> ClaimedBatchMap | None:
         """Settle a batch, with the bounds of the next one where that is there already and was not out before."""
         owing = self._owing(program, done)
         batch = None
-        if not self._ranges[done.range_id].settled(done.place).handed_out and not is_paused():
+        behind = self._ranges[done.range_id].settled(done.place)
+        if not behind.handed_out and not behind.has_ended and not is_paused():
             batch = await self._next(program, call, owing)
         if not owing.is_settled:
             await self._settle(owing)
         return batch
 
-    def _owing(self, program: ReadingProgram, done: Settlement) -> "_Owing":
+    def _owing(self, program: ReadingProgram, done: Settlement) -> OwedSettlement:
         lease = self._lease(program, done.range_id, done.counter)
         note = ActNote(uuid4(), self._clock.now(), program.login, ReaderAct.CHECKPOINT)
-        return _Owing(lease, SettleStep(_known(lease, program.id), done.place, note))
+        return OwedSettlement(lease, SettleStep(lease_of(lease, program.id), done.place, note))
 
-    async def _settle(self, owing: "_Owing") -> None:
+    async def _settle(self, owing: OwedSettlement) -> None:
         try:
             settled = await self._journal.run(settle, owing.step.lease, owing.step.place, owing.step.note)
         except Refused as refusal:
@@ -131,14 +167,22 @@ class ReaderDesk:
             raise
         self._was_settled(owing, settled)
 
-    def _was_settled(self, owing: "_Owing", settled: ReaderRange) -> None:
+    def _was_settled(self, owing: OwedSettlement, settled: ReaderRange) -> None:
         owing.is_settled = True
-        lease = owing.lease
-        self._ranges[settled.id] = settled
-        if lease.counter == owing.step.lease.counter:
-            lease.counter = settled.counter
-        lease.is_out = settled.handed_out
-        if lease.heir is not None and lease.owner == owing.step.lease.program and not lease.is_out:
+        self._failing.taken(settled.id)
+        self._keep(owing.lease, owing.step.lease, None if settled.has_ended else settled)
+
+    def _keep(self, lease: RangeLease, known: LeaseOf, changed: ReaderRange | None) -> None:
+        """Take up a range as its owner has left it; None for a parked batch, which has ended."""
+        if changed is None:
+            self._ranges.pop(known.range_id, None)
+            self.sharing.leases.pop(known.range_id, None)
+            return
+        self._ranges[changed.id] = changed
+        if lease.counter == known.counter:
+            lease.counter = changed.counter
+        lease.is_out = changed.handed_out
+        if lease.heir is not None and lease.owner == known.program and not lease.is_out:
             lease.owner = None
             self.wake()
 
@@ -161,7 +205,7 @@ class ReaderDesk:
         self._polls.pop(program.id, None)
         left = self.sharing.leave(program.id)
         self.wake()
-        await self._journal.run(release, [_known(lease, program.id) for lease in left])
+        await self._journal.run(release, [lease_of(lease, program.id) for lease in left])
 
     def unheard(self, range_id: int, counter: int) -> None:
         """Free the ranges of a program that a batch did not reach, unless it calls again already."""
@@ -182,7 +226,7 @@ class ReaderDesk:
         if entry is not None:
             self.entry, self.sharing.seconds = entry, entry.lease
         # In the turn of the steps that are under way, so that none of them is missed.
-        found = await self._journal.run(read_ranges, [self.entry.id])
+        found = await self._journal.run(read_served_ranges, self.entry.id)
         self._ranges = {each.id: each for each in found}
         rows = [(each.id, each.counter, each.owner, each.handed_out) for each in found]
         self.sharing.follow(rows, self._clock.monotonic())
@@ -205,29 +249,36 @@ class ReaderDesk:
 
     # -- the next batch --------------------------------------------------------------------------------------------
 
-    async def _wait(self, head: int | None, changed: "asyncio.Future[None]", until: float) -> bool:
+    async def _wait(
+        self, program: ReadingProgram, head: int | None, changed: "asyncio.Future[None]", until: float
+    ) -> bool:
         """Wait until there may be more than there was; false once the time is over.
 
         Args:
+            program: that waits.
             head: the end of the log then; None for a program without a range, which more events do not concern.
             changed: is done when ranges may have become free.
         """
         loop = asyncio.get_running_loop()
-        fills = [since + self.entry.batch_wait for since in self._waits_since.values()]
-        left = min([until, *fills]) - loop.time()
-        if until <= loop.time():
+        left = until - loop.time()
+        if left <= 0:
             return False
+        own = [self._ranges[lease.range_id] for lease in self.sharing.of(program.id)]
+        due = [self._times.seconds_to(each, self.entry.batch_wait) for each in own]
+        left = min([left, *(seconds for seconds in due if seconds > 0)])
         if head is None:
-            await asyncio.wait({changed}, timeout=max(0.0, left))
+            await asyncio.wait({changed}, timeout=left)
             return True
         beyond = loop.create_task(self._slices.beyond(self.entry.event_types, Place(head + 1)))
         try:
-            await asyncio.wait({beyond, changed}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({beyond, changed}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             beyond.cancel()
         return True
 
-    async def _next(self, program: ReadingProgram, call: BatchCall, owing: "_Owing | None") -> ClaimedBatchMap | None:
+    async def _next(
+        self, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None
+    ) -> ClaimedBatchMap | None:
         """Find the next batch.
 
         Args:
@@ -253,7 +304,7 @@ class ReaderDesk:
     async def _take(self, lease: RangeLease, program: ReadingProgram) -> bool:
         self._busy.add(lease.range_id)
         try:
-            known = _known(lease, program.id)
+            known = lease_of(lease, program.id)
             taken = await self._journal.run(take, known, program.role_id, self._expires_at())
         except Refused:
             await self.follow()
@@ -266,23 +317,26 @@ class ReaderDesk:
         return True
 
     async def _batch(
-        self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: "_Owing | None"
+        self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None
     ) -> ClaimedBatchMap | None:
         current = self._ranges[lease.range_id]
         if owing is not None and owing.lease is lease:
             current = current.settled(owing.step.place)
         is_repeated = current.handed_out
+        if self._times.is_too_early(current):
+            return None
         bounds = SliceBounds(
             min(call.max_items or self.entry.batch_items, self.entry.batch_items),
             min(call.max_bytes or self.entry.batch_bytes, self.entry.batch_bytes),
         )
-        found = await (self._read_again(current, bounds) if is_repeated else self._read_on(current, bounds))
+        again = self._slices.read(self.entry.event_types, current.stretches, bounds) if is_repeated else None
+        found = await (again or self._read_on(current, bounds))
         if found is None or (not is_repeated and self._is_too_small(current.id, found, bounds)):
             return None
         if not is_repeated:
-            self._waits_since.pop(current.id, None)
+            self._times.put_out(current.id)
             try:
-                current = await self._put_out(_known(lease, program.id), found.to, owing)
+                current = await self._put_out(lease_of(lease, program.id), found.to, owing)
             except Refused:
                 await self.follow()
                 return None
@@ -296,11 +350,12 @@ class ReaderDesk:
             "counter": current.counter,
             "from": [*current.batch_begin],
             "to": [*current.batch_end],
+            "id": current.batch_id(self.entry.key),
             "repeated": is_repeated,
             "events": [event_map(event) for event in found.events],
         }
 
-    async def _put_out(self, known: LeaseOf, to: Place, owing: "_Owing | None") -> ReaderRange:
+    async def _put_out(self, known: LeaseOf, to: Place, owing: OwedSettlement | None) -> ReaderRange:
         if owing is None:
             out = await self._journal.run(put_out, known, to, self._expires_at())
         else:
@@ -308,9 +363,6 @@ class ReaderDesk:
             self._was_settled(owing, settled)
         self._ranges[out.id] = out
         return out
-
-    async def _read_again(self, current: ReaderRange, bounds: SliceBounds) -> Slice:
-        return await self._slices.read(self.entry.event_types, current.stretches, bounds)
 
     async def _read_on(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
         """Read the next items of a range; nothing at the head of the log."""
@@ -331,8 +383,7 @@ class ReaderDesk:
             return False
         if sum(event.items for event in found.events) >= bounds.items:
             return False
-        now = asyncio.get_running_loop().time()
-        return now < self._waits_since.setdefault(range_id, now) + self.entry.batch_wait
+        return self._times.may_wait(range_id, self.entry.batch_wait)
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
@@ -344,16 +395,3 @@ class ReaderDesk:
 
     def _expires_at(self) -> datetime:
         return self._clock.now() + timedelta(seconds=self.entry.lease)
-
-
-@dataclass(slots=True)
-class _Owing:
-    """A batch that its program has processed, until the journal has noted it."""
-
-    lease: RangeLease
-    step: SettleStep
-    is_settled: bool = False
-
-
-def _known(lease: RangeLease, program: UUID) -> LeaseOf:
-    return LeaseOf(lease.range_id, lease.counter, program)

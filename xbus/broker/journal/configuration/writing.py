@@ -183,7 +183,7 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
             else:
                 end_reader(connection, entry, at)
         case SubscriptionSpec() as entry:
-            write_subscription(connection, entry, _write_reader(connection, entry.reader))
+            write_subscription(connection, entry, _write_reader(connection, entry.reader, **asdict(entry.retry)))
 
 
 def _rename(connection: Connection, change: Change) -> None:
@@ -320,9 +320,9 @@ def _write_lag_limit(connection: Connection, table: Table, subject_id: int, entr
         connection.execute(insert(lag_limit).values(row))
 
 
-def _write_reader(connection: Connection, entry: ReaderSpec) -> int:
+def _write_reader(connection: Connection, entry: ReaderSpec, **retry: object) -> int:
     """Write a reader; gives its id. A new one gets its ranges at its start; a former one goes on where it stood."""
-    service_id = _put(connection, service, entry.name, kind="reader")
+    service_id = _put(connection, service, entry.name, kind="reader", **retry)
     types = [_id(connection, event_type, name) for name in sorted(entry.event_types)]
     if write_settings(connection, service_id, _columns(entry, "name", "event_types"), types):
         make_ranges(connection, service_id, entry.ranges, position_before(connection, entry.start or "head") + 1)

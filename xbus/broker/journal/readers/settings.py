@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.slices import LAST_HASH
 from xbus.model import reader, reader_event_type, reader_range, reader_stretch, service, subscription
 
@@ -19,6 +21,7 @@ class ReaderEntry:
         key: how a running broker knows it, see ``model.service``.
         event_types: the ids of the types that it reads.
         is_called: whether it is a subscription's, which gateways read.
+        retry: the wishes of a subscription for batches that were not taken.
     """
 
     id: int
@@ -31,6 +34,7 @@ class ReaderEntry:
     batch_wait: float
     keeps: bool
     is_called: bool = False
+    retry: RetrySettings = field(default_factory=RetrySettings)
 
 
 def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
@@ -41,14 +45,21 @@ def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
     ):
         types.setdefault(service_id, set()).add(type_id)
     settings = (reader.c.lease, reader.c.batch_items, reader.c.batch_bytes, reader.c.batch_wait, reader.c.keeps)
-    is_called = sa.exists().where(subscription.c.service_id == service.c.id)
+    is_called = sa.exists().where(subscription.c.service_id == service.c.id).label("is_called")
+    retry = (service.c.attempts, service.c.first_delay, service.c.longest_delay, service.c.jitter)
     rows = connection.execute(
-        sa.select(service.c.id, service.c.key, service.c.name, *settings, is_called)
+        sa.select(service.c.id, service.c.key, service.c.name, *settings, is_called, *retry)
         .join(reader, reader.c.service_id == service.c.id)
         .where(service.c.removed_at.is_(None))
         .order_by(service.c.name)
     )
-    return [ReaderEntry(each, key, name, frozenset(types.get(each, ())), *said) for each, key, name, *said in rows]
+    return [_entry(row, frozenset(types.get(row.id, ()))) for row in rows]
+
+
+def _entry(row: NamedRow, event_types: frozenset[int]) -> ReaderEntry:
+    batches = row.lease, row.batch_items, row.batch_bytes, row.batch_wait
+    retry = RetrySettings(row.attempts, row.first_delay, row.longest_delay, row.jitter)
+    return ReaderEntry(row.id, row.key, row.name, event_types, *batches, row.keeps, row.is_called, retry)
 
 
 def write_settings(
