@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.log.slices import EventHead, SliceBounds, read_slice
 from xbus.broker.journal.readers.people import ReaderDecision, have_broker_notice
 from xbus.broker.journal.readers.ranges import (
     BATCH_DIGITS,
@@ -157,6 +158,16 @@ def find_parked_batch(connection: sa.Connection, digits: str) -> ParkedBatch:
     return found[0]
 
 
+def read_parked_events(connection: sa.Connection, found: ParkedBatch) -> Sequence[EventHead]:
+    """Read which events are in a parked batch, whole or in part."""
+    read = model.reader_event_type.c
+    wanted = sa.select(read.event_type_id).where(read.service_id == found.range.service_id)
+    types = frozenset(connection.execute(wanted).scalars())
+    # Its stretches have bounds, which are what is read.
+    found_events = read_slice(connection, types, found.range.stretches, SliceBounds(1, 1)).events
+    return [event.facts for event in found_events]
+
+
 def resume_batch(connection: sa.Connection, found: ParkedBatch, decision: ReaderDecision) -> None:
     """Have a parked batch called again; its attempts are counted anew.
 
@@ -213,11 +224,3 @@ def _check_parked(connection: sa.Connection, found: ParkedBatch) -> None:
 def _note(connection: sa.Connection, found: ParkedBatch, decision: ReaderDecision, done: str) -> None:
     thing = f'batch {found.id} of subscription "{found.subscription}"'
     note_acts(connection, [act_here(decision.at, done, thing, before="parked", reason=decision.reason)])
-
-
-def count_parked(parked: Sequence[ParkedBatch]) -> dict[str, int]:
-    """Count parked batches by the names of their subscriptions."""
-    counts: dict[str, int] = {}
-    for each in parked:
-        counts[each.subscription] = counts.get(each.subscription, 0) + 1
-    return counts
