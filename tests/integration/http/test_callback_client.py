@@ -126,11 +126,11 @@ def self_signed(folder: Path) -> ssl.SSLContext:
 async def test_a_self_signed_certificate_needs_a_subscription_that_says_so(tmp_path: Path) -> None:
     context = self_signed(tmp_path)
     async with subscriber(says("HTTP/1.1 204 No Content\r\n\r\n"), context) as url:
-        assert (await call(url)).code == "callback_failed"
+        assert (await call(url)).code == "callback_unreachable"
         assert (await call(url, verify=False)).code == ""
 
 
 async def test_nobody_is_there() -> None:
     async with subscriber(silent) as url:
         pass
-    assert (await call(url)).code == "callback_failed"
+    assert (await call(url)).code == "callback_unreachable"
