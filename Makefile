@@ -8,8 +8,12 @@ SOURCES := $(wildcard xbus spark_worker pyspark_xbus.py alembic tests examples b
 # Tests run side by side in so many processes; one more than two cores, because a test often waits for what it started.
 WORKERS ?= 3
 
-# The whole suite is measured, and fails below the floor in pyproject.toml. ARGS choose tests, and those have no floor.
-MEASURED := --cov --cov-report=
+# Without bytecode that is kept, each process of the tests compiles 100,000 lines before it begins.
+unexport PYTHONDONTWRITEBYTECODE
+
+# CI measures the everyday suite, which then fails below the floor in pyproject.toml. ARGS choose tests, without a floor.
+COVERAGE ?=
+MEASURED := $(if $(COVERAGE),--cov --cov-report=)
 
 # The demo, the benchmarks, the simulation and the torture read these from their environment.
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
@@ -27,17 +31,17 @@ demo: $(VENV)/.installed  ## send all flights of a year through the bus and chec
 demo-spark: $(VENV)/.installed-spark  ## sum the same flights up by a Spark worker, check and draw them [MASTER=local[*]|spark://...]
 	$(IN_VENV) examples.demo_spark
 
-test: $(VENV)/.installed-dev node-packages axe  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
+test: $(VENV)/.installed-dev node-packages axe  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3] [COVERAGE=1]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(or $(ARGS),-m "not slow" $(MEASURED))
 
-test-slow: $(VENV)/.installed-dev  ## run what make test leaves out, as it takes long [ARGS=...]
-	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -m slow $(ARGS)
+test-slow: $(VENV)/.installed-dev node-packages axe  ## run what make test leaves out, or a part of it [PART=2/3] [ARGS=...]
+	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -m slow $(if $(PART),--part $(PART)) $(ARGS)
 
 test-again: $(VENV)/.installed-dev  ## run the tests again that failed in the last run, one after the other
-	$(IN_VENV) pytest --numprocesses 0 --last-failed --last-failed-no-failures none $(MEASURED) --cov-append
+	$(IN_VENV) pytest --numprocesses 0 --last-failed --last-failed-no-failures none $(if $(COVERAGE),$(MEASURED) --cov-append)
 
-test-spark: $(VENV)/.installed-dev  ## run what needs Spark, on a local session and on a small cluster [ARGS=...]
-	$(IN_VENV) pytest -o faulthandler_timeout=600 tests/spark -m "not bench" $(ARGS)
+test-spark: $(VENV)/.installed-dev  ## run what needs Spark, on a local session and on a small cluster [PART=1/2] [ARGS=...]
+	$(IN_VENV) pytest -o faulthandler_timeout=600 tests/spark -m "not bench" $(if $(PART),--part $(PART)) $(ARGS)
 
 test-old: $(VENV)/.installed-dev  ## run programs of xbus.broker 0.2.0 in their own environments [ARGS=...]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import postgres
+from tests.support import everyday, postgres
 from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process
 from tests.support.ways import OWN_CONNECTION, PORT, WAY
@@ -25,8 +25,12 @@ MEASURED = [Path(__file__).parent / folder for folder in ("unit", "contract", "i
 """The tests that run our code in their own process."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the other tests out of the coverage: tracing costs them time, and finds nothing in programs they start."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is slow, keep the part that is asked for, and leave out of the coverage what starts programs."""
+    everyday.mark_slow(items)
+    if part := config.getoption("--part"):
+        items[:], others = everyday.part_of(items, part)
+        config.hook.pytest_deselected(items=others)
     for item in items:
         if not any(folder in item.path.parents for folder in MEASURED):
             item.add_marker(pytest.mark.no_cover)
@@ -35,6 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     ways = [OWN_CONNECTION, PORT]
     parser.addoption("--way", choices=ways, default=OWN_CONNECTION, help="how a broker calls recipients of our library")
+    parser.addoption("--part", help="run the tests of one part of the modules, such as 2/3")
 
 
 def pytest_configure(config: pytest.Config) -> None:

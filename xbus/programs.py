@@ -1,6 +1,7 @@
 """The programs of the bus as pip installs them; each says in one line which extra it lacks."""
 
-from xbus import ending, extras, memory
+from xbus import ending, extras
+from xbus.system import memory
 
 
 def run_xbus() -> None:

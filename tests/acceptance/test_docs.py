@@ -130,8 +130,14 @@ def source() -> dict[str, str]:
     return {path.relative_to(CHECKOUT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
+@pytest.fixture(scope="module")
+def words(source: dict[str, str]) -> set[str]:
+    """Each word of the source."""
+    return {word for text in source.values() for word in re.findall(r"\w+", text)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_module_and_class_that_a_page_names_exists(page: Path, source: dict[str, str]) -> None:
+def test_every_module_and_class_that_a_page_names_exists(page: Path, source: dict[str, str], words: set[str]) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     quoted = re.findall(r"`([^`\n]+)`", prose)
     files = [name for name in quoted if re.fullmatch(r"(\w+/)*\w+\.py", name) and not name.startswith("tests/")]
@@ -139,8 +145,7 @@ def test_every_module_and_class_that_a_page_names_exists(page: Path, source: dic
     ends = [f"/{name}" for name in files if not (CHECKOUT / name).exists() and not (page.parent / name).exists()]
     assert [end for end in ends if not any(path.endswith(end) for path in source)] == []
     classes = {name for text in quoted for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)}
-    everything = "\n".join(source.values())
-    assert {name for name in classes if not re.search(rf"\b{name}\b", everything)} == set()
+    assert classes - words == set()
 
 
 # -- the commands ------------------------------------------------------------------------------------------------------
@@ -256,6 +261,24 @@ def test_every_code_is_described() -> None:
 def test_the_changelog_begins_with_the_version() -> None:
     version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
     assert re.search(r"^## (\S+?),", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
+
+
+def packages_of(folder: Path) -> set[str]:
+    return {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("folder", ["xbus/broker/journal", "xbus/broker/back"])
+def test_architecture_lists_every_package_once(folder: str) -> None:
+    page = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition(f"In `{folder}/`:\n\n")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(packages_of(CHECKOUT / folder))
+
+
+def test_architecture_names_every_package_of_the_source() -> None:
+    page = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders = {f"{folder}/{name}" for folder in ("xbus", "xbus/broker") for name in packages_of(CHECKOUT / folder)}
+    assert {folder for folder in folders if f"`{folder}/" not in page} == set()
 
 
 def test_every_decision_is_listed() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from xbus import service_manager
 from xbus.broker import daemon
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
 from xbus.broker.back.log.reader import LogReader
@@ -31,6 +30,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
 from xbus.rpc.server import Server
 from xbus.supervision.pinger import Pinger
+from xbus.system import service_manager
 
 
 class Boom(Exception):

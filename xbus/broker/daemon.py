@@ -11,7 +11,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from xbus import private_files, service_manager, tracing
+from xbus import private_files, tracing
 from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.encryption import Encryption
@@ -29,10 +29,11 @@ from xbus.extras import install
 from xbus.ids import Ids
 from xbus.passwords import Passwords
 from xbus.rpc.context import new_context
-from xbus.service_manager import tell_ready
 from xbus.supervision.alert_channels import alert_channels
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
+from xbus.system import service_manager
+from xbus.system.service_manager import tell_ready
 
 log = logging.getLogger(__name__)
 

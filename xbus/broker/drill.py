@@ -23,8 +23,8 @@ from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server, ServerLimits
-from xbus.service_manager import tell_ready
 from xbus.supervision.health import Health
+from xbus.system.service_manager import tell_ready
 
 log = logging.getLogger(__name__)
 

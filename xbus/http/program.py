@@ -9,13 +9,14 @@ import click
 import uvicorn
 from starlette.applications import Starlette
 
-from xbus import ending, logs, service_manager
+from xbus import ending, logs
 from xbus.clock import SystemClock
 from xbus.config import FILE_VARIABLE, Config, HttpSettings, load
 from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
 from xbus.http.application import build, on_stop
 from xbus.http.protocol import BoundedProtocol, ConnectionLimits
+from xbus.system import service_manager
 from xbus.web.listening import open_port, served_address, stop_at_signal
 
 STOP_SECONDS = 10

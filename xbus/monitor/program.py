@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import uvicorn
 
-from xbus import ending, logs, service_manager
+from xbus import ending, logs
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import SystemClock
@@ -17,6 +17,7 @@ from xbus.errors import ConfigurationError
 from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
+from xbus.system import service_manager
 from xbus.web.listening import open_port, served_address, stop_at_signal
 
 STOP_SECONDS = 5

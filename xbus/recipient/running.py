@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any, TypedDict, Unpack
 
-from xbus import ending, memory
+from xbus import ending
 from xbus.clock import Clock, SystemClock
 from xbus.recipient.base import Recipient
 from xbus.recipient.registration import Registration
@@ -18,6 +18,7 @@ from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
 from xbus.recipient.starting import start
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login, parse_address
+from xbus.system import memory
 
 
 class ServeOptions(TypedDict, total=False):

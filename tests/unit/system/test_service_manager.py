@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import eventually
-from xbus import service_manager
+from xbus.system import service_manager
 
 
 @pytest.fixture

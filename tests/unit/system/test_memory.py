@@ -7,7 +7,7 @@ import pytest
 
 COUNT_FAULTS = """
 import resource, sys
-from xbus import memory
+from xbus.system import memory
 if sys.argv[1] == "reuse":
     memory.reuse_large_blocks()
 def faults():

@@ -1,0 +1,76 @@
+"""Tells the everyday suite from what only ``make test-slow`` and CI run, and cuts the latter into parts.
+
+A test is slow if it is marked so, lies in a folder of crashes and schedules, or plays a long page of the documentation.
+It also is if it does on another database, or another way, what the everyday suite does already.
+"""
+
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.support.ways import PORT
+
+TESTS = Path(__file__).parents[1]
+
+SLOW_FOLDERS = ("fault", "simulation")
+
+SLOW_MODULES = {
+    "acceptance": {
+        *("accessibility", "live_monitor"),  # a browser
+        *("client_alone", "demo", "node", "upgrade", "web_server", "wheel", "without_spark"),  # other environments
+        *("changes_while_it_runs", "forks", "instances", "limits_of_emitters", "renaming"),  # many processes
+    },
+    "contract": {"archive", "fsck", "grants", "relocation"},
+    "integration": {"deaths"},
+}
+"""Modules whose tests take ten times as long as their neighbours; whoever changes what they are about runs them."""
+
+REPEATS = {"acceptance": {"postgresql", "postgres_url", PORT}, "integration": {"postgresql"}}
+"""Values of a parameter by which a test in a folder does again what it does with the other value.
+
+The contracts stay on both databases: they hold all SQL, so programs and commands are run on one of them.
+"""
+
+SHORT_PAGES = ("README.md", "docs/getting-started.md")
+"""The pages of commands that the everyday suite plays; each of the others starts brokers and dozens of commands."""
+
+PAGES_OF_COMMANDS = "test_the_commands_of_a_page_do_what_it_shows"
+
+
+def mark_slow(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests that a rule leaves out of the everyday suite."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _is_slow(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def part_of(items: list[pytest.Item], part: str) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Split tests into those of a part and the others; a module belongs to one part.
+
+    Args:
+        part: as ``2/3``: the second of three.
+    """
+    number, count = (int(word) for word in part.split("/"))
+    if not 1 <= number <= count:
+        raise pytest.UsageError(f"--part {part}: name it as 1/{count} to {count}/{count}")
+    chosen = [item for item in items if _module_number(item) % count == number - 1]
+    return chosen, [item for item in items if _module_number(item) % count != number - 1]
+
+
+def _is_slow(item: pytest.Function) -> bool:
+    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+    if folder in SLOW_FOLDERS or item.path.stem.removeprefix("test_") in SLOW_MODULES.get(folder, ()):
+        return True
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    if item.originalname == PAGES_OF_COMMANDS:
+        return not str(values["page"]).endswith(SHORT_PAGES)
+    if folder == "contract":
+        # A file in place of memory: the same SQL and the same driver.
+        return values.get("engine") == "sqlite"
+    return any(isinstance(value, str) and value in REPEATS.get(folder, ()) for value in values.values())
+
+
+def _module_number(item: pytest.Item) -> int:
+    return zlib.crc32(item.path.relative_to(TESTS).as_posix().encode())
