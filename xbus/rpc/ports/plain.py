@@ -182,6 +182,7 @@ class PlainPort:
         """Note that the connection with an id has proven who it is."""
         if known := self._peers.get(peer):
             known.is_known = True
+            self.keeps(known, 0)
 
     def send(self, frames: list[bytes]) -> None:
         """Send a message to the peer whose id is in front.
