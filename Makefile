@@ -19,7 +19,7 @@ MEASURED := $(if $(COVERAGE),--cov --cov-report=)
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
+.PHONY: trial-http fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -54,6 +54,9 @@ simulate: $(VENV)/.installed-dev  ## play random schedules in virtual time [SCHE
 
 trial-readers: $(VENV)/.installed-dev  ## kill and stop programs of a reader while ranges are split and merged [CYCLES=500] [SEED=7] [DB=sqlite|postgresql]
 	@$(IN_VENV) tests.fault.reading
+
+trial-http: $(VENV)/.installed-dev  ## kill gateways, broker and subscriber while a shop publishes by HTTP [CYCLES=200] [SEED=7] [DB=sqlite|postgresql]
+	@$(IN_VENV) tests.fault.calling
 
 torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]
 	@$(IN_VENV) tests.torture

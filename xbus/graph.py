@@ -92,6 +92,14 @@ class Graph:
         """The services that transform items somewhere in this graph."""
         return frozenset(node.service for node in self.nodes.values() if node.worker)
 
+    def workers_towards(self, service: str) -> frozenset[str]:
+        """The worker services on any way to a consumer service; none where it is not in this graph."""
+        return self._workers_towards.get(service, frozenset())
+
+    @cached_property
+    def _workers_towards(self) -> Mapping[str, frozenset[str]]:
+        return {service: self.leading_to({service}).worker_services for service in self.consumer_services}
+
     def leading_to(self, services: Collection[str]) -> "Graph":
         """Cut the part of this graph that is on a path to a consumer node of one of ``services``."""
         targets = {node.name for node in self.nodes.values() if not node.worker and node.service in services}

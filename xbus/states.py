@@ -158,8 +158,10 @@ class RangeState(StrEnum):
     """A program has it, and nothing of it is out."""
     OUT = "out"
     """A program has it, and a batch of it."""
+    PARKED = "parked"
+    """It is a batch that a subscriber did not take, and waits for a person."""
     COMPLETED = "completed"
-    """It was split or merged: other ranges go on where it stood."""
+    """It was split or merged, and other ranges go on where it stood; or it was a parked batch, settled or dropped."""
 
 
 class IllegalMove(Exception):
@@ -248,6 +250,7 @@ RANGE_MOVES: Mapping[RangeState, frozenset[RangeState]] = {
     # Another program may take it, and a person may move, split or merge it at any moment.
     RangeState.LEASED: frozenset(RangeState),
     RangeState.OUT: frozenset(RangeState),
+    RangeState.PARKED: frozenset({RangeState.FREE, RangeState.COMPLETED}),
     RangeState.COMPLETED: frozenset(),
 }
 """Only what is completed stays so. The counter of a range decides whose move it is."""

@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +115,88 @@ def test_nothing_is_lost_and_only_the_same_batches_repeat(
     came = sorted(item["number"] for events in once for each in events for item in each["items"])
     assert came == [*range(ENVELOPES)]
     assert SECRET not in daemon.config.with_name("http.log").read_text()
+
+
+class Shop(BaseHTTPRequestHandler):
+    """A subscriber that takes batches once ``status`` says so."""
+
+    status = 500
+    ids: list[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.ids.append(self.headers["webhook-id"])
+        self.send_response(self.status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving_shop() -> Iterator[tuple[type[Shop], int]]:
+    answering = type("AnsweringShop", (Shop,), {"ids": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield answering, server.server_address[1]
+        server.shutdown()
+
+
+def xbus(config: Path, *arguments: str) -> str:
+    done = subprocess.run([script("xbus"), *arguments, "-c", config], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_a_refused_batch_is_parked_and_resumed_and_a_pause_stops_its_calls(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    with serving_shop() as (shop, port):
+        token = configure(sqlite_url, port)
+        settings = {"listen": "127.0.0.1:0", "callbacks": "yes", "callback_token": token}
+        settings["callback_hosts"] = "127.0.0.0/8"
+        retry = {"attempts": "40", "first_delay": "0.5", "longest_delay": "0.5", "jitter": "0"}
+        daemon = start_daemon(sqlite_url, {"http": settings, "back": retry})
+        serving = gateway(daemon.config)
+        try:
+            with Emitter(daemon.front, "emitter_1", PASSWORD) as emitter:
+                emitter.put("orders", [{"number": 1}])
+            wait_until(lambda: len(shop.ids) == 1, "the shop is called", 60)
+            xbus(daemon.config, "pause", "service", "subscription/shop", "--reason", "to look")
+            wait_until(lambda: "version=8" in daemon.log_file.read_text(), "the broker knows of the pause", 30)
+            called, later = len(shop.ids), time.monotonic() + 3
+            wait_until(lambda: time.monotonic() > later, "six delays have passed", 30)
+            # One call may have been under way.
+            assert len(shop.ids) <= called + 1 < 40
+            xbus(daemon.config, "resume", "service", "subscription/shop")
+            wait_until(lambda: "callback_refused" in xbus(daemon.config, "parked", "batch", "list"), "it is parked", 60)
+            (parked,) = set(shop.ids)
+            assert len(shop.ids) == 40
+            shop.status = 204
+            xbus(daemon.config, "parked", "batch", "resume", parked, "--reason", "mended")
+            wait_until(lambda: len(shop.ids) == 41, "the batch comes again", 60)
+            assert set(shop.ids) == {parked}
+        finally:
+            serving.kill()
+
+
+def test_a_revoked_callback_token_is_refused_and_nobody_is_called(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    with serving_shop() as (shop, port):
+        shop.status = 204
+        token = configure(sqlite_url, port)
+        settings = {"listen": "127.0.0.1:0", "callbacks": "yes", "callback_token": token}
+        daemon = start_daemon(sqlite_url, {"http": settings | {"callback_hosts": "127.0.0.0/8"}})
+        serving = gateway(daemon.config)
+        try:
+            with Emitter(daemon.front, "emitter_1", PASSWORD) as emitter:
+                emitter.put("orders", [{"number": 1}])
+                wait_until(lambda: len(shop.ids) == 1, "the shop is called", 60)
+                xbus(daemon.config, "token", "revoke", "gateway")
+                log = daemon.config.with_name("http.log")
+                wait_until(lambda: "subscriptions not read" in log.read_text(), "the token is refused", 30)
+                emitter.put("orders", [{"number": 2}])
+            looks = log.read_text().count("subscriptions not read")
+            wait_until(lambda: log.read_text().count("subscriptions not read") > looks + 1, "it looks again", 30)
+            assert len(shop.ids) == 1
+        finally:
+            serving.kill()

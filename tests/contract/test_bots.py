@@ -18,7 +18,7 @@ from xbus.broker.back.bots.batches import BotBatches
 from xbus.broker.back.bots.claims import LEASE_SECONDS, Claims, Given
 from xbus.broker.back.bots.firing import Firing
 from xbus.broker.back.log import LogReader, LogSlices
-from xbus.broker.back.readers import ReaderDesk
+from xbus.broker.back.readers import FailingBatches, ReaderDesk
 from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
@@ -36,6 +36,7 @@ from xbus.broker.journal.writes import (
     StartEnvelope,
     run_key,
 )
+from xbus.config import BackSettings
 from xbus.errors import Refused
 from xbus.headers import EventTags
 from xbus.ids import Ids, keyed_envelope_id, token_hash
@@ -89,6 +90,7 @@ class Broker:
 
     def __init__(self, journal: Journal, catalog: Catalog, clock: MovingClock) -> None:
         self.clock = clock
+        self.failing = FailingBatches(BackSettings(), clock, Random(1))
         self.journal = journal
         self.catalog = catalog
         self.claims = Claims(journal, lambda: catalog, clock, Ids(clock))
@@ -372,7 +374,7 @@ class ReadingBroker(Broker):
 
     async def start(self) -> "ReadingBroker":
         for entry in await self.journal.read(read_readers):
-            self.desks[entry.key] = ReaderDesk(entry, self.journal, self.slices, self.clock)
+            self.desks[entry.key] = ReaderDesk(entry, self.journal, self.slices, self.clock, self.failing)
             await self.desks[entry.key].follow()
         self.batches.follow(self.tasks)
         return self

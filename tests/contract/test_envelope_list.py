@@ -65,6 +65,19 @@ def test_a_rare_type_is_listed_without_reading_the_rest(engine: sa.Engine) -> No
     engine.dispose()
 
 
+@pytest.mark.parametrize("filters", [EnvelopeFilters(), EnvelopeFilters(event_type=RARE)])
+def test_a_page_takes_as_many_statements_as_one_envelope(engine: sa.Engine, filters: EnvelopeFilters) -> None:
+    statements: list[str] = []
+    with undone(engine) as connection:
+        put_rare(connection, [*range(1, 51)], 50)
+        sa.event.listen(engine, "after_cursor_execute", lambda *call: statements.append(call[2]))
+        of_one = len(list_envelopes(connection, filters, None, 1)), len(statements)
+        of_page = len(list_envelopes(connection, filters, None, 50)), len(statements) - of_one[1]
+    assert (of_one[0], of_page[0]) == (1, 50)
+    assert of_page[1] <= of_one[1] < 20, statements
+    engine.dispose()
+
+
 def test_all_that_the_contents_name_are_counted(engine: sa.Engine) -> None:
     with undone(engine) as connection:
         put_rare(connection, [3, 5, 1500], 2 * BLOCK_POSITIONS)

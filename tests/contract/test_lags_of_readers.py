@@ -24,6 +24,7 @@ from xbus.broker.journal.readers.status import list_moves, list_readers
 from xbus.broker.journal.retention.needed import FOR_GOOD
 from xbus.broker.journal.retention.reader_lags import find_behind
 from xbus.clock import SystemClock
+from xbus.config import BackSettings
 from xbus.errors import Refused
 from xbus.rpc.bell import Bell
 from xbus.states import PresenceState
@@ -83,7 +84,8 @@ async def at_work(journal: Journal, scribe: Scribe) -> AsyncIterator[ReaderAtWor
     log = LogReader(journal, cast(Bell, None))
     await log.refresh()
     async with asyncio.TaskGroup() as tasks:
-        desks = ReaderDesks(journal, LogSlices(journal, log), Runtime(SystemClock(), tasks), lambda: catalog)
+        runtime = Runtime(SystemClock(), tasks)
+        desks = ReaderDesks(journal, LogSlices(journal, log), runtime, BackSettings(), lambda: catalog)
         await desks.follow()
         (role_id,) = catalog.reader_roles
         yield ReaderAtWork(journal, desks, Health("broker", LaterClock()), role_id)

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
+from random import Random
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from tests.support.journal import Scribe
 from tests.support.waiting import eventually
 from xbus.broker.back.log import LogReader, LogSlices
-from xbus.broker.back.readers import ReaderDesk, ReadingProgram, Settlement
+from xbus.broker.back.readers import FailingBatches, ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.back.readers.calls import BatchCall
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
@@ -18,6 +19,7 @@ from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import read_readers
 from xbus.clock import SystemClock
+from xbus.config import BackSettings
 from xbus.rpc.bell import Bell
 
 ENVELOPES = 6
@@ -58,7 +60,8 @@ async def test_the_end_of_a_batch_and_the_bounds_of_the_next_are_one_commit(jour
     log = LogReader(journal, cast(Bell, None))
     await log.refresh()
     (entry,) = await journal.read(read_readers)
-    desk = ReaderDesk(entry, cast(Journal, counting), LogSlices(journal, log), SystemClock())
+    failing = FailingBatches(BackSettings(), SystemClock(), Random(1))
+    desk = ReaderDesk(entry, cast(Journal, counting), LogSlices(journal, log), SystemClock(), failing)
     await desk.follow()
     (role_id,) = (await journal.read(read_catalog)).reader_roles
     program = ReadingProgram(uuid.uuid4(), role_id, "billing_1")
@@ -90,7 +93,8 @@ async def test_a_program_without_a_range_waits_in_one_call_and_calls_again_befor
     log = LogReader(journal, cast(Bell, None))
     await log.refresh()
     (entry,) = await journal.read(read_readers)
-    desk = ReaderDesk(entry, journal, LogSlices(journal, log), SystemClock())
+    failing = FailingBatches(BackSettings(), SystemClock(), Random(1))
+    desk = ReaderDesk(entry, journal, LogSlices(journal, log), SystemClock(), failing)
     await desk.follow()
     (role_id,) = (await journal.read(read_catalog)).reader_roles
     first, second = (ReadingProgram(uuid.uuid4(), role_id, "billing_1") for _ in range(2))

@@ -2,14 +2,16 @@
 
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import sqlalchemy as sa
 
-from tests.support.journal import NOW, Scribe
+from tests.support.journal import NOW, Scribe, small_bus
 from tests.support.why import LATER, Questions, codes
 from xbus import model
-from xbus.admin.why.findings import Code
+from xbus.admin.why.findings import Code, Finding
+from xbus.broker.journal.configuration import ReaderSpec, RoleSpec, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.envelopes.details import MOST_EVENTS
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, IsolatedItem, ProgressUpdate
@@ -477,8 +479,80 @@ async def test_a_delivery_to_a_role_that_gets_nothing(bus: Questions) -> None:
     assert Code.NO_ROLE in codes(await bus.why(receipt.envelope_id))
 
 
+@reaches(Code.NO_ROLE)
+async def test_a_repeat_for_a_role_that_has_left_its_service(bus: Questions) -> None:
+    first, repeat = await bus.scribe.put([b"x"]), await bus.scribe.put([b"x"])
+    only = sa.insert(model.envelope_role).values(envelope_id=repeat.envelope_id, role_id=bus.scribe.role_id())
+    origin = sa.update(model.envelope).where(model.envelope.c.id == repeat.envelope_id)
+    await bus.change(origin.values(origin_id=first.envelope_id), only)
+    vault = {"name": "vault", "key": "vault", "kind": "consumer", "failures": "shared"}
+    await bus.change(sa.insert(model.service).values(vault))
+    store = model.role.c.login.in_(["store_1", "store_2"])
+    await bus.change(sa.update(model.role).where(store).values(service_id=await _service(bus, "vault")))
+    (found,) = await bus.why(repeat.envelope_id)
+    assert (found.code, found.proof.other_id, found.proof.place) == (Code.NO_ROLE, first.envelope_id, "store_1")
+
+
 async def _service(bus: Questions, name: str) -> int:
     wanted = sa.select(model.service.c.id).where(model.service.c.name == name)
+    return await bus.journal.read(lambda connection: int(connection.execute(wanted).scalar_one()))
+
+
+@reaches(
+    *(Code.READER_ABSENT, Code.READER_BEHIND, Code.READER_DETACHED, Code.READER_PAUSED, Code.READER_WELL),
+    *(Code.SUBSCRIPTION_ENDED, Code.SUBSCRIPTION_FAILING),
+)
+async def test_a_reader_and_a_subscription(bus: Questions) -> None:
+    await bus.journal.run(add_readers)
+
+    async def of(name: str) -> list[Finding]:
+        return await bus.ask(lambda inquiry: inquiry.role(name))
+
+    assert codes(await of("billing")) == codes(await of("billing_1")) == codes(await of("shop")) == [Code.READER_ABSENT]
+    await bus.scribe.put([b"x"])
+    (found,) = await of("billing")
+    assert "1 event from 1 on wait, the oldest since 2020-02-29" in found.cause
+    assert (found.next_step, found.proof.since) == ("start a program that reads billing", NOW)
+    billing = await _service(bus, "billing")
+    ranges = sa.update(model.reader_range).where(model.reader_range.c.service_id == billing)
+    lease = {"owner": uuid.uuid4(), "role_id": await _role(bus, "billing_1"), "expires_at": LATER}
+    await bus.change(ranges.values(lease))
+    assert codes(await of("billing")) == [Code.READER_BEHIND]
+    settings = sa.update(model.reader).where(model.reader.c.service_id == billing)
+    await bus.change(settings.values(detached_at=NOW))
+    assert codes(await of("billing")) == [Code.READER_DETACHED, Code.READER_BEHIND]
+    of_billing = sa.select(model.reader_range.c.id).where(model.reader_range.c.service_id == billing)
+    stretch = sa.update(model.reader_stretch).where(model.reader_stretch.c.range_id.in_(of_billing))
+    await bus.change(settings.values(detached_at=None), stretch.values(position=2))
+    assert codes(await of("billing")) == [Code.READER_WELL]
+    await _pause(bus, "service", billing)
+    (found,) = await of("billing")
+    assert (found.code, found.next_step.startswith("xbus resume service billing")) == (Code.READER_PAUSED, True)
+
+    failing = sa.update(model.subscription_state)
+    await bus.change(failing.values(failures=3, failing_since=NOW, retry_at=LATER, code="refused", error="HTTP 503"))
+    (found,) = await of("shop")
+    assert (found.code, found.proof.since, found.proof.until_at) == (Code.SUBSCRIPTION_FAILING, NOW, LATER)
+    assert "the last with refused: HTTP 503, and 1 event from 1 on wait" in found.cause
+    await bus.change(failing.values(ended_at=LATER))
+    (found,) = await of("shop")
+    assert (found.code, found.next_step) == (Code.SUBSCRIPTION_ENDED, "xbus subscription resume shop --reason …")
+
+
+def add_readers(connection: sa.Connection) -> None:
+    """Add a reader and a subscription of notes beside the small bus."""
+    bus = small_bus()
+    readers = {"billing": ReaderSpec("billing", frozenset({"notes"}), ranges=1, start="oldest")}
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    shop = SubscriptionSpec("shop", frozenset({"notes"}), "https://shop.example/hook", secret=secret, start="oldest")
+    roles = {**bus.roles, "billing_1": RoleSpec("billing_1", "billing")}
+    plan = make_plan(read_stored(connection), replace(bus, readers=readers, subscriptions={"shop": shop}, roles=roles))
+    assert not plan.problems, plan.problems
+    apply(connection, plan, NOW)
+
+
+async def _role(bus: Questions, login: str) -> int:
+    wanted = sa.select(model.role.c.id).where(model.role.c.login == login)
     return await bus.journal.read(lambda connection: int(connection.execute(wanted).scalar_one()))
 
 

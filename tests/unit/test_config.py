@@ -422,6 +422,7 @@ def test_the_sample_is_found() -> None:
         ("postgresql://xbus:se/c?ret@h/n", "postgresql://xbus:***@h/n"),
         ("postgresql://xb/us:secret@h/n", "postgresql://***"),
         ("postgresql://xbus:secret@secret@h/n", "postgresql://***"),
+        ("xbus_api_secret", "***"),
         ("https://user:secret@chat.example/services/secret?token=secret", "https://chat.example/***"),
         ("", ""),
     ],

@@ -307,11 +307,13 @@ def written(value: object) -> str:
 def without_secrets(address: str) -> str:
     """Write the address of a database without its password, and without other secrets among its parameters.
 
-    Of a webhook only the machine is written, as each other part may be its password.
+    Nothing of a token is written. Of a webhook only the machine is written, as each other part may be its password.
     """
     if not address:
         return ""
-    scheme = address.partition("://")[0]
+    scheme, separator, _ = address.partition("://")
+    if not separator:  # a token, or an address that lacks its beginning
+        return HIDDEN
     if scheme in ("http", "https"):
         return f"{scheme}://{urlsplit(address).hostname}/{HIDDEN}"
     found = _ADDRESS.fullmatch(address)

@@ -60,9 +60,26 @@ reader_range = Table(
     ),
     Column("skipped", BigInteger, nullable=False, server_default=sql("0"), comment="Envelopes that retention removed."),
     Column("settled_at", Timestamp, comment="When a batch of it was settled last."),
-    Column("completed_at", Timestamp, comment="When it was split or merged; null while it is read."),
+    Column("completed_at", Timestamp, comment="When it was split or merged, or its parked batch settled; null before."),
+    Column(
+        "attempts",
+        Integer,
+        nullable=False,
+        server_default=sql("0"),
+        comment="How often the subscriber was called in vain with the batch that is out.",
+    ),
+    Column("retry_at", Timestamp, comment="Until when the subscriber is not called with that batch; null for at once."),
+    Column(
+        "batch_of",
+        BigInteger,
+        comment="The range whose batch was parked as this one, beside the ring; null for a range of the ring.",
+    ),
+    Column("parked_at", Timestamp, comment="Since when that batch is parked; null when it is not, or was resumed."),
+    Column("code", String(64), comment="The code of the failure for which it was parked."),
+    Column("cause", Text, comment="The same in words."),
     Index("ix_reader_range_service_id", "service_id", "completed_at"),
-    comment="A stretch of the ring of hashes that one program at a time reads. The ranges in use tile the ring.",
+    comment="A stretch of the ring of hashes that one program at a time reads. The ranges in use tile the ring, "
+    "without those of batch_of: each of these is one batch that was parked.",
 )
 
 reader_stretch = Table(

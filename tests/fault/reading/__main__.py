@@ -21,7 +21,8 @@ MOST_TOLD = 20
 
 
 @contextmanager
-def _database(kind: str, folder: Path) -> Iterator[str]:
+def database(kind: str, folder: Path) -> Iterator[str]:
+    """Make a database with a schema for a trial; its address."""
     if kind == "sqlite":
         url = f"sqlite:///{folder / 'xbus.db'}"
         schema.upgrade(url)
@@ -38,7 +39,7 @@ def main() -> int:
     if kind not in ("sqlite", "postgresql"):
         sys.stderr.write(f"DB={kind}: choose sqlite or postgresql\n")
         return 2
-    with tempfile.TemporaryDirectory() as name, _database(kind, Path(name)) as url:
+    with tempfile.TemporaryDirectory() as name, database(kind, Path(name)) as url:
         set_up(url)
         broker = Daemon(Path(name) / "daemon", url)
         broker.start()

@@ -4,13 +4,16 @@ import asyncio
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import httpcore2
 import pytest
 
 from xbus.http.callbacks import AllowedAddresses, CallbackClient, CallOutcome, CallTimes
+from xbus.http.callbacks.addresses import CheckedNetwork
 
 Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -113,6 +116,57 @@ async def test_a_private_address_is_not_called_unless_it_is_named() -> None:
     assert came == []
 
 
+async def test_a_redirect_to_a_machine_inside_is_not_followed() -> None:
+    came = []
+
+    async def inside(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+
+    async with subscriber(inside) as target:
+        for status in (301, 302, 303, 307, 308):
+            away = says(f"HTTP/1.1 {status} Away\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n")
+            async with subscriber(away) as url:
+                assert (await call(url)).code == "callback_refused"
+    assert came == []
+
+
+class Noted(httpcore2.AsyncNetworkBackend):
+    """Notes where connections would go, and makes none."""
+
+    def __init__(self) -> None:
+        self.places: list[str] = []
+
+    async def connect_tcp(self, host: str, *args: Any, **given: Any) -> httpcore2.AsyncNetworkStream:
+        self.places.append(host)
+        raise httpcore2.ConnectError(host)
+
+
+@pytest.mark.parametrize(
+    ("looks", "places"),
+    [
+        # A name that is outside at the first look and inside at the second is called where it was looked at.
+        ([["93.184.216.34"], ["127.0.0.1"]], ["93.184.216.34"]),
+        # Of both kinds only those outside are called, even if they do not answer.
+        ([["127.0.0.1", "93.184.216.34", "10.0.0.1", "::ffff:192.168.0.1"]], ["93.184.216.34"]),
+    ],
+)
+async def test_a_name_leads_nowhere_but_to_the_address_that_was_looked_at(
+    monkeypatch: pytest.MonkeyPatch, looks: list[list[str]], places: list[str]
+) -> None:
+    answers = iter(looks)
+
+    def look_up(host: str, port: int, **given: Any) -> list[Any]:
+        return [(0, 0, 0, "", (address, port)) for address in next(answers)]
+
+    monkeypatch.setattr("xbus.http.callbacks.addresses.socket.getaddrinfo", look_up)
+    noted = Noted()
+    with ThreadPoolExecutor(1) as threads:
+        network = CheckedNetwork(AllowedAddresses([]), noted, threads)
+        with pytest.raises(httpcore2.ConnectError):
+            await network.connect_tcp("rebound.example", 443, timeout=30)
+    assert noted.places == places
+
+
 def self_signed(folder: Path) -> ssl.SSLContext:
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     names = ("-subj", "/CN=localhost", "-keyout", key, "-out", certificate)
@@ -126,11 +180,11 @@ def self_signed(folder: Path) -> ssl.SSLContext:
 async def test_a_self_signed_certificate_needs_a_subscription_that_says_so(tmp_path: Path) -> None:
     context = self_signed(tmp_path)
     async with subscriber(says("HTTP/1.1 204 No Content\r\n\r\n"), context) as url:
-        assert (await call(url)).code == "callback_failed"
+        assert (await call(url)).code == "callback_unreachable"
         assert (await call(url, verify=False)).code == ""
 
 
 async def test_nobody_is_there() -> None:
     async with subscriber(silent) as url:
         pass
-    assert (await call(url)).code == "callback_failed"
+    assert (await call(url)).code == "callback_unreachable"

@@ -17,6 +17,9 @@ from xbus.errors import ConfigurationError
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.zmtp.codec import GREETING, encode_message
 
+CROWD, OF_EACH = 20, 400
+"""Strangers, and the messages of each, that come in one turn of the loop."""
+
 IMPATIENT = LifeSigns(handshake_seconds=0.2)
 
 
@@ -85,6 +88,25 @@ async def test_who_comes_while_no_descriptor_is_free_is_taken_later(
         late.sendall(SHAKEN)
         late.setblocking(False)
         await eventually(lambda: _has_come(late), "the server greets")
+
+
+async def test_a_crowd_of_strangers_takes_turns_and_keeps_no_caller_waiting(serve: Serve) -> None:
+    verbs = Verbs()
+    server, address = serve(verbs)
+    crowd = [await asyncio.to_thread(Stranger, address) for _ in range(CROWD)]
+    with await asyncio.to_thread(Stranger, address) as known:
+        known.call("xbus.note", 0)
+        await asyncio.to_thread(known.answer)
+        server.pause()
+        for stranger in crowd:
+            stranger.send_raw(encode_message([b"this is no request"]) * OF_EACH)
+        known.call("xbus.note", 1)
+        server.resume()
+        await eventually(lambda: verbs.called == [0, 1], "the known one is served")
+        assert server.unreadable < CROWD * OF_EACH / 4
+        await eventually(lambda: server.unreadable == CROWD * OF_EACH, "all of the crowd are heard in the end")
+    for stranger in crowd:
+        stranger.close()
 
 
 def _lowest_free() -> int:

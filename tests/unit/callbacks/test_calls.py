@@ -35,7 +35,9 @@ class BackDouble:
         self.reads += 1
         if done is not None:
             self.settled.append(reader)
-        if reader in self.settled or not self.owned[reader]:
+        # What was not taken is handed out again when it is time.
+        is_called = any(name == reader and outcome for name, outcome in self.noted)
+        if reader in self.settled or is_called or not self.owned[reader]:
             await asyncio.Event().wait()
         return {"lease": LEASE, "ranges": 1, "batch": claimed({"number": 7})}
 
@@ -45,14 +47,15 @@ class BackDouble:
     async def leave(self, program: str, reader: str) -> None:
         pass
 
-    async def note(self, reader: str, outcome: Mapping[str, Value]) -> None:
+    async def note(self, reader: str, outcome: Mapping[str, Value]) -> Any:
         self.noted.append((reader, outcome))
+        return {"retry_seconds": 60.0, "parked": False}
 
 
 class ClientDouble:
-    """Answers each call as its subscriber does; an answer that is an error is raised."""
+    """Answers each call as its subscriber does; an error is raised, and an event is waited for."""
 
-    def __init__(self, answers: Mapping[str, CallOutcome | Exception]) -> None:
+    def __init__(self, answers: Mapping[str, CallOutcome | Exception | asyncio.Event]) -> None:
         self.answers = answers
         self.calls: list[str] = []
 
@@ -62,6 +65,9 @@ class ClientDouble:
         answer = self.answers[name]
         if isinstance(answer, Exception):
             raise answer
+        if isinstance(answer, asyncio.Event):
+            await answer.wait()
+            return CallOutcome()
         return answer
 
 
@@ -95,15 +101,24 @@ async def test_a_fault_in_one_subscription_leaves_the_others_alone(tasks: list["
     assert not tasks[0].done()
 
 
-async def test_a_batch_is_called_no_more_once_its_range_is_lost(tasks: list["asyncio.Task[None]"]) -> None:
+async def test_a_batch_that_is_not_taken_is_left_to_the_back(tasks: list["asyncio.Task[None]"]) -> None:
     back = BackDouble("shop")
     client = ClientDouble({"shop": CallOutcome("callback_refused", "the subscriber answered 500")})
     tasks.append(serve(back, client))
-    await until(lambda: back.noted)
-    back.owned["shop"] = False
     await until(lambda: back.reads == 2)
     assert client.calls == ["shop"]
     assert back.settled == []
+    (noted,) = [outcome for _, outcome in back.noted]
+    assert (noted["code"], noted["batch"]) == ("callback_refused", [1, 1, [8, 0, 0]])
+
+
+async def test_a_call_is_broken_off_once_its_range_is_lost(tasks: list["asyncio.Task[None]"]) -> None:
+    back, client = BackDouble("shop"), ClientDouble({"shop": asyncio.Event()})
+    tasks.append(serve(back, client))
+    await until(lambda: client.calls)
+    back.owned["shop"] = False
+    await until(lambda: back.reads == 2)
+    assert (client.calls, back.noted, back.settled) == (["shop"], [], [])
 
 
 async def test_the_end_of_a_subscription_names_the_url_that_was_called(tasks: list["asyncio.Task[None]"]) -> None:

@@ -39,23 +39,20 @@ from xbus.admin.bus_file.table_keys import (
     is_plain,
     is_span,
 )
-from xbus.broker.journal.configuration import Section
+from xbus.broker.journal.configuration import MOST_ITEMS, MOST_MILLISECONDS, Section
 from xbus.broker.journal.configuration.entries import (
     BOT_ATTEMPTS,
     BOT_BATCH_BYTES,
     BOT_BATCH_ITEMS,
     BOT_SECONDS,
     MAX_ISOLATED,
-    SUBSCRIPTION_ITEMS,
-    SUBSCRIPTION_MILLISECONDS,
     ReaderSpec,
+    SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.writes import LIMIT_NAMES
 from xbus.rpc.curve import KEY_LENGTH
 from xbus.slots import Missed
-
-MOST_MILLISECONDS = 3_600_000
 
 SECRET: Fields = {
     "secret": TableKey(
@@ -112,13 +109,14 @@ ISOLATION: Fields = {
     ),
 }
 
-FAILING: Fields = {
-    "failures": FAILURES,
-    "attempts": replace(COUNT, means="How often an envelope is tried before it is parked."),
+RETRY: Fields = {
+    "attempts": replace(COUNT, means="How often an envelope, or a batch, is tried before it is parked."),
     "first_delay": replace(SECONDS, means="Seconds before the second attempt; doubled each time."),
     "longest_delay": replace(SECONDS, means="The most seconds between attempts."),
     "jitter": replace(PART, means="The part by which a delay varies at random."),
 }
+
+FAILING: Fields = {"failures": FAILURES, **RETRY}
 
 ORDER: Fields = {"ordered": replace(SWITCH, means="One envelope at a time, those of an ordering key in their order.")}
 
@@ -260,11 +258,11 @@ RUNS: Fields = {
 CALLBACK: Fields = {
     "format": choice("json", "cloudevents", "routemaster", means="The format of the bodies of calls."),
     "verify": replace(SWITCH, default=True, means="Check the certificate of the subscriber."),
-    "max": replace(COUNT, default=SUBSCRIPTION_ITEMS, means="The most items of a batch."),
+    "max": replace(COUNT, default=SubscriptionSpec.max, means=f"The most items of a batch, up to {MOST_ITEMS:,}."),
     "timeout": TableKey(
         lambda value: type(value) is int and 0 <= value <= MOST_MILLISECONDS,
         f"a whole number of milliseconds from 0 to {MOST_MILLISECONDS}, which is an hour",
-        default=SUBSCRIPTION_MILLISECONDS,
+        default=SubscriptionSpec.timeout,
         shape=FieldShape.NUMBER,
         means="Milliseconds that a batch waits for more items.",
     ),
@@ -326,6 +324,7 @@ SECTIONS: Mapping[Section, Fields] = {
         "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it gets."),
         "url": replace(TEXT, required=True, means="The address that is called."),
         **CALLBACK,
+        **RETRY,
         "secret": replace(TEXT, default=None, means="Signs the calls; nothing shows it, and empty leaves it as it is."),
         "start": replace(START, means="Where a new subscription begins."),
         **FORMER,

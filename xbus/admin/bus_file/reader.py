@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from xbus.admin.bus_file.fields import NODE, SECTIONS
+from xbus.admin.bus_file.fields import NODE, RETRY, SECTIONS
 from xbus.admin.bus_file.lines import Path, error_line, locate
 from xbus.admin.bus_file.table_keys import Fields, TableKey
 from xbus.broker.journal.configuration import (
@@ -23,6 +23,7 @@ from xbus.broker.journal.configuration import (
     ServiceSpec,
     SubscriptionSpec,
 )
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.writes import SendingLimits
 
 T = TypeVar("T")
@@ -127,7 +128,8 @@ def _bot(*, reads: Sequence[str], emits: Sequence[str], **values: Any) -> BotSpe
 
 
 def _subscription(*, event_types: Sequence[str], **values: Any) -> SubscriptionSpec:
-    return SubscriptionSpec(event_types=frozenset(event_types), **values)
+    retry = RetrySettings(**{field: values.pop(field) for field in RETRY})
+    return SubscriptionSpec(event_types=frozenset(event_types), retry=retry, **values)
 
 
 class _BusFileReader:

@@ -16,6 +16,7 @@ from xbus.admin.bus_file.fields import (
     MAKING,
     ORDER,
     READING,
+    RETRY,
     RUNS,
     SECRET,
     TIME,
@@ -25,6 +26,7 @@ from xbus.admin.bus_file.fields import (
 from xbus.admin.bus_file.table_keys import Fields
 from xbus.broker.journal.configuration import BusSpec, NodeSpec
 from xbus.broker.journal.configuration.entries import Entry
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.writes import SendingLimits
 
 
@@ -69,6 +71,7 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
     for each in bus.subscriptions.values():
         # The secret is written nowhere: a file without it leaves it as it is.
         said = {"event_types": sorted(each.event_types), "url": each.url} | _said(each, CALLBACK)
+        said |= _said(each.retry, RETRY)
         yield "subscription", {"name": each.name} | said
 
 
@@ -79,7 +82,7 @@ def _of_node(node: NodeSpec) -> dict[str, object]:
     return {key: value for key, value in said.items() if value}
 
 
-def _said(entry: Entry | SendingLimits, fields: Fields) -> dict[str, object]:
+def _said(entry: Entry | SendingLimits | RetrySettings, fields: Fields) -> dict[str, object]:
     """Select those of some fields that differ from their defaults."""
     values = {key: getattr(entry, key) for key in fields}
     return {key: fields[key].write(value) for key, value in values.items() if value != fields[key].default}

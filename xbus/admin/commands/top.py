@@ -1,5 +1,6 @@
 """``xbus top``."""
 
+import asyncio
 import sys
 import time
 from datetime import timedelta
@@ -33,7 +34,8 @@ def top(config_path: Path | None) -> None:
         now = clock.now()
         with reading(url) as connection:
             types, roles = count_types(connection, now - timedelta(hours=1)), list_roles(connection)
-        look = BusLook(now, types, roles, {"front": broker.health("front"), "back": broker.health("back")})
+        front, back = asyncio.run(broker.health_of_both())
+        look = BusLook(now, types, roles, {"front": front, "back": back})
         rates.note(clock.monotonic(), look.counts)
         click.echo("\n".join(overview(look, rates, Output.of(Form.USUAL))))
 

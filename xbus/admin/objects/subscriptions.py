@@ -1,6 +1,7 @@
 """Subscriptions as objects; no secret is in them."""
 
 from xbus.admin.objects.base import JsonObject
+from xbus.broker.journal.readers.parked import ParkedBatch
 from xbus.broker.journal.readers.status import ReaderStatus
 from xbus.broker.journal.readers.subscriptions import SubscriptionEntry
 
@@ -24,6 +25,18 @@ def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject
         "code": each.code,
         "error": each.error,
         "ended_at": each.ended_at,
+    }
+
+
+def of_parked_batch(each: ParkedBatch) -> JsonObject:
+    return {
+        "batch": each.id,
+        "subscription": each.subscription,
+        "reader": each.reader,
+        "attempts": each.attempts,
+        "code": each.code,
+        "cause": each.cause,
+        "since": each.since,
     }
 
 

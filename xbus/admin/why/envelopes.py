@@ -89,12 +89,27 @@ def _pruned(at: datetime | None, envelope_id: UUID) -> Finding:
 
 
 def _no_consumer(facts: EnvelopeFacts) -> Finding:
+    only = facts.detail.summary.only_roles
+    if only is not None:
+        return _no_role(facts, ", ".join(only))
     told, types = "it has no events", ", ".join(facts.types)
     if types:
         told = f"the {'graphs' if len(facts.types) > 1 else 'graph'} of {types} led to no consumer when it was sent"
     cause = f"it is owed to nobody: {told}"
     proof = Proof(facts.detail.summary.id, state=facts.detail.summary.state.value, since=facts.detail.summary.closed_at)
     return Finding(Code.NO_CONSUMER, cause, "see the graphs with xbus export", proof=proof)
+
+
+def _no_role(facts: EnvelopeFacts, only: str) -> Finding:
+    """Explain a repeat: its graphs lead to a service, whose roles have gone since it was sent."""
+    summary = facts.detail.summary
+    cause = (
+        f"it is owed to nobody: it repeats envelope {summary.origin} for {only} alone, and the service to which its "
+        "graph leads has no role any more"
+    )
+    next_step = "xbus edit, to give the service its role again"
+    proof = Proof(summary.id, summary.origin, state=summary.state.value, since=summary.closed_at, place=only)
+    return Finding(Code.NO_ROLE, cause, next_step, proof=proof)
 
 
 def _archived(facts: EnvelopeFacts) -> list[Finding]:

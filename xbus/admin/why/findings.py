@@ -67,6 +67,15 @@ class Code(StrEnum):
     ROLE_BEHIND = "role_behind"
     ROLE_WELL = "role_well"
 
+    # A reader, or the subscription that stands on one.
+    READER_DETACHED = "reader_detached"
+    READER_PAUSED = "reader_paused"
+    READER_ABSENT = "reader_absent"
+    READER_BEHIND = "reader_behind"
+    READER_WELL = "reader_well"
+    SUBSCRIPTION_FAILING = "subscription_failing"
+    SUBSCRIPTION_ENDED = "subscription_ended"
+
     # An item that a role gets otherwise, or not with its event.
     ITEM_PARKED = "item_parked"
     ITEM_RESUMED = "item_resumed"

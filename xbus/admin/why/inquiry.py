@@ -9,12 +9,14 @@ from xbus.admin.why.deliveries import Surroundings
 from xbus.admin.why.emitters import explain_emitter, explain_slowed, explain_unknown_emitter, explain_unknown_key
 from xbus.admin.why.envelopes import explain_envelope, explain_refused, explain_unknown
 from xbus.admin.why.findings import Finding
+from xbus.admin.why.readers import explain_reader
 from xbus.admin.why.roles import explain_role, explain_unknown_role
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes.short_ids import DIGITS
 from xbus.broker.journal.operations.why.deliveries import KeyedEnvelope, read_keyed
 from xbus.broker.journal.operations.why.emitters import find_emitter, read_emitter_facts
 from xbus.broker.journal.operations.why.envelopes import AskedPart, EnvelopeFacts, read_envelope_facts
+from xbus.broker.journal.operations.why.readers import read_reader_facts
 from xbus.broker.journal.operations.why.roles import RoleFacts, read_role_facts
 from xbus.broker.journal.operations.why.situations import read_logins
 from xbus.broker.journal.operations.why.subjects import find_keyed, find_subject, read_oldest
@@ -150,8 +152,12 @@ class Inquiry:
         return self._read(partial(read_logins, role_ids=named)) if named else {}
 
     def role(self, login: str) -> list[Finding]:
-        """Explain a role."""
+        """Explain a role, a reader or a subscription; of the role of a reader, that reader."""
         facts = self._read(partial(read_role_facts, login=login))
+        reader = login if facts is None or facts.role.removed_at is not None else facts.role.service
+        of_reader = self._read(partial(read_reader_facts, name=reader))
+        if of_reader is not None:
+            return explain_reader(of_reader)
         if facts is None:
             return [explain_unknown_role(login)]
         around = Surroundings(self._broker.insight([facts.role.id], None, None), self._clock.now())

@@ -73,7 +73,7 @@ class Back:
         self._awaited: set[tuple[int, bytes]] = set()
         self._assembly = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
         self._admission = Admission(journal, configuration, self._assembly, runtime.tasks, settings)
-        self.readers = ReaderDesks(journal, self._assembly.slices, runtime, lambda: configuration.catalog)
+        self.readers = ReaderDesks(journal, self._assembly.slices, runtime, settings, lambda: configuration.catalog)
         """The readers, whose programs ask for what they read."""
         self.registry = self._assembly.registry
         self._emitting = EmittingRoles(journal, self.registry, runtime, settings, lambda: configuration.catalog)

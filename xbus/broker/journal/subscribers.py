@@ -10,6 +10,7 @@ from xbus import model
 from xbus.broker.journal.audit import acting_person
 from xbus.broker.journal.configuration import BusSpec, Section, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.names import is_name
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.readers.people import ReaderDecision, move
@@ -20,13 +21,9 @@ from xbus.errors import ConfigurationError
 MOST_SUBSCRIBED = 1_000
 """Topics of a subscription. More make each look at the log longer."""
 
-MOST_EVENTS = 10_000
-LONGEST_TIMEOUT = 3_600_000
-"""The bounds of Routemaster for a batch: events, and milliseconds that it waits for more."""
-
 MOST_WITHOUT_PUBLISHER = 1_000
 
-_TYPE = model.event_type.c
+_TYPE, _RANGE = model.event_type.c, model.reader_range.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,8 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
     if not 0 < len(wish.topics) <= MOST_SUBSCRIBED:
         cause = f"a subscription has 1 to {MOST_SUBSCRIBED:,} topics"
         raise ConfigurationError(cause, "name fewer, or some", code="bad_subscription")
-    _check_bounds(wish)
+    if not wish.url.startswith("https://"):
+        raise ConfigurationError("url is no address of https", "give one that is", code="bad_subscription")
     stored = read_stored(connection)
     present = stored.in_use.subscriptions.get(emitter.login)
     before = present or stored.removed.subscriptions.get(emitter.login)
@@ -103,6 +101,7 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
         max=wish.max,
         timeout=wish.timeout,
         ranges=before.ranges if before is not None else 1,
+        retry=present.retry if present is not None else RetrySettings(),
     )
     plan = make_plan(stored, BusSpec(subscriptions={emitter.login: wished}))
     if plan.problems:
@@ -176,13 +175,6 @@ def _check_topic(connection: sa.Connection, emitter: EmitterEntry, name: str, at
         raise ConfigurationError(cause, "have an operator subscribe to it", code="unknown_type")
 
 
-def _check_bounds(wish: SubscriptionWish) -> None:
-    if 1 <= wish.max <= MOST_EVENTS and 0 <= wish.timeout <= LONGEST_TIMEOUT and wish.url.startswith("https://"):
-        return
-    step = f"give an address of https, max from 1 to {MOST_EVENTS:,}, and timeout up to {LONGEST_TIMEOUT:,} ms"
-    raise ConfigurationError("url, max or timeout of the subscription can't be", step, code="bad_subscription")
-
-
 def _is_of_program(connection: sa.Connection, emitter: EmitterEntry, entry: SubscriptionSpec) -> bool:
     """Check whether a program may have made a subscription: its topics are those to which it may subscribe."""
     topics = set(connection.execute(sa.select(_TYPE.name).where(_TYPE.is_topic)).scalars())
@@ -212,3 +204,4 @@ def _begin_anew(connection: sa.Connection, name: str) -> None:
     state = model.subscription_state
     failing = state.c.service_id == own, sa.or_(state.c.ended_at.is_not(None), state.c.retry_at.is_not(None))
     connection.execute(sa.update(state).where(*failing).values(ended_at=None, retry_at=None))
+    connection.execute(sa.update(model.reader_range).where(_RANGE.service_id == own).values(retry_at=None))

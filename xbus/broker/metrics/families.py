@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -54,3 +55,8 @@ def gauge(name: str, about: str, samples: Iterable[tuple[Labels, float]]) -> Fam
 def one(value: float) -> list[tuple[Labels, float]]:
     """Make the samples of a family without labels."""
     return [({}, value)]
+
+
+def age(since: datetime | None, now: datetime) -> float:
+    """Give the seconds since a moment; 0 without one, and for one that a clock of another machine puts ahead."""
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())

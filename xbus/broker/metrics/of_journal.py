@@ -1,4 +1,4 @@
-"""The families that only the database knows: how far the roles lag, what is parked, and how much is stored.
+"""The families that only the database knows: how far roles and readers lag, what is parked, and how much is stored.
 
 However often somebody asks, the database is looked at so seldom that it costs nobody anything: after each look it is
 left alone for a hundred times as long as the look took, and for some seconds at least.
@@ -8,13 +8,13 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.figures import JournalFigures, read_figures
-from xbus.broker.metrics.families import Family, gauge, one
+from xbus.broker.metrics.families import Family, age, gauge, one
+from xbus.broker.metrics.of_readers import bot_families, reader_families
 from xbus.clock import Clock
 from xbus.errors import JournalError
 
@@ -91,7 +91,7 @@ class JournalLook:
         yield gauge(
             "xbus_lag_seconds",
             "Age of the oldest envelope that a role lacks and that arrives by itself, since its seal; 0 without any",
-            [({"role": role.role}, _age(role.owed_since, now)) for role in roles if role.lag is not None],
+            [({"role": role.role}, age(role.owed_since, now)) for role in roles if role.lag is not None],
         )
         yield gauge(
             "xbus_lag_envelopes",
@@ -108,6 +108,8 @@ class JournalLook:
             "Items that are parked alone for a role",
             [({"role": role.role}, role.parked_items) for role in roles],
         )
+        yield from reader_families([] if figures is None else figures.readers, now)
+        yield from bot_families([] if figures is None else figures.bots)
         item_bytes = [] if figures is None else one(figures.item_bytes)
         yield gauge("xbus_journal_item_bytes", "Bytes of all items in the journal", item_bytes)
         limit = one(self._max_bytes) if self._max_bytes else []
@@ -115,8 +117,8 @@ class JournalLook:
             "xbus_journal_item_limit_bytes", "The value of max_bytes in [journal]; absent without a limit", limit
         )
         yield from self._sizes(None if figures is None else figures.database_bytes)
-        age = [] if figures is None else one(self._clock.monotonic() - self._taken_at)
-        yield gauge("xbus_journal_look_age_seconds", "Age of the figures of roles and journal", age)
+        look_age = [] if figures is None else one(self._clock.monotonic() - self._taken_at)
+        yield gauge("xbus_journal_look_age_seconds", "Age of the figures of roles and journal", look_age)
 
     def _sizes(self, database_bytes: int | None) -> Iterator[Family]:
         size = database_bytes if self._disk is None else self._disk.taken_bytes
@@ -138,10 +140,6 @@ def _read_disk(path: Path) -> _Disk:
     system = os.statvfs(path.parent)
     taken = sum(map(_size, (path, path.with_name(f"{path.name}-wal"))))
     return _Disk(taken, system.f_bavail * system.f_frsize)
-
-
-def _age(since: datetime | None, now: datetime) -> float:
-    return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
 
 def _size(path: Path) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import BatchAnswer, RangesAnswer
-from xbus.rpc.messages.subscriptions import SubscriptionMap, SubscriptionsAnswer
+from xbus.rpc.messages.subscriptions import FailedCallAnswer, SubscriptionMap, SubscriptionsAnswer
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 10.0
@@ -20,6 +20,7 @@ MOST_BATCH_BYTES = 512 * 1024
 _RANGES = AnswerReader("xbus.renew_ranges", RangesAnswer)
 _LIST = AnswerReader("xbus.list_subscriptions", SubscriptionsAnswer)
 _BATCH = AnswerReader("xbus.read_batch", BatchAnswer)
+_NOTED = AnswerReader("xbus.note_callback", FailedCallAnswer)
 
 
 class GatewayBack:
@@ -61,9 +62,9 @@ class GatewayBack:
         """Give the ranges up."""
         await self._call("xbus.leave_ranges", program, reader)
 
-    async def note(self, reader: str, outcome: dict[str, Value]) -> None:
-        """Tell how a call of the subscriber went; an empty outcome is a success."""
-        await self._call("xbus.note_callback", reader, outcome)
+    async def note(self, reader: str, outcome: dict[str, Value]) -> FailedCallAnswer:
+        """Tell how a call of the subscriber went; an empty outcome is a success. The back decides what follows."""
+        return _NOTED.read(await self._call("xbus.note_callback", reader, outcome))
 
     async def _call(self, verb: str, *arguments: object, wait: float = 0.0) -> Value:
         return await self._client.call(verb, self._token, *arguments, timeout=wait + ANSWER_SECONDS)

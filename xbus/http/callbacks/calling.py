@@ -1,33 +1,27 @@
-"""Serves one subscription: reads a batch, posts it until it is taken, and settles it with the call for the next one."""
+"""Serves one subscription: reads a batch, posts it once, and settles it with the call for the next one.
+
+Here is no retry: the back hands out again what was not taken, as its policy says, and parks it in the end.
+"""
 
 import asyncio
 import base64
 import contextlib
 import logging
-import random
 import uuid
 from enum import Enum, auto
 
-from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError, Refused
 from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.callbacks.formats import FORMATS
-from xbus.http.callbacks.signing import batch_id, signature_headers
+from xbus.http.callbacks.signing import signature_headers
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import ClaimedBatchMap
-from xbus.rpc.messages.subscriptions import SubscriptionMap
+from xbus.rpc.messages.subscriptions import FailedCallAnswer, SubscriptionMap
 
 log = logging.getLogger(__name__)
-
-FIRST_DELAY_SECONDS = 1.0
-LONGEST_DELAY_SECONDS = 60.0
-"""Seconds between calls that fail: the delay doubles up to here. More spare a dead subscriber, and find it later."""
-
-JITTER = 0.2
-"""The part by which a delay varies, so that the calls of many subscriptions of one subscriber spread."""
 
 BACK_SECONDS = 1.0
 """Seconds until the back is asked again that does not answer."""
@@ -36,9 +30,10 @@ RENEWALS_PER_LEASE = 3
 
 
 class _Delivery(Enum):
-    """The end of the calls with one batch."""
+    """The end of a call with one batch."""
 
     TAKEN = auto()
+    NOT_TAKEN = auto()
     ENDED = auto()
     """The subscriber wants no more."""
     LOST = auto()
@@ -62,7 +57,6 @@ class SubscriptionCalls:
         self._client = client
         self._clock = clock
         self._program = str(uuid.uuid4())
-        self._backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         self._is_well = False
         """Whether the back knows that the last call went well."""
 
@@ -128,20 +122,15 @@ class SubscriptionCalls:
                 return
 
     async def _deliver(self, told: ClaimedBatchMap, batch: ReaderBatch) -> _Delivery:
-        """Call until the batch is taken, or the subscriber wants no more."""
+        """Call once. The back hands a batch that is not taken out again when it is time, or parks it."""
         if not told["events"]:
             return _Delivery.TAKEN
-        message_id = batch_id(self._reader, told["range"], told["from"], told["to"])
-        while True:
-            outcome = await self._call(message_id, batch)
-            if outcome.is_taken:
-                await self._note_success()
-                return _Delivery.TAKEN
-            delay = self._backoff.next() * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  No secret.
-            await self._note_failure(outcome, delay)
-            if outcome.is_end:
-                return _Delivery.ENDED
-            await asyncio.sleep(delay)
+        outcome = await self._call(told["id"], batch)
+        if outcome.is_taken:
+            await self._note_success()
+            return _Delivery.TAKEN
+        await self._note_failure(outcome, batch)
+        return _Delivery.ENDED if outcome.is_end else _Delivery.NOT_TAKEN
 
     async def _call(self, message_id: str, batch: ReaderBatch) -> CallOutcome:
         """Call once. The body is written for each call: kept, those of dead subscribers would take much memory."""
@@ -168,23 +157,24 @@ class SubscriptionCalls:
         return headers
 
     async def _note_success(self) -> None:
-        self._backoff.reset()
         if not self._is_well:
-            await self._note({})
-            self._is_well = True
+            self._is_well = await self._note({}) is not None
 
-    async def _note_failure(self, outcome: CallOutcome, delay: float) -> None:
+    async def _note_failure(self, outcome: CallOutcome, batch: ReaderBatch) -> None:
         self._is_well = False
+        noted: dict[str, Value] = {"code": outcome.code, "error": outcome.error, "program": self._program}
+        noted |= {"batch": batch.settled(), "ended": outcome.is_end, "url": self._subscription["url"]}
+        answer = await self._note(noted)
+        follows = "it is parked" if answer is not None and answer["parked"] else "it is called again"
         name = self._subscription["name"]
         extra = {"action": "callback_failed", "subscription": name, "code": outcome.code}
-        log.warning("a call of the subscriber of %s failed: %s", name, outcome.error, extra=extra)
-        noted: dict[str, Value] = {"code": outcome.code, "error": outcome.error, "retry_seconds": delay}
-        await self._note(noted | {"ended": outcome.is_end, "url": self._subscription["url"]})
+        log.warning("a call of the subscriber of %s failed, %s: %s", name, follows, outcome.error, extra=extra)
 
-    async def _note(self, outcome: dict[str, Value]) -> None:
+    async def _note(self, outcome: dict[str, Value]) -> FailedCallAnswer | None:
         """Tell the back; a back that is away hears of the next call."""
         try:
-            await self._back.note(self._reader, outcome)
+            return await self._back.note(self._reader, outcome)
         except CallError as error:
             extra = {"action": "callback_not_noted", "subscription": self._subscription["name"], "code": error.code}
             log.warning("the outcome of a call is not noted: %s", error, extra=extra)
+            return None

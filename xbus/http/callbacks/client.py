@@ -125,7 +125,9 @@ class CallbackClient:
                 await _read_some(answer)
                 return outcome
         except httpcore2.PoolTimeout:
-            return CallOutcome("callback_failed", "the gateway has too many calls under way")
+            return CallOutcome("callback_unreachable", "the gateway has too many calls under way")
+        except (httpcore2.ConnectTimeout, httpcore2.ConnectError) as error:
+            return CallOutcome("callback_unreachable", f"{error}"[:MOST_ERROR_LETTERS] or "no connection")
         except (TimeoutError, httpcore2.TimeoutException):
             return outcome or CallOutcome("callback_timed_out", f"no answer within {times.connect + times.answer:g} s")
         except Refused as refusal:

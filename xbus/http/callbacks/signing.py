@@ -4,24 +4,9 @@ The source of the format is https://github.com/standard-webhooks/standard-webhoo
 """
 
 import base64
-import hashlib
 import hmac
-from collections.abc import Sequence
 
 PREFIX = "whsec_"
-
-
-def batch_id(reader: str, range_id: int, begin: Sequence[int], end: Sequence[int]) -> str:
-    """Name a batch by its bounds: the same batch has the same id, whoever sends it and how often.
-
-    Args:
-        reader: the key of its reader.
-        range_id: the number of its range.
-        begin: its first place.
-        end: the place after it.
-    """
-    bounds = " ".join([reader, str(range_id), ":".join(map(str, begin)), ":".join(map(str, end))])
-    return f"msg_{hashlib.sha256(bounds.encode()).hexdigest()[:32]}"
 
 
 def signature_headers(secret: str, message_id: str, seconds: int, body: bytes) -> dict[str, str]:

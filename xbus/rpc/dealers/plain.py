@@ -83,7 +83,6 @@ class PlainDealer:
         except (OSError, TimeoutError, UnicodeError):
             self._connect_later(self._backoff.next())
             return
-        keep_alive(connected, self._signs)
         self._stream = ZmtpStream(connected, Incoming(DEALER, self._limits), self)
         self._timer = self._loop.call_later(self._signs.handshake_seconds, self._give_up_handshake)
         self._stream.start()
@@ -96,6 +95,11 @@ class PlainDealer:
             if source is not None:
                 opened.bind((await self._resolve(source))[1])
             await self._loop.sock_connect(opened, target)
+            if opened.getsockname() == opened.getpeername():
+                # The system chose the port that we call, where nobody listens: we would be our own server, and keep
+                # the port from the real one.
+                raise ConnectionRefusedError(f"nobody listens at {self._endpoint}")
+            keep_alive(opened, self._signs)
         except BaseException:
             opened.close()
             raise

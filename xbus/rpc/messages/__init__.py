@@ -354,6 +354,7 @@ ClaimedBatchMap = TypedDict(
         "counter": int,
         "from": list[int],
         "to": list[int],
+        "id": str,
         "repeated": bool,
         "events": list[ReadEventMap],
     },

@@ -15,6 +15,16 @@ class SubscriptionMap(TypedDict):
     ranges: int
 
 
+class FailedCallAnswer(TypedDict):
+    """The answer to ``xbus.note_callback``.
+
+    ``retry_seconds`` is None where the batch is not called again by itself; ``parked`` tells whether it is parked now.
+    """
+
+    retry_seconds: int | float | None
+    parked: bool
+
+
 class SubscriptionsAnswer(TypedDict):
     """The answer to ``xbus.list_subscriptions``."""
 

@@ -30,6 +30,10 @@ _NO_DESCRIPTOR_SECONDS = 1.0
 _ACCEPTED_AT_ONCE = 50
 """Connections that are taken in one turn of the loop. More keep the connected ones waiting."""
 
+_OF_STRANGERS_AT_ONCE = 25
+"""Messages of all peers together that have not proven who calls, in one turn of the loop. More keep the others waiting;
+fewer make a crowd of logins slower."""
+
 _PREFIX_BYTES = 12
 """The bytes that open the id of each peer, so that nobody guesses it."""
 
@@ -113,6 +117,10 @@ class PlainPort:
         """Those whose handshake is not over, in the order in which they came."""
         self._stopped: dict[bytes, _Peer] = {}
         """Those that are read no further until ``resume``."""
+        self._strangers: dict[bytes, _Peer] = {}
+        """Those that have not proven who calls, and wait for a turn."""
+        self._of_strangers = 0
+        self._next_turn: asyncio.Handle | None = None
         self._unread: dict[bytes, _Peer] = {}
         """Those that leave something unread."""
         self._all_read = asyncio.Event()
@@ -150,7 +158,10 @@ class PlainPort:
         self._is_paused = False
         stopped, self._stopped = self._stopped, {}
         for peer in stopped.values():
-            peer.stream.resume()
+            if peer.is_known:
+                peer.stream.resume()
+            else:
+                self._wait_for_turn(peer)
 
     def read_all(self) -> None:
         """Read nothing ahead: the end of a connection is heard behind all that came before it."""
@@ -171,6 +182,7 @@ class PlainPort:
         """Note that the connection with an id has proven who it is."""
         if known := self._peers.get(peer):
             known.is_known = True
+            self.keeps(known, 0)
 
     def send(self, frames: list[bytes]) -> None:
         """Send a message to the peer whose id is in front.
@@ -194,6 +206,8 @@ class PlainPort:
         """End all connections, after what can be sent at once."""
         for timer in self._timers.values():
             timer.cancel()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
         for listening in self._listening:
             self._loop.remove_reader(listening)
             listening.close()
@@ -205,11 +219,38 @@ class PlainPort:
 
     def may_read(self, peer: _Peer) -> bool:
         """Check whether a message of a peer may be read now."""
-        if not self._is_paused and self._owner.may_read():
-            return True
-        self._is_paused = True
-        self._stopped[peer.peer] = peer
-        return False
+        if self._is_paused or not self._owner.may_read():
+            self._is_paused = True
+            self._stopped[peer.peer] = peer
+            return False
+        return peer.is_known or self._has_turn(peer)
+
+    def _has_turn(self, peer: _Peer) -> bool:
+        """Check whether a message of a stranger may be read in this turn of the loop."""
+        if self._of_strangers >= _OF_STRANGERS_AT_ONCE:
+            self._wait_for_turn(peer)
+            return False
+        self._of_strangers += 1
+        self._begin_turn_soon()
+        return True
+
+    def _wait_for_turn(self, peer: _Peer) -> None:
+        self._strangers[peer.peer] = peer
+        self._begin_turn_soon()
+
+    def _begin_turn_soon(self) -> None:
+        if self._next_turn is None:
+            self._next_turn = self._loop.call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        """Let the stranger read on that has waited for longest: it may take the whole turn."""
+        self._next_turn = None
+        self._of_strangers = 0
+        if self._strangers:
+            peer = self._strangers.pop(next(iter(self._strangers)))
+            peer.stream.resume()
+            if self._strangers:
+                self._begin_turn_soon()
 
     def is_ready(self, peer: _Peer) -> None:
         """Note that a peer has said who it is."""
@@ -291,7 +332,7 @@ class PlainPort:
         peer.stream.start()
 
     def _forget(self, peer: _Peer) -> None:
-        for table in (self._peers, self._shy, self._stopped):
+        for table in (self._peers, self._shy, self._stopped, self._strangers):
             table.pop(peer.peer, None)
         self.has_room(peer)
         self._kept -= peer.stream.unfinished

@@ -41,6 +41,9 @@ _MOST_OF_A_PART = 900
 """The messages and commands of a part: more than calls can be, of 30 bytes and more. Shorter messages would keep
 other connections waiting for longer."""
 
+_MOST_COMMANDS_OF_A_PART = 100
+"""The commands among them. Peers ask for a sign of life now and then; more would cost others their time."""
+
 _READY = b"\x05READY"
 _PING = b"\x04PING"
 _PONG = b"\x04PONG"
@@ -141,6 +144,7 @@ class Incoming:
         self._frames = [*route]
         self._size = 0
         self._of_part = 0
+        self._commands_of_part = 0
         self._greeting: bytes | None = b""
         self.is_ready = False
         """Whether the other side has said what it is."""
@@ -178,7 +182,7 @@ class Incoming:
             self._missing = 0
         self._data = self._data[self._at :] + data
         self._at = 0
-        self._of_part = 0
+        self._of_part = self._commands_of_part = 0
         return True
 
     def next_message(self) -> list[bytes] | None:
@@ -216,6 +220,9 @@ class Incoming:
             self._at = stop
             if self._take(flags, data[begin:stop]):
                 return self._finished()
+        if self._at == end:
+            # A connection that falls silent must not keep the last part that it sent.
+            self._data, self._at = b"", 0
         return None
 
     def _check(self, flags: int, size: int) -> None:
@@ -237,6 +244,9 @@ class Incoming:
         """Take a whole frame; true if it was the last of a message."""
         if flags & COMMAND:
             self._count()
+            self._commands_of_part += 1
+            if self._commands_of_part > _MOST_COMMANDS_OF_A_PART:
+                raise ProtocolError("a peer sends more commands of ZMTP than anybody needs")
             self._obey(body)
             return False
         self._frames.append(body)

@@ -1,6 +1,7 @@
 """A connected socket that carries messages by ZMTP, driven by the event loop."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections import deque
@@ -210,8 +211,10 @@ class ZmtpStream:
             raise
 
     def _answer(self) -> None:
-        for answer in self._incoming.answers:
-            self.send_bytes(answer)
+        # Whoever leaves so much unread hears of our life by that, and keeps us from nothing by asking.
+        if not self._waits_for_room:
+            for answer in self._incoming.answers:
+                self.send_bytes(answer)
         self._incoming.answers.clear()
 
     def _send(self) -> None:
@@ -229,9 +232,12 @@ class ZmtpStream:
             self._wait_for_room()
             return
         except OSError:
-            # The reader hears of the end, behind all that the other side has sent before it.
+            # The reader hears of the end, behind all that the other side has sent before it. A message may have been
+            # sent in part: nothing can follow, even if the system made the error for want of memory.
             unsent.clear()
             self.unsent_bytes = 0
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
         if self._waits_for_room:
             self._waits_for_room = False
             self._loop.remove_writer(self._descriptor)

@@ -2,6 +2,7 @@
 
 import random
 import struct
+import sys
 
 import pytest
 
@@ -11,6 +12,7 @@ from xbus.rpc.zmtp.codec import (
     GREETING,
     LONG,
     MORE,
+    PING,
     ROUTER,
     Incoming,
     MessageLimits,
@@ -132,3 +134,21 @@ def test_any_bytes_are_messages_or_break_the_rules() -> None:
                 assert message[0] == ROUTE
         except ProtocolError:
             pass
+
+
+def test_who_sends_commands_without_end_is_put_out() -> None:
+    incoming = Incoming(ROUTER, LIMITS)
+    heard(incoming, SHAKEN)
+    for _ in range(10):
+        assert heard(incoming, PING * 20) == []
+    with pytest.raises(ProtocolError, match="more commands"):
+        heard(incoming, PING * 500)
+
+
+def test_a_connection_that_falls_silent_keeps_nothing_of_its_last_part() -> None:
+    incoming = Incoming(ROUTER, LIMITS)
+    heard(incoming, SHAKEN)
+    part = encode_message([b"x" * 9_000])
+    references = sys.getrefcount(part)
+    assert len(heard(incoming, part)) == 1
+    assert sys.getrefcount(part) == references

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import click
 
+from xbus.admin.commands.parked.batches import batch
 from xbus.admin.commands.parked.correct import correct
 from xbus.admin.commands.parked.decide import drop, envelope_argument, event_option, resume, role_option
 from xbus.admin.names import ROLE, SERVICE, TYPE
@@ -20,6 +21,7 @@ from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.clock import SystemClock
 from xbus.errors import Refused
 
@@ -39,7 +41,7 @@ def parked() -> None:
     """Show and repair what recipients refused for good: resume, correct, drop."""
 
 
-for command in (resume, correct, drop):
+for command in (resume, correct, drop, batch):
     parked.add_command(command)
 
 
@@ -67,11 +69,14 @@ def list_(
     filters = Filters(role=role, service=service, event_type=event_type, code=code)
     with reading(database_url(config_path)) as connection:
         found = list_parked(connection, filters, limit)
+        batches = list_parked_batches(connection, limit=limit)
         ids = {} if output.as_json or output.is_wide else shorten(connection, [each.envelope_id for each in found])
     if output.as_json:
         output.objects(map(of_parked_part, found))
         return
     click.echo("\n".join(_list(found, ids, output)) if found else "Nothing is parked.")
+    if batches:
+        click.echo("Batches of subscriptions are parked, too: xbus parked batch list shows them.")
     if len(found) == limit:
         click.echo("There may be more: give a larger --limit, or narrow the list")
 

@@ -25,7 +25,7 @@ INDENT = "  "
 @click.argument("id_", type=EnvelopeId(), metavar="[ID]", required=False)
 @click.option("--emitter", metavar="LOGIN", help="The emitter, or that of --key.")
 @click.option("--key", metavar="TEXT", help="The envelope to which --emitter gave this key.")
-@click.option("--role", metavar="LOGIN", help="The role; of an envelope, its delivery to this role.")
+@click.option("--role", metavar="LOGIN", help="The role, reader or subscription; of an envelope, its delivery there.")
 @click.option("--event", type=click.IntRange(1), metavar="NUMBER", help="This event of the envelope, from 1.")
 @click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item of the event, from 0.")
 @output_option("answer")
@@ -39,7 +39,7 @@ def why(
     item: int | None,
     output: Output,
 ) -> None:
-    """Say why an envelope, an event, a role or an emitter is as it is.
+    """Say why an envelope, an event, a role, a reader or an emitter is as it is.
 
     ID is that of an envelope or an event. The answer is one sentence with its code, its proof, and the command that
     helps; where roles differ, each has its own, the most urgent first.

@@ -95,8 +95,7 @@ class Dispatcher:
         self._block_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
         going: list[ServedRole] = []
-        # All at once: the grace is for the envelope, not for each of its recipients.
-        found = await asyncio.gather(*(self._workers.missing_after_grace(envelope, each) for each in recipients))
+        found = await self._workers.missing_after_grace(envelope, recipients)
         for recipient, worker in zip(recipients, found, strict=True):
             outputs = await self._bulk.missing(envelope, recipient) if worker is None else ()
             if worker is None and not outputs:

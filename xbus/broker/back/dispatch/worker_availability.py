@@ -1,6 +1,7 @@
 """Says which workers an envelope needs on its way to a consumer, and which of them are missing."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
 from xbus.broker.back.bulk import OutputRequirements
 from xbus.broker.back.log import LogReader
@@ -42,10 +43,19 @@ class WorkerAvailability:
         """Give the pause of a worker service; None while it is not paused."""
         return self._catalog().pause_of_service(service)
 
-    async def missing_after_grace(self, envelope: LogEnvelope, recipient: ServedRole) -> str | None:
-        """A worker service that a recipient can't get this envelope without, paused or absent for longer than the
-        grace."""
-        for service in await self.workers_for(envelope, recipient):
+    async def missing_after_grace(
+        self, envelope: LogEnvelope, recipients: Sequence[ServedRole]
+    ) -> Sequence[str | None]:
+        """For each recipient a worker service that it can't get this envelope without, paused or absent for longer than
+        the grace."""
+        needed = [await self.workers_for(envelope, recipient) for recipient in recipients]
+        if not any(needed):
+            return [None] * len(needed)
+        # All at once: the grace is for the envelope, not for each of its recipients.
+        return await asyncio.gather(*map(self._missing, needed))
+
+    async def _missing(self, services: Sequence[str]) -> str | None:
+        for service in services:
             while (absent_for := self._registry.absent_for(service)) < self._grace:
                 if self._registry.is_served(service) or self.pause_of(service) is not None:
                     break
@@ -57,17 +67,15 @@ class WorkerAvailability:
     async def workers_for(self, envelope: LogEnvelope, recipient: ServedRole) -> list[str]:
         """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
         are at it."""
-        wanted = {recipient.role.service}
+        service = recipient.role.service
         known = [event for event in envelope.events if self._requirements.is_known(event)]
         if known:
             # What is brought otherwise than it was sent takes the whole graph, whatever was made of it.
             overlaid = await self._log.overlays(envelope, recipient.role.id)
             known = [event for event in known if event.event_id not in overlaid]
         plain = {event.graph_id for event in envelope.events if event not in known}
-        services = {
-            service for each in plain for service in (await self._log.graph(each)).leading_to(wanted).worker_services
-        }
+        services = {worker for each in plain for worker in (await self._log.graph(each)).workers_towards(service)}
         for event in known:
-            part = (await self._log.graph(event.graph_id)).leading_to(wanted)
+            part = (await self._log.graph(event.graph_id)).leading_to({service})
             services |= self._requirements.services(event, part)
         return sorted(services)

@@ -8,14 +8,17 @@ from xbus.broker.back.readers.absence import AbsentReaders
 from xbus.broker.back.readers.behind import BehindReaders
 from xbus.broker.back.readers.calls import (
     BatchCall,
+    FailedCall,
     ReadingProgram,
     Settlement,
     read_batch_call,
+    read_failed_call,
     read_program,
     read_settlement,
 )
 from xbus.broker.back.readers.desk import ReaderDesk
 from xbus.broker.back.readers.desks import ReaderDesks
+from xbus.broker.back.readers.failing import FailingBatches
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
 from xbus.broker.back.readers.subscriptions import Subscriptions
 
@@ -23,6 +26,8 @@ __all__ = [
     "AbsentReaders",
     "BatchCall",
     "BehindReaders",
+    "FailedCall",
+    "FailingBatches",
     "RangeLease",
     "RangeSharing",
     "ReaderDesk",
@@ -31,6 +36,7 @@ __all__ = [
     "Settlement",
     "Subscriptions",
     "read_batch_call",
+    "read_failed_call",
     "read_program",
     "read_settlement",
 ]

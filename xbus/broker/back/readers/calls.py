@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.readers.parked import BatchFailure
 from xbus.errors import Refused
 from xbus.ids import parse_uuid
 from xbus.rpc.codec import Value
 
 MOST_WAIT_SECONDS = 30.0
 """Seconds that a call may wait. More would keep calls open to programs that are gone."""
+
+MOST_CODE_LETTERS = 64
+MOST_ERROR_LETTERS = 1_000
 
 _KNOWN = frozenset({"wait", "max_items", "max_bytes", "done", "reader"})
 
@@ -60,6 +64,22 @@ class BatchCall:
     reader: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A call of a subscriber that failed.
+
+    Args:
+        program: that made the call.
+        batch: that the subscriber did not take; None for a gateway that does not say.
+        ended_url: the URL of the subscriber if it wants no more, else empty.
+    """
+
+    program: UUID
+    failure: BatchFailure
+    batch: Settlement | None
+    ended_url: str
+
+
 def read_program(value: Value) -> UUID:
     """Read the id of a program.
 
@@ -106,6 +126,21 @@ def read_batch_call(options: Mapping[str, Value]) -> BatchCall:
         None if done is None else read_settlement(done),
         reader,
     )
+
+
+def read_failed_call(outcome: Mapping[str, Value]) -> FailedCall:
+    """Read the outcome of ``xbus.note_callback``.
+
+    Raises:
+        Refused: a field has a wrong value (``option_invalid``).
+        BadPlace: the end of the batch is none (``place_invalid``).
+    """
+    code, error, url = (str(outcome.get(name) or "").replace("\0", "") for name in ("code", "error", "url"))
+    failure = BatchFailure(code[:MOST_CODE_LETTERS] or "callback_failed", error[:MOST_ERROR_LETTERS])
+    batch = outcome.get("batch")
+    program = uuid4() if batch is None else read_program(outcome.get("program"))
+    settlement = None if batch is None else read_settlement(batch)
+    return FailedCall(program, failure, settlement, url if outcome.get("ended") is True else "")
 
 
 def _count(options: Mapping[str, Value], name: str) -> int | None:

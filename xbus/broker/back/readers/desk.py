@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import UUID, uuid4
+from typing import TypeAlias
+from uuid import uuid4
 
 from xbus.broker.back.log import LogSlices
+from xbus.broker.back.readers.batches import batch_bounds, batch_map
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
+from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
+from xbus.broker.back.readers.owing import OwedSettlement, lease_of
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
+from xbus.broker.back.readers.times import BatchTimes
 from xbus.broker.back.readers.waiting import WaitingCalls
-from xbus.broker.back.reading import event_map
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import Place, Slice, SliceBounds
 from xbus.broker.journal.readers import (
@@ -23,12 +26,13 @@ from xbus.broker.journal.readers import (
     lease_lost,
     pass_to,
     put_out,
-    read_ranges,
+    read_served_ranges,
     release,
     settle,
     settle_and_put_out,
     take,
 )
+from xbus.broker.journal.readers.parked import BatchFailure, park, postpone
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
@@ -38,6 +42,8 @@ MAX_LAG = "max_lag"
 
 POLLS_PER_LEASE = 2
 """A program with ranges waits in one call for a part of the lease. More make more calls of idle programs."""
+
+Check: TypeAlias = Callable[[], bool]
 
 
 class ReaderDesk:
@@ -50,25 +56,28 @@ class ReaderDesk:
         journal: keeps the ranges.
         slices: reads the log.
         clock: measures leases.
+        failing: decides about batches that a subscriber does not take.
     """
 
-    def __init__(self, entry: ReaderEntry, journal: Journal, slices: LogSlices, clock: Clock) -> None:
+    def __init__(
+        self, entry: ReaderEntry, journal: Journal, slices: LogSlices, clock: Clock, failing: FailingBatches
+    ) -> None:
         self.entry = entry
         self.sharing = RangeSharing(entry.lease)
         self._journal = journal
         self._slices = slices
         self._clock = clock
+        self._failing = failing
         self._ranges: dict[int, ReaderRange] = {}
         self._busy: set[int] = set()
         """The ranges for which a step is under way."""
         self.calls = WaitingCalls(slices)
-        self._waits_since: dict[int, float] = {}
-        """Since when a range has items that are too few for a batch."""
+        self._times = BatchTimes(clock)
         self._turn = 0
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    async def read(self, program: ReadingProgram, call: BatchCall, is_paused: Callable[[], bool]) -> BatchAnswer:
+    async def read(self, program: ReadingProgram, call: BatchCall, is_paused: Check) -> BatchAnswer:
         """Settle what is done, and find the next batch, or wait for it.
 
         Raises:
@@ -77,19 +86,13 @@ class ReaderDesk:
         """
         self.sharing.renew(program.id, self._clock.monotonic())
         with self.calls.calling(program.id) as is_newest:
-            batch = None
-            if call.done is not None:
-                batch = await self._go_on(program, call, call.done, is_paused)
+            batch = None if call.done is None else await self._go_on(program, call, call.done, is_paused)
             if batch is None:
                 batch = await self._poll(program, call, is_paused, is_newest)
         return {"lease": self.entry.lease, "ranges": len(self.sharing.of(program.id)), "batch": batch}
 
     async def _poll(
-        self,
-        program: ReadingProgram,
-        call: BatchCall,
-        is_paused: Callable[[], bool],
-        is_newest: Callable[[], bool],
+        self, program: ReadingProgram, call: BatchCall, is_paused: Check, is_newest: Check
     ) -> ClaimedBatchMap | None:
         """Wait for a batch.
 
@@ -109,10 +112,9 @@ class ReaderDesk:
                 await self.calls.wait(changes, until)
                 break
             own = self.sharing.of(program.id)
-            waits = (self._waits_since.get(lease.range_id) for lease in own)
-            fills = [since + self.entry.batch_wait for since in waits if since is not None]
-            types = self.entry.event_types if own else frozenset()
-            await self.calls.wait(changes, min([heard_until, *fills]), types, head)
+            due = [self._times.seconds_to(self._ranges[lease.range_id], self.entry.batch_wait) for lease in own]
+            fills = [loop.time() + seconds for seconds in due if seconds > 0]
+            await self.calls.wait(changes, min([heard_until, *fills]), self.entry.event_types if own else set(), head)
         return None
 
     async def settle(self, program: ReadingProgram, done: Settlement) -> None:
@@ -126,24 +128,54 @@ class ReaderDesk:
         self.sharing.renew(program.id, self._clock.monotonic())
         await self._settle(self._owing(program, done))
 
+    async def fail(self, program: ReadingProgram, failed: Settlement, failure: BatchFailure) -> NextAttempt | None:
+        """Have the batch that is out handed out again later, or park it; None for a batch that is out no more.
+
+        Args:
+            failed: names the batch by its end.
+
+        Raises:
+            Refused: the program has lost the range (``lease_lost``).
+            JournalUnavailable: the database can't be written now.
+        """
+        self.sharing.renew(program.id, self._clock.monotonic())
+        lease = self._lease(program, failed.range_id, failed.counter)
+        current = self._ranges[failed.range_id]
+        if not current.handed_out or current.batch_end != failed.place:
+            return None
+        decided = self._failing.failed(self.entry, current, failure.code)
+        known = lease_of(lease, program.id)
+        try:
+            if decided.retry_at is not None:
+                after: ReaderRange | None = await self._journal.run(postpone, known, decided.attempts, decided.retry_at)
+            else:
+                note = self._note(program.login, ReaderAct.PARK, failure.code)
+                after = await self._journal.run(park, known, decided.attempts, failure, note)
+        except Refused:
+            await self.follow()
+            raise
+        self._keep(lease, known, after)
+        return decided
+
     async def _go_on(
-        self, program: ReadingProgram, call: BatchCall, done: Settlement, is_paused: Callable[[], bool]
+        self, program: ReadingProgram, call: BatchCall, done: Settlement, is_paused: Check
     ) -> ClaimedBatchMap | None:
         """Settle a batch, with the bounds of the next one where that is there already and was not out before."""
         owing = self._owing(program, done)
         batch = None
-        if not self._ranges[done.range_id].settled(done.place).handed_out and not is_paused():
+        behind = self._ranges[done.range_id].settled(done.place)
+        if not behind.handed_out and not behind.has_ended and not is_paused():
             batch = await self._next(program, call, owing)
         if not owing.is_settled:
             await self._settle(owing)
         return batch
 
-    def _owing(self, program: ReadingProgram, done: Settlement) -> "_Owing":
+    def _owing(self, program: ReadingProgram, done: Settlement) -> OwedSettlement:
         lease = self._lease(program, done.range_id, done.counter)
-        note = ActNote(uuid4(), self._clock.now(), program.login, ReaderAct.CHECKPOINT)
-        return _Owing(lease, SettleStep(_known(lease, program.id), done.place, note))
+        step = SettleStep(lease_of(lease, program.id), done.place, self._note(program.login, ReaderAct.CHECKPOINT))
+        return OwedSettlement(lease, step)
 
-    async def _settle(self, owing: "_Owing") -> None:
+    async def _settle(self, owing: OwedSettlement) -> None:
         try:
             settled = await self._journal.run(settle, owing.step.lease, owing.step.place, owing.step.note)
         except Refused as refusal:
@@ -152,16 +184,24 @@ class ReaderDesk:
             raise
         self._was_settled(owing, settled)
 
-    def _was_settled(self, owing: "_Owing", settled: ReaderRange) -> None:
+    def _was_settled(self, owing: OwedSettlement, settled: ReaderRange) -> None:
         owing.is_settled = True
-        lease = owing.lease
-        self._ranges[settled.id] = settled
-        if lease.counter == owing.step.lease.counter:
-            lease.counter = settled.counter
-        lease.is_out = settled.handed_out
-        if lease.heir is not None and lease.owner == owing.step.lease.program and not lease.is_out:
+        self._failing.taken(settled.id)
+        self._keep(owing.lease, owing.step.lease, None if settled.has_ended else settled)
+
+    def _keep(self, lease: RangeLease, known: LeaseOf, changed: ReaderRange | None) -> None:
+        """Take up a range as its owner has left it; None for a parked batch, which has ended."""
+        if changed is None:
+            self._ranges.pop(known.range_id, None)
+            self.sharing.leases.pop(known.range_id, None)
+            return
+        self._ranges[changed.id] = changed
+        if lease.counter == known.counter:
+            lease.counter = changed.counter
+        lease.is_out = changed.handed_out
+        if lease.heir is not None and lease.owner == known.program and not lease.is_out:
             lease.owner = None
-            self.wake()
+            self.calls.wake()
 
     def renew(self, program: ReadingProgram) -> RangesAnswer:
         """Note a sign of life; answer which ranges the program has, and which of them it is to give up."""
@@ -181,8 +221,8 @@ class ReaderDesk:
         """
         self.calls.forget(program.id)
         left = self.sharing.leave(program.id)
-        self.wake()
-        await self._journal.run(release, [_known(lease, program.id) for lease in left])
+        self.calls.wake()
+        await self._journal.run(release, [lease_of(lease, program.id) for lease in left])
 
     def unheard(self, range_id: int, counter: int) -> None:
         """Free the ranges of a program that a batch did not reach, unless it calls again already."""
@@ -190,7 +230,7 @@ class ReaderDesk:
         if lease is None or lease.counter != counter or lease.owner is None or lease.owner in self.calls:
             return
         self.sharing.leave(lease.owner)
-        self.wake()
+        self.calls.wake()
 
     # -- changes from outside --------------------------------------------------------------------------------------
 
@@ -203,11 +243,11 @@ class ReaderDesk:
         if entry is not None:
             self.entry, self.sharing.seconds = entry, entry.lease
         # In the turn of the steps that are under way, so that none of them is missed.
-        found = await self._journal.run(read_ranges, [self.entry.id])
+        found = await self._journal.run(read_served_ranges, self.entry.id)
         self._ranges = {each.id: each for each in found}
         rows = [(each.id, each.counter, each.owner, each.handed_out) for each in found]
         self.sharing.follow(rows, self._clock.monotonic())
-        self.wake()
+        self.calls.wake()
 
     async def pass_to(self, place: Place, reason: str) -> int:
         """Have ranges go on at a place that stand before it; returns how many do.
@@ -218,7 +258,7 @@ class ReaderDesk:
             JournalUnavailable: the database can't be written now.
         """
         moved = 0
-        note = ActNote(uuid4(), self._clock.now(), MAX_LAG, ReaderAct.SKIP, reason)
+        note = self._note(MAX_LAG, ReaderAct.SKIP, reason)
         for lease in list(self.sharing.leases.values()):
             known = self._ranges[lease.range_id]
             is_in_use = known.handed_out and (lease.owner is not None or known.batch_end > place)
@@ -234,8 +274,7 @@ class ReaderDesk:
             self._ranges[passed.id] = passed
             lease.counter, lease.is_out = passed.counter, passed.handed_out
             moved += 1
-        if moved:
-            self.wake()
+        self.calls.wake()
         return moved
 
     def look(self) -> None:
@@ -246,15 +285,13 @@ class ReaderDesk:
             if lease is not None and lease.owner is not None:
                 self.sharing.renew(lease.owner, now)
         if self.sharing.expire(now):
-            self.wake()
-
-    def wake(self) -> None:
-        """Have all that wait look again."""
-        self.calls.wake()
+            self.calls.wake()
 
     # -- the next batch --------------------------------------------------------------------------------------------
 
-    async def _next(self, program: ReadingProgram, call: BatchCall, owing: "_Owing | None") -> ClaimedBatchMap | None:
+    async def _next(
+        self, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None
+    ) -> ClaimedBatchMap | None:
         """Find the next batch.
 
         Args:
@@ -280,7 +317,7 @@ class ReaderDesk:
     async def _take(self, lease: RangeLease, program: ReadingProgram) -> bool:
         self._busy.add(lease.range_id)
         try:
-            known = _known(lease, program.id)
+            known = lease_of(lease, program.id)
             taken = await self._journal.run(take, known, program.role_id, self._expires_at())
         except Refused:
             await self.follow()
@@ -293,27 +330,25 @@ class ReaderDesk:
         return True
 
     async def _batch(
-        self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: "_Owing | None"
+        self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None
     ) -> ClaimedBatchMap | None:
         current = self._ranges[lease.range_id]
         if owing is not None and owing.lease is lease:
             current = current.settled(owing.step.place)
         is_repeated = current.handed_out
-        bounds = SliceBounds(
-            min(call.max_items or self.entry.batch_items, self.entry.batch_items),
-            min(call.max_bytes or self.entry.batch_bytes, self.entry.batch_bytes),
-        )
+        if self._times.is_too_early(current):
+            return None
+        bounds = batch_bounds(self.entry, call)
         found = await (self._read_again(current, bounds) if is_repeated else self._read_on(current, bounds))
-        if (
-            found is None
-            or (is_repeated and found.archived)
-            or (not is_repeated and self._is_too_small(current.id, found, bounds))
-        ):
+        if found is None:
             return None
         if not is_repeated:
-            self._waits_since.pop(current.id, None)
+            is_small = found.to.position > self._slices.head and found.items < bounds.items
+            if is_small and self._times.may_wait(current.id, self.entry.batch_wait):
+                return None
+            self._times.put_out(current.id)
             try:
-                current = await self._put_out(_known(lease, program.id), found.to, owing)
+                current = await self._put_out(lease_of(lease, program.id), found.to, owing)
             except Refused:
                 await self.follow()
                 return None
@@ -322,16 +357,9 @@ class ReaderDesk:
         lease.is_out = True
         self._turn += 1
         lease.served = self._turn
-        return {
-            "range": current.id,
-            "counter": current.counter,
-            "from": [*current.batch_begin],
-            "to": [*current.batch_end],
-            "repeated": is_repeated,
-            "events": [event_map(event) for event in found.events],
-        }
+        return batch_map(self.entry, current, found, is_repeated=is_repeated)
 
-    async def _put_out(self, known: LeaseOf, to: Place, owing: "_Owing | None") -> ReaderRange:
+    async def _put_out(self, known: LeaseOf, to: Place, owing: OwedSettlement | None) -> ReaderRange:
         if owing is None:
             out = await self._journal.run(put_out, known, to, self._expires_at())
         else:
@@ -359,35 +387,14 @@ class ReaderDesk:
                 return None
         return None
 
-    def _is_too_small(self, range_id: int, found: Slice, bounds: SliceBounds) -> bool:
-        """Check whether a batch is to wait for more items."""
-        if not self.entry.batch_wait or found.to.position <= self._slices.head:
-            return False
-        if sum(event.items for event in found.events) >= bounds.items:
-            return False
-        now = asyncio.get_running_loop().time()
-        return now < self._waits_since.setdefault(range_id, now) + self.entry.batch_wait
-
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _lease(self, program: ReadingProgram, range_id: int, counter: int) -> RangeLease:
         lease = self.sharing.leases.get(range_id)
         if lease is None or (lease.owner, lease.counter) != (program.id, counter):
             raise lease_lost(range_id)
         return lease
 
+    def _note(self, by: str, act: ReaderAct, reason: str = "") -> ActNote:
+        return ActNote(uuid4(), self._clock.now(), by, act, reason)
+
     def _expires_at(self) -> datetime:
         return self._clock.now() + timedelta(seconds=self.entry.lease)
-
-
-@dataclass(slots=True)
-class _Owing:
-    """A batch that its program has processed, until the journal has noted it."""
-
-    lease: RangeLease
-    step: SettleStep
-    is_settled: bool = False
-
-
-def _known(lease: RangeLease, program: UUID) -> LeaseOf:
-    return LeaseOf(lease.range_id, lease.counter, program)

@@ -8,12 +8,15 @@ from uuid import UUID
 from xbus.broker.back.log import LogSlices
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
 from xbus.broker.back.readers.desk import ReaderDesk
+from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers import ReaderEntry, read_readers
+from xbus.broker.journal.readers.parked import BatchFailure
 from xbus.broker.journal.writes import PauseKind
+from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused
 from xbus.periodic import every
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
@@ -31,13 +34,22 @@ class ReaderDesks:
         journal: keeps their ranges.
         slices: reads the log.
         runtime: its time and its tasks.
+        settings: when subscribers are called again that have not taken a batch.
         catalog: the configuration as it is now.
     """
 
-    def __init__(self, journal: Journal, slices: LogSlices, runtime: Runtime, catalog: Callable[[], Catalog]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        slices: LogSlices,
+        runtime: Runtime,
+        settings: BackSettings,
+        catalog: Callable[[], Catalog],
+    ) -> None:
         self._journal = journal
         self._slices = slices
         self._runtime = runtime
+        self._settings = settings
         self._catalog = catalog
         self._desks: dict[str, ReaderDesk] = {}
         self._following = asyncio.Lock()
@@ -51,11 +63,16 @@ class ReaderDesks:
         async with self._following:
             entries = {entry.key: entry for entry in await self._journal.read(read_readers)}
             for key in self._desks.keys() - entries.keys():
-                self._desks.pop(key).wake()
+                self._desks.pop(key).calls.wake()
             for key, entry in entries.items():
                 if key not in self._desks:
-                    self._desks[key] = ReaderDesk(entry, self._journal, self._slices, self._runtime.clock)
+                    self._desks[key] = self._open(entry)
                 await self._desks[key].follow(entry)
+
+    def _open(self, entry: ReaderEntry) -> ReaderDesk:
+        clock = self._runtime.clock
+        failing = FailingBatches(self._settings, clock, self._runtime.random)
+        return ReaderDesk(entry, self._journal, self._slices, clock, failing)
 
     async def follow_when_possible(self) -> None:
         """Follow the configuration as soon as the database can be read."""
@@ -84,6 +101,10 @@ class ReaderDesks:
         desk = self._desk(program)
         await desk.settle(program, done)
         return desk.entry.lease
+
+    async def fail(self, program: ReadingProgram, failed: Settlement, failure: BatchFailure) -> NextAttempt | None:
+        """See :meth:`ReaderDesk.fail`."""
+        return await self._desk(program).fail(program, failed, failure)
 
     def renew(self, program: ReadingProgram) -> RangesAnswer:
         """See :meth:`ReaderDesk.renew`."""

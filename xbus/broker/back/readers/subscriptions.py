@@ -1,8 +1,11 @@
 """Subscriptions in the back: gateways ask for them and tell how calls went; health hears of those that fail."""
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime
 
+from xbus.broker.back.readers.calls import FailedCall
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.readers.parked import ParkedBatch, list_parked_batches
 from xbus.broker.journal.readers.subscriptions import CallFailure, SubscriptionEntry, list_subscriptions, note_call
 from xbus.clock import Clock
 from xbus.rpc.messages.subscriptions import SubscriptionMap
@@ -10,12 +13,10 @@ from xbus.supervision.health import Health, Problem
 
 SUBSCRIPTION_FAILING = "subscription_failing"
 SUBSCRIPTION_ENDED = "subscription_ended"
+BATCHES_PARKED = "batches_parked"
 
 LEAST_FAILURES = 3
 """So many calls fail one after another before health tells of it. Fewer would tell of each restart of a subscriber."""
-
-MOST_CODE_LETTERS = 64
-MOST_ERROR_LETTERS = 1_000
 
 
 class Subscriptions:
@@ -53,26 +54,25 @@ class Subscriptions:
             if each.ended_at is None
         ]
 
-    async def note(self, reader: str, code: str, error: str, seconds: float, ended_url: str) -> None:
+    async def note(self, reader: str, failed: FailedCall | None, retry_at: datetime | None) -> None:
         """Note how a call went.
 
         Args:
             reader: the key of the subscription's reader.
-            code: of the failure; empty where all went well.
-            error: the failure in words.
-            seconds: until the next call.
-            ended_url: the URL of the subscriber if it wants no more, else empty.
+            failed: None where all went well.
+            retry_at: the moment of the next call with the same batch; None for none.
 
         Raises:
             JournalUnavailable: the database can't be written now.
         """
-        now = self._clock.now()
         failure = None
-        if code:
-            retry_at = None if ended_url else now + timedelta(seconds=min(max(seconds, 0.0), 86_400.0))
-            said = error.replace("\0", "")[:MOST_ERROR_LETTERS]
-            failure = CallFailure(code.replace("\0", "")[:MOST_CODE_LETTERS], said, retry_at, ended_url)
-        await self._journal.run(note_call, reader, failure, now)
+        if failed is not None:
+            failure = CallFailure(failed.failure.code, failed.failure.cause, retry_at, failed.ended_url)
+        await self._journal.run(note_call, reader, failure, self._clock.now())
+
+    def seconds_until(self, moment: datetime | None) -> float | None:
+        """Say how many seconds are left until a moment; None for no moment."""
+        return None if moment is None else max(0.0, (moment - self._clock.now()).total_seconds())
 
     async def look(self) -> None:
         """Report to health the subscriptions that fail or have ended, and no others.
@@ -82,7 +82,22 @@ class Subscriptions:
         """
         found = await self._journal.read(list_subscriptions)
         told = [problem for each in found if (problem := _problem(each)) is not None]
-        self._health.replace([SUBSCRIPTION_FAILING, SUBSCRIPTION_ENDED], told)
+        told += _parked_problems(await self._journal.read(list_parked_batches))
+        self._health.replace([SUBSCRIPTION_FAILING, SUBSCRIPTION_ENDED, BATCHES_PARKED], told)
+
+
+def _parked_problems(parked: list[ParkedBatch]) -> Iterator[Problem]:
+    """Tell once of each subscription with parked batches, the oldest of which is the last of the list."""
+    oldest = {each.subscription: each for each in parked}
+    for name, each in oldest.items():
+        count = sum(other.subscription == name for other in parked)
+        yield Problem(
+            BATCHES_PARKED,
+            name,
+            f"{count} batches of {name} are parked, the first of them as [{each.code}] {each.cause}",
+            each.since,
+            "see xbus parked batch list, and resume or drop them",
+        )
 
 
 def _problem(each: SubscriptionEntry) -> Problem | None:
@@ -101,5 +116,5 @@ def _problem(each: SubscriptionEntry) -> Problem | None:
         each.name,
         f"{each.failures} calls of the subscriber of {each.name} failed one after another: [{each.code}] {each.error}",
         each.failing_since,
-        f"see to the subscriber; the same batch is sent again. xbus subscription show {each.name} tells more",
+        f"see to the subscriber; it is called again. xbus subscription show {each.name} tells more",
     )

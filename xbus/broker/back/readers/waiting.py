@@ -1,7 +1,7 @@
 """The calls of a reader's programs that wait for a batch."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, nullcontext
 from uuid import UUID
 
@@ -51,7 +51,7 @@ class WaitingCalls:
         for woken in self._waiting:
             _wake(woken)
 
-    async def wait(self, changes: int, until: float, types: frozenset[int] = frozenset(), head: int = 0) -> None:
+    async def wait(self, changes: int, until: float, types: Set[int] = frozenset(), head: int = 0) -> None:
         """Wait until something may have changed since, or the time is over.
 
         Args:

@@ -7,7 +7,11 @@ from xbus.broker.back.reading.maps import event_map
 from xbus.broker.back.reading.options import LogQuestion
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import LAST_HASH, Place, Slice, Stretch, key_hash, read_start
+from xbus.errors import Failed
 from xbus.rpc.messages import LogAnswer
+
+ARCHIVE_SECONDS = 10.0
+"""Seconds that a call waits for what comes back of an archive. Programs call again after that, and lose nothing."""
 
 
 class LogReading:
@@ -40,7 +44,12 @@ class LogReading:
         while True:
             found = await self._slices.read(question.types, [Stretch(first, last, place)], question.bounds)
             place = found.to
-            if found.events or not await self._grows(question.types, found, until):
+            if found.archived and not found.events:
+                # An answer with nothing would pass for the end of the log.
+                patience = max(until, asyncio.get_running_loop().time() + ARCHIVE_SECONDS)
+                if not await self._grows(question.types, found, patience):
+                    raise _still_archived(place)
+            elif found.events or not await self._grows(question.types, found, until):
                 return found
 
     async def _grows(self, types: frozenset[int], found: Slice, until: float) -> bool:
@@ -51,3 +60,11 @@ class LogReading:
         except TimeoutError:
             return False
         return True
+
+
+def _still_archived(place: Place) -> Failed:
+    return Failed(
+        f"the items at {place} are in an archive, and are being put back",
+        "call again; xbus health tells if they can't be put back",
+        code="envelope_archived",
+    )

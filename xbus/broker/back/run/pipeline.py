@@ -71,20 +71,45 @@ class Stage:
         self._calls: asyncio.Queue[_StageCall | None] = asyncio.Queue()
         self._tasks: set[asyncio.Task[Sequence[RunBatch] | None]] = set()
 
-    async def run(self, envelope_id: UUID, event: LogEvent) -> None:
+    async def run(self, envelope_id: UUID, event: LogEvent, whole: Sequence[RunBatch] | None = None) -> None:
         """Hand all over, call behind call, and pass on what comes back in the same order.
+
+        Args:
+            whole: all items, where they are known and go in one call; None where they come to the inbox.
 
         Raises:
             RecipientFailed: the first failed call.
         """
-        about = {"xbus.nodes": ", ".join(self._ways), "xbus.role": self.recipient.role.login}
+        if whole is not None:
+            await self._run_whole(envelope_id, event, whole)
+            return
         try:
-            with tracing.step("node", envelope_id, about):
+            with tracing.step("node", envelope_id, self._about):
                 await together(self._ask(envelope_id, event), self._hear(event))
         finally:
             for task in self._tasks:
                 task.cancel()
             self.recipient.forget(event.event_id)
+
+    async def _run_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[RunBatch]) -> None:
+        """Hand all over in one call, where nothing comes back: it takes no window, and a third of the tasks."""
+        try:
+            with tracing.step("node", envelope_id, self._about):
+                await self._take_whole(envelope_id, event, batches)
+        except RecipientFailed as failure:
+            failure.happened_at(tuple(self._ways), event.items)
+            raise
+        finally:
+            self.recipient.forget(event.event_id)
+
+    @property
+    def _about(self) -> tracing.Attributes:
+        return {"xbus.nodes": ", ".join(self._ways), "xbus.role": self.recipient.role.login}
+
+    @property
+    def takes_whole(self) -> bool:
+        """Check whether it is a consumer in one node, which takes events in one call."""
+        return self.recipient.abilities.batches and not self.recipient.role.worker and len(self._ways) == 1
 
     async def _ask(self, envelope_id: UUID, event: LogEvent) -> None:
         # Answers to a whole event are not told apart by node, which only matters to a worker that sits in several.
@@ -262,11 +287,11 @@ class EventStream:
     @property
     def committed(self) -> list[RecipientProxy]:
         """The recipients that have committed the envelope together with the event."""
-        return [stage.recipient for stages in self._stages.values() for stage in stages if stage.has_committed]
+        return [stage.recipient for stage in self._all_stages if stage.has_committed]
 
     def reply_of(self, consumer: RecipientProxy) -> Value:
         """Give a consumer's answer to the end of the event."""
-        return next(stage.reply for stages in self._stages.values() for stage in stages if stage.recipient is consumer)
+        return next(stage.reply for stage in self._all_stages if stage.recipient is consumer)
 
     async def run(
         self,
@@ -291,6 +316,7 @@ class EventStream:
         """
         consuming: dict[RecipientProxy, asyncio.Task[None] | None] = {}
         dismissed: set[RecipientProxy] = set()
+        whole, items = await self._read_whole(items)
 
         async def feed(items: AsyncIterator[RunBatch], targets: Targets) -> None:
             async for batch in items:
@@ -305,26 +331,62 @@ class EventStream:
         async def consume(stage: Stage) -> None:
             consuming[stage.recipient] = asyncio.current_task()
             try:
-                await stage.run(envelope_id, event)
-                return
+                # A call that fails at once has others leave before they have begun.
+                if stage.recipient not in dismissed:
+                    await stage.run(envelope_id, event, whole)
+                    return
             except RecipientFailed as failure:
                 for leaver in drop(stage.recipient, failure):
-                    if leaver is not stage.recipient and (task := consuming.get(leaver)) is not None:
+                    if leaver is not stage.recipient:
                         dismissed.add(leaver)
-                        task.cancel()
+                        if (task := consuming.get(leaver)) is not None:
+                            task.cancel()
             except asyncio.CancelledError:
                 if stage.recipient not in dismissed:
                     raise
             await stage.inbox.abandon()
 
-        feeds = [(items, self._start)] if self._start else []
+        stages = self._all_stages
+        await together(
+            *(feed(*each) for each in self._feeds(None if whole is not None else items, output)),
+            *(work(stage) if stage.recipient.role.worker else consume(stage) for stage in stages),
+        )
+
+    @property
+    def _all_stages(self) -> list[Stage]:
+        return [stage for stages in self._stages.values() for stage in stages]
+
+    def _feeds(
+        self, items: AsyncIterator[RunBatch] | None, output: Callable[[UUID], AsyncIterator[RunBatch]] | None
+    ) -> list[tuple[AsyncIterator[RunBatch], Targets]]:
+        """Say what comes from the journal to whom."""
+        feeds = [(items, self._start)] if self._start and items is not None else []
         if output is not None:
             feeds += [(output(attempt_id), self._targets(nodes)) for attempt_id, nodes in self._plan.fed.items()]
-        await together(
-            *(feed(*each) for each in feeds),
-            *(
-                work(stage) if stage.recipient.role.worker else consume(stage)
-                for stages in self._stages.values()
-                for stage in stages
-            ),
-        )
+        return feeds
+
+    async def _read_whole(
+        self, items: AsyncIterator[RunBatch]
+    ) -> tuple[list[RunBatch] | None, AsyncIterator[RunBatch]]:
+        """Read the items of a small event, where consumers alone take it in one call each.
+
+        Returns:
+            All items, or None; and the items, with those that were read in vain.
+        """
+        if self._plan.fed or not all(stage.takes_whole for stage in self._all_stages):
+            return None, items
+        read: list[RunBatch] = []
+        size = 0
+        async for batch in items:
+            read.append(batch)
+            size += batch.size
+            if size > min(WHOLE_BYTES, self._window_bytes):
+                return None, _with_first(read, items)
+        return read, items
+
+
+async def _with_first(first: Sequence[RunBatch], others: AsyncIterator[RunBatch]) -> AsyncIterator[RunBatch]:
+    for batch in first:
+        yield batch
+    async for batch in others:
+        yield batch

@@ -1,14 +1,11 @@
 """The back's verbs for gateways, which call subscribers; those of readers give them the batches."""
 
-import math
-
 from xbus.broker.answers import coded_answer
-from xbus.broker.back.readers import ReaderDesks, Subscriptions
+from xbus.broker.back.readers import ReaderDesks, Subscriptions, read_failed_call
 from xbus.broker.sessions import Sessions
-from xbus.errors import Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
-from xbus.rpc.messages.subscriptions import SubscriptionsAnswer
+from xbus.rpc.messages.subscriptions import FailedCallAnswer, SubscriptionsAnswer
 
 
 class SubscriptionVerbs:
@@ -33,11 +30,16 @@ class SubscriptionVerbs:
 
     @verb("xbus.note_callback")
     @coded_answer
-    async def note_callback(self, token: str, reader: str, outcome: dict[str, Value]) -> bool:
-        self._desks.gateway(self._sessions.owner(token))
-        seconds = outcome.get("retry_seconds", 0)
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
-            raise Refused("retry_seconds is no number", "give seconds until the next call", code="option_invalid")
-        code, error, url = (str(outcome.get(name) or "") for name in ("code", "error", "url"))
-        await self._subscriptions.note(reader, code, error, seconds, url if outcome.get("ended") is True else "")
-        return True
+    async def note_callback(self, token: str, reader: str, outcome: dict[str, Value]) -> FailedCallAnswer:
+        role_id = self._sessions.owner(token)
+        self._desks.gateway(role_id)
+        failed = read_failed_call(outcome) if outcome else None
+        decided = None
+        if failed is not None and failed.batch is not None and not failed.ended_url:
+            program = self._desks.program(role_id, failed.program, reader)
+            decided = await self._desks.fail(program, failed.batch, failed.failure)
+        await self._subscriptions.note(reader, failed, None if decided is None else decided.retry_at)
+        return {
+            "retry_seconds": None if decided is None else self._subscriptions.seconds_until(decided.retry_at),
+            "parked": decided is not None and decided.retry_at is None,
+        }

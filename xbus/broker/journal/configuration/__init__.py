@@ -37,9 +37,12 @@ from xbus.broker.journal.configuration.logins import (
 )
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
+from xbus.broker.journal.configuration.subscriptions.rules import MOST_ITEMS, MOST_MILLISECONDS
 from xbus.broker.journal.configuration.writing import apply
 
 __all__ = [
+    "MOST_ITEMS",
+    "MOST_MILLISECONDS",
     "BotSpec",
     "BusSpec",
     "Change",

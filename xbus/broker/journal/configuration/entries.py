@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 from xbus.slots import Missed
 
@@ -24,10 +25,6 @@ BOT_ATTEMPTS = 3
 BOT_BATCH_ITEMS = 10_000
 BOT_BATCH_BYTES = 4 * 1024 * 1024
 """The items and the bytes of a batch of a bot, unless the bot sets numbers."""
-
-SUBSCRIPTION_ITEMS = 100
-SUBSCRIPTION_MILLISECONDS = 500
-"""The items of a batch of a subscription, and how long it waits for more, unless the subscription sets numbers."""
 
 Start: TypeAlias = Literal["head", "oldest"] | int | datetime
 """The begin of a role or reader: the end of the log, the oldest existing envelope, a position, or a moment."""
@@ -302,6 +299,7 @@ class SubscriptionSpec:
         timeout: milliseconds that a batch waits for more items; 0 for none.
         ranges: with how many ranges of the ring of hashes it begins; with one, all comes in the order of the log.
         keeps: whether retention waits for it.
+        retry: when a batch that was not taken is called again, and when it is parked.
         start: where it begins when it is new, as of a reader.
     """
 
@@ -311,10 +309,11 @@ class SubscriptionSpec:
     format: Literal["json", "cloudevents", "routemaster"] = "json"
     secret: str | None = field(default=None, compare=False, repr=False)
     verify: bool = True
-    max: int = SUBSCRIPTION_ITEMS
-    timeout: int = SUBSCRIPTION_MILLISECONDS
+    max: int = 100
+    timeout: int = 500
     ranges: int = 1
     keeps: bool = True
+    retry: RetrySettings = field(default_factory=RetrySettings)
     start: Start | None = field(default=None, compare=False)
     renamed_from: str | None = field(default=None, compare=False)
 

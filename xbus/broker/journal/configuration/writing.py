@@ -183,7 +183,7 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
             else:
                 end_reader(connection, entry, at)
         case SubscriptionSpec() as entry:
-            write_subscription(connection, entry, _write_reader(connection, entry.reader))
+            write_subscription(connection, entry, _write_reader(connection, entry.reader, **asdict(entry.retry)))
 
 
 def _rename(connection: Connection, change: Change) -> None:
@@ -310,9 +310,9 @@ def _write_role(connection: Connection, entry: RoleSpec) -> None:
         start_cursor(connection, role_id, entry.start)
 
 
-def _write_reader(connection: Connection, entry: ReaderSpec) -> int:
+def _write_reader(connection: Connection, entry: ReaderSpec, **retry: object) -> int:
     """Write a reader; gives its id. A new one gets its ranges at its start; a former one goes on where it stood."""
-    service_id = _put(connection, service, entry.name, kind="reader")
+    service_id = _put(connection, service, entry.name, kind="reader", **retry)
     types = [_id(connection, event_type, name) for name in sorted(entry.event_types)]
     write_limit(connection, "reader", service_id, entry.max_lag, entry.when_behind)
     settings = _columns(entry, "name", "event_types", "max_lag", "when_behind")

@@ -153,28 +153,31 @@ def read_retries(connection: sa.Connection, envelope_id: UUID) -> dict[int, UUID
 
     A replay is left out: its role may have got the envelope itself, too.
     """
+    return read_retries_of(connection, [envelope_id]).get(envelope_id, {})
+
+
+def read_retries_of(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dict[UUID, dict[int, UUID]]:
+    """Read the retries of some envelopes, as :func:`read_retries` does of one."""
     first = model.event.alias("first")
     again, repeat = model.event.alias("again"), model.envelope.alias("repeat")
     # By way of the first event, as the events that repeat others are indexed; an envelope without events is owed to
     # nobody, so none of its deliveries is ever parked.
-    segments_id = (
-        sa.select(sa.func.coalesce(first.c.origin_id, first.c.id))
-        .where(first.c.envelope_id == envelope_id, first.c.number == 1)
-        .scalar_subquery()
-    )
     statement = (
-        sa.select(model.envelope_role.c.role_id, repeat.c.id)
-        .select_from(again)
+        sa.select(first.c.envelope_id, model.envelope_role.c.role_id, repeat.c.id)
+        .select_from(first)
+        .join(again, again.c.origin_id == sa.func.coalesce(first.c.origin_id, first.c.id))
         .join(repeat, repeat.c.id == again.c.envelope_id)
         .join(model.envelope_role, model.envelope_role.c.envelope_id == repeat.c.id)
-        .where(again.c.origin_id == segments_id, again.c.number == 1, repeat.c.origin_id == envelope_id)
+        .where(first.c.envelope_id.in_(envelope_ids), first.c.number == 1)
+        .where(again.c.number == 1, repeat.c.origin_id == first.c.envelope_id)
         .where(model.envelope_role.c.replay.is_(None))
         .order_by(repeat.c.position)
     )
-    retries: dict[int, UUID] = {}
-    for role_id, repeat_id in connection.execute(statement):
-        retries.pop(role_id, None)
-        retries[role_id] = repeat_id
+    retries: dict[UUID, dict[int, UUID]] = {}
+    for envelope_id, role_id, repeat_id in connection.execute(statement):
+        of_envelope = retries.setdefault(envelope_id, {})
+        of_envelope.pop(role_id, None)
+        of_envelope[role_id] = repeat_id
     return retries
 
 

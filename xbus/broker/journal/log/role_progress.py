@@ -1,19 +1,21 @@
 """Tells where an envelope stands with each of its consumer roles, for people who ask."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.contents import find_listed
 from xbus.broker.journal.log.deliveries import WORKER_ABSENT, read_cursors, worker_absent
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
-from xbus.broker.journal.log.repeats import read_retries
+from xbus.broker.journal.log.repeats import read_retries_of
 from xbus.broker.journal.writes import PAUSED, PauseEntry, Pauses, longest, pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
@@ -52,113 +54,165 @@ class RoleProgress:
     under_way: bool = False
 
 
-def role_progress(
-    connection: sa.Connection,
-    envelope_id: UUID,
-    position: int,
-    cursors: dict[int, Cursor],
-    only_roles: tuple[str, ...] | None,
-) -> Iterator[RoleProgress]:
-    """Describe a received envelope's progress at each role that is or was owed it, by service and login.
+class ProgressReader:
+    """Reads how some envelopes are at their roles: each kind of row once for all of them, however many they are.
 
     Args:
-        position: the envelope's.
+        connection: reads.
+        envelope_ids: so many as a statement takes.
         cursors: of all consumer roles, by role id.
-        only_roles: the logins of the roles that the envelope is for; None for all.
     """
-    deliveries = {
-        row.role_id: row
-        for row in connection.execute(sa.select(model.delivery).where(model.delivery.c.envelope_id == envelope_id))
-    }
-    retries = read_retries(connection, envelope_id)
-    roles = connection.execute(_roles_of(envelope_id)).all()
-    let_go = _read_let_go(connection, envelope_id, [role.id for role in roles if role.id is not None])
-    pauses = read_pauses(connection)
-    for service, role_id, login, removed_at, registered, service_id in roles:
-        if only_roles is not None and login not in only_roles:
-            continue
-        if role_id is None:
-            yield RoleProgress(None, service, OWED, cause="the service has no role yet")
-            continue
-        cursor = cursors.get(role_id)
-        pause = pause_of_role(pauses, role_id, service_id)
-        if row := deliveries.get(role_id):
-            under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and registered
-            why = _why_in_row(connection, row, pause, pauses)
-            yield RoleProgress(login, service, row.state, row.attempts, *why, row.changed_at, under_way)
-        elif role_id in retries:
-            yield RoleProgress(login, service, RETRIED, cause=f"comes again as envelope {retries[role_id]}")
-        elif role_id in let_go:
-            move, reason = let_go[role_id]
-            yield RoleProgress(login, service, move, cause=reason)
-        elif cursor is not None and cursor.owes(position):
-            settled = cursor.is_settled(position)
-            cause = "the role is removed" if removed_at is not None and not settled else None
-            # What a role was given stays noted while it is away, and some more is noted ahead of it.
-            under_way = not settled and position <= cursor.handed_to and registered
-            code = None if pause is None or settled or cause else PAUSED
-            if pause is not None and code is not None:
-                cause = pause.told
-            yield RoleProgress(login, service, DONE if settled else OWED, None, code, cause, under_way=under_way)
+
+    def __init__(
+        self, connection: sa.Connection, envelope_ids: Collection[UUID], cursors: Mapping[int, Cursor]
+    ) -> None:
+        self._connection = connection
+        self._cursors = cursors
+        self._deliveries = _read_deliveries(connection, envelope_ids)
+        self._retries = read_retries_of(connection, envelope_ids)
+        self._roles: dict[UUID, list[NamedRow]] = {envelope_id: [] for envelope_id in envelope_ids}
+        for row in connection.execute(_roles_of(envelope_ids)):
+            self._roles[row.envelope_id].append(row)
+        self._only_roles = _read_only_roles(connection, envelope_ids)
+        self._let_go = _read_let_go(connection, self._undecided())
+        self._pauses = read_pauses(connection)
+        self._workers: dict[int, _Worker] = {}
+
+    def only_roles(self, envelope_id: UUID) -> tuple[str, ...] | None:
+        """Give the logins of the roles that an envelope is for; None for all."""
+        return self._only_roles.get(envelope_id)
+
+    def of(self, envelope_id: UUID, position: int) -> Iterator[RoleProgress]:
+        """Describe a received envelope's progress at each role that is or was owed it, by service and login."""
+        only_roles, retries = self.only_roles(envelope_id), self._retries.get(envelope_id, {})
+        for role in self._roles[envelope_id]:
+            if only_roles is not None and role.login not in only_roles:
+                continue
+            if role.role_id is None:
+                yield RoleProgress(None, role.service, OWED, cause="the service has no role yet")
+            elif row := self._deliveries.get((envelope_id, role.role_id)):
+                under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and role.is_registered
+                why = self._why_in_row(row, pause_of_role(self._pauses, role.role_id, role.service_id))
+                yield RoleProgress(role.login, role.service, row.state, row.attempts, *why, row.changed_at, under_way)
+            elif role.role_id in retries:
+                cause = f"comes again as envelope {retries[role.role_id]}"
+                yield RoleProgress(role.login, role.service, RETRIED, cause=cause)
+            elif let_go := self._let_go.get(_subject(envelope_id, role.role_id)):
+                yield RoleProgress(role.login, role.service, let_go.move, cause=let_go.reason)
+            elif (cursor := self._cursors.get(role.role_id)) is not None and cursor.owes(position):
+                yield self._by_cursor(role, cursor, position)
+
+    def _by_cursor(self, role: NamedRow, cursor: Cursor, position: int) -> RoleProgress:
+        settled, pause = cursor.is_settled(position), pause_of_role(self._pauses, role.role_id, role.service_id)
+        cause = "the role is removed" if role.removed_at is not None and not settled else None
+        # What a role was given stays noted while it is away, and some more is noted ahead of it.
+        under_way = not settled and position <= cursor.handed_to and role.is_registered
+        code = None if pause is None or settled or cause else PAUSED
+        if pause is not None and code is not None:
+            cause = pause.told
+        state = DONE if settled else OWED
+        return RoleProgress(role.login, role.service, state, None, code, cause, under_way=under_way)
+
+    def _undecided(self) -> Iterator[str]:
+        """Iterate over what only the history or a cursor knows, as the history names it."""
+        for envelope_id, roles in self._roles.items():
+            known = self._retries.get(envelope_id, {})
+            for role_id in {role.role_id for role in roles} - known.keys() - {None}:
+                if (envelope_id, role_id) not in self._deliveries:
+                    yield _subject(envelope_id, role_id)
+
+    def _why_in_row(self, row: NamedRow, pause: PauseEntry | None) -> tuple[str, str]:
+        """Give code and cause of a delivery row as they are now: a pause may have begun or ended since then."""
+        code, cause = row.code, row.cause
+        if row.service_id is not None and (self._pauses or code == PAUSED):
+            worker = self._worker(row.service_id)
+            if worker.pause is not None:
+                code, cause = PAUSED, worker.pause.told
+            elif code == PAUSED:
+                code, cause = WORKER_ABSENT, worker_absent(worker.name)
+        if pause is not None and row.state != DeliveryState.PARKED:
+            cause = f"{cause}; the {pause.told}" if cause else pause.told
+        return code, cause
+
+    def _worker(self, service_id: int) -> "_Worker":
+        if service_id not in self._workers:
+            self._workers[service_id] = _read_worker(self._connection, service_id, self._pauses)
+        return self._workers[service_id]
 
 
-def _why_in_row(connection: sa.Connection, row: NamedRow, pause: PauseEntry | None, pauses: Pauses) -> tuple[str, str]:
-    """Give code and cause of a delivery row as they are now: a pause may have begun or ended since it was written."""
-    code, cause = row.code, row.cause
-    if row.service_id is not None and (pauses or code == PAUSED):
-        of_worker = _pause_of_worker(connection, row.service_id, pauses)
-        if of_worker is not None:
-            code, cause = PAUSED, of_worker.told
-        elif code == PAUSED:
-            code, cause = WORKER_ABSENT, worker_absent(_service_name(connection, row.service_id))
-    if pause is not None and row.state != DeliveryState.PARKED:
-        cause = f"{cause}; the {pause.told}" if cause else pause.told
-    return code, cause
+class _Worker(NamedTuple):
+    """A worker service: its name, and the pause that ends last where all of its roles are paused."""
+
+    name: str
+    pause: PauseEntry | None
 
 
-def _service_name(connection: sa.Connection, service_id: int) -> str:
-    name: str = connection.execute(sa.select(model.service.c.name).where(model.service.c.id == service_id)).scalar_one()
-    return name
-
-
-def _pause_of_worker(connection: sa.Connection, service_id: int, pauses: Pauses) -> PauseEntry | None:
-    """Give the pause that ends last where all roles of a worker service are paused."""
+def _read_worker(connection: sa.Connection, service_id: int, pauses: Pauses) -> _Worker:
+    name = connection.execute(sa.select(model.service.c.name).where(model.service.c.id == service_id)).scalar_one()
     of_service = sa.select(model.role.c.id).where(
         model.role.c.service_id == service_id, model.role.c.removed_at.is_(None)
     )
     found = [pause_of_role(pauses, role_id, service_id) for role_id in connection.execute(of_service).scalars()]
-    return None if None in found else longest(found)
+    return _Worker(name, None if None in found else longest(found))
 
 
-def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+def _read_deliveries(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dict[tuple[UUID, int], NamedRow]:
+    rows = connection.execute(sa.select(model.delivery).where(model.delivery.c.envelope_id.in_(envelope_ids)))
+    return {(row.envelope_id, row.role_id): row for row in rows}
+
+
+def _subject(envelope_id: UUID, role_id: int) -> str:
+    """Name a delivery as the history does."""
+    return f"{role_id} {envelope_id}"
+
+
+def _read_let_go(connection: sa.Connection, subjects: Iterable[str]) -> dict[str, NamedRow]:
     """Read which roles do without an envelope, or got it by a repeat, and why."""
-    subjects = {f"{role_id} {envelope_id}": role_id for role_id in role_ids}
-    history = model.history.c
-    rows = connection.execute(
-        sa.select(history.subject_id, history.move, history.reason)
-        .where(history.subject == "delivery", history.subject_id.in_(subjects), history.move.in_([DROPPED, REROUTED]))
-        .order_by(history.id)
+    history, rest = model.history.c, iter(subjects)
+    found: dict[str, NamedRow] = {}
+    while some := [*islice(rest, PAGE_POSITIONS)]:
+        rows = connection.execute(
+            sa.select(history.subject_id, history.move, history.reason)
+            .where(history.subject == "delivery", history.subject_id.in_(some), history.move.in_([DROPPED, REROUTED]))
+            .order_by(history.id)
+        )
+        found.update({row.subject_id: row for row in rows})
+    return found
+
+
+def _read_only_roles(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dict[UUID, tuple[str, ...]]:
+    """Read by envelope the logins of the roles that it is for; one that is for all has none."""
+    named = model.envelope_role.c
+    statement = (
+        sa.select(named.envelope_id, model.role.c.login)
+        .join(model.role, named.role_id == model.role.c.id)
+        .where(named.envelope_id.in_(envelope_ids))
+        .order_by(model.role.c.login)
     )
-    return {subjects[subject_id]: (move, reason) for subject_id, move, reason in rows}
+    found: dict[UUID, tuple[str, ...]] = {}
+    for envelope_id, login in connection.execute(statement):
+        found[envelope_id] = (*found.get(envelope_id, ()), login)
+    return found
 
 
-def _roles_of(envelope_id: UUID) -> "sa.Select[str, int | None, str | None, datetime | None, bool, int]":
+def _roles_of(envelope_ids: Collection[UUID]) -> NamedRows:
     """Read service, role, its removal and registration for each consumer service to which the graphs lead."""
     return (
         sa.select(
-            model.service.c.name,
-            model.role.c.id,
+            model.event.c.envelope_id,
+            model.service.c.name.label("service"),
+            model.role.c.id.label("role_id"),
             model.role.c.login,
             model.role.c.removed_at,
-            model.registration.c.role_id.is_not(None),
-            model.service.c.id,
+            model.registration.c.role_id.is_not(None).label("is_registered"),
+            model.service.c.id.label("service_id"),
         )
         .select_from(model.event)
         .join(model.node, model.node.c.graph_id == model.event.c.graph_id)
         .join(model.service, model.service.c.id == model.node.c.service_id)
         .outerjoin(model.role, model.role.c.service_id == model.service.c.id)
         .outerjoin(model.registration, model.registration.c.role_id == model.role.c.id)
-        .where(model.event.c.envelope_id == envelope_id, model.service.c.kind == "consumer")
+        .where(model.event.c.envelope_id.in_(envelope_ids), model.service.c.kind == "consumer")
         .distinct()
         .order_by(model.service.c.name, model.role.c.login)
     )

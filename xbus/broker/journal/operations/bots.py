@@ -120,14 +120,7 @@ def list_bots(connection: sa.Connection, now: datetime, name: str | None = None)
         .order_by(_BOT.name)
     )
     pauses, emits = read_pauses(connection), _emitted(connection)
-    counts: dict[tuple[int, str], int] = {
-        (bot_id, state): number
-        for bot_id, state, number in connection.execute(
-            sa.select(_RUN.bot_id, _RUN.state, sa.func.count())
-            .where(_RUN.state.in_((BotRunState.DUE, BotRunState.RUNNING)))
-            .group_by(_RUN.bot_id, _RUN.state)
-        )
-    }
+    counts = count_runs(connection)
     last = _last_runs(connection)
     reads = {bot.id: bot.reads for bot in read_bots(connection, pauses)}
     return [
@@ -154,6 +147,16 @@ def list_bots(connection: sa.Connection, now: datetime, name: str | None = None)
         )
         for row in connection.execute(statement).all()
     ]
+
+
+def count_runs(connection: sa.Connection) -> dict[tuple[int, str], int]:
+    """Count the runs that wait or are under way, by bot and state."""
+    counted = (
+        sa.select(_RUN.bot_id, _RUN.state, sa.func.count())
+        .where(_RUN.state.in_((BotRunState.DUE, BotRunState.RUNNING)))
+        .group_by(_RUN.bot_id, _RUN.state)
+    )
+    return {(bot_id, state): number for bot_id, state, number in connection.execute(counted)}
 
 
 def _emitted(connection: sa.Connection) -> dict[int, list[str]]:

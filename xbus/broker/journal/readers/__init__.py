@@ -3,10 +3,10 @@
 Who gets which range is decided in the back, and by people; here each step is one transaction that takes effect only if
 the range is as its caller believes. Nothing here reads items.
 
-Face: the names below, and ``people``, ``status``, ``subscriptions``.
+Face: the names below, and ``parked``, ``people``, ``status``, ``subscribers``, ``subscriptions``.
 """
 
-from xbus.broker.journal.readers.ranges import ReaderRange, read_range, read_ranges
+from xbus.broker.journal.readers.ranges import ReaderRange, read_range, read_ranges, read_served_ranges
 from xbus.broker.journal.readers.settings import ReaderEntry, make_ranges, read_readers, write_settings
 from xbus.broker.journal.readers.steps import (
     ActNote,
@@ -36,6 +36,7 @@ __all__ = [
     "read_range",
     "read_ranges",
     "read_readers",
+    "read_served_ranges",
     "release",
     "settle",
     "settle_and_put_out",

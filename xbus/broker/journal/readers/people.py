@@ -302,12 +302,17 @@ def _note_unmoved(connection: sa.Connection, note: ActNote, ranges: Sequence[Rea
 
 def _tell(connection: sa.Connection, entry: ReaderEntry, note: ActNote, before: str, after: str) -> None:
     """Note an act in the audit, and have the running broker notice it."""
-    version = model.configuration.c.version
-    connection.execute(sa.update(model.configuration).values(version=version + 1, changing=True))
-    connection.execute(sa.update(model.configuration).values(changing=False))
+    have_broker_notice(connection)
     done = _DONE[note.kind]
     act = act_here(note.at, done, f'reader "{entry.name}"', before=before, after=after, reason=note.reason)
     note_acts(connection, [act])
+
+
+def have_broker_notice(connection: sa.Connection) -> None:
+    """Have the running broker read the ranges anew."""
+    version = model.configuration.c.version
+    connection.execute(sa.update(model.configuration).values(version=version + 1, changing=True))
+    connection.execute(sa.update(model.configuration).values(changing=False))
 
 
 _DONE = {
@@ -321,6 +326,7 @@ _DONE = {
 _OPPOSITES = {
     ReaderAct.SPLIT.value: "join the ranges again by xbus reader merge; xbus reader show {0} lists them",
     ReaderAct.MERGE.value: "halve the range by xbus reader split; xbus reader show {0} lists it",
+    ReaderAct.PARK.value: "xbus parked batch resume has a parked batch called again",
     ReaderAct.UNDO.value: "have the reader go on elsewhere by xbus reader move {0}",
 }
 """The next steps for those who would undo what is no move of places."""

@@ -1,7 +1,9 @@
 """Ranges of readers as values: where each stands, which batch is out, and who reads it; and how they are read."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -10,6 +12,10 @@ from xbus import model
 from xbus.broker.journal.log.slices import Place, Stretch
 from xbus.errors import Refused
 from xbus.states import RangeState
+
+BATCH_PREFIX = "msg_"
+BATCH_DIGITS = 32
+"""The id of a batch, which subscribers see as ``webhook-id``: a prefix, and digits of a hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,9 @@ class ReaderRange:
         stretches: what stands at one place, by their hashes; those of a batch that is out say where it ends.
         handed_out: whether a batch is out.
         skipped: how many envelopes retention removed before it read them.
+        attempts: how often a subscriber was called in vain with the batch that is out.
+        retry_at: until when it is not called with that batch.
+        batch_of: the range whose batch was parked as this one, which ends with it; None for a range of the ring.
     """
 
     id: int
@@ -34,6 +43,9 @@ class ReaderRange:
     handed_out: bool
     stretches: tuple[Stretch, ...]
     skipped: int = 0
+    attempts: int = 0
+    retry_at: datetime | None = None
+    batch_of: int | None = None
 
     @property
     def place(self) -> Place:
@@ -64,6 +76,11 @@ class ReaderRange:
         return any((stretch.until or stretch.position) < end for stretch in self.stretches)
 
     @property
+    def has_ended(self) -> bool:
+        """True for a parked batch, resumed and settled since: nothing comes behind it."""
+        return self.batch_of is not None and not self.handed_out
+
+    @property
     def _parts(self) -> list[tuple[Stretch, Place]]:
         """The stretches with a part in the batch that is out, and where each part ends."""
         bounded = [(stretch, stretch.until) for stretch in self.stretches if stretch.until is not None]
@@ -72,7 +89,21 @@ class ReaderRange:
     def with_batch(self, to: Place) -> "ReaderRange":
         """Have a batch be out that ends at a place; stretches that stand behind it have no part in it."""
         bounded = tuple(replace(each, until=max(each.position, to)) for each in self.stretches)
-        return replace(self, stretches=bounded, handed_out=True)
+        return replace(self, stretches=bounded, handed_out=True, attempts=0, retry_at=None)
+
+    def batch_id(self, reader: str) -> str:
+        """Name the batch that is out by its bounds: it has the same id whenever it comes, and wherever it was parked.
+
+        Args:
+            reader: the key of its reader.
+        """
+        places = (":".join(map(str, place)) for place in (self.batch_begin, self.batch_end))
+        bounds = " ".join([reader, str(self.batch_of or self.id), *places])
+        return f"{BATCH_PREFIX}{hashlib.sha256(bounds.encode()).hexdigest()[:BATCH_DIGITS]}"
+
+    def parked(self) -> tuple[Stretch, ...]:
+        """Give the stretches of the batch that is out, as a range of its own has them."""
+        return tuple(stretch for stretch, _ in self._parts)
 
     def settled(self, place: Place) -> "ReaderRange":
         """Settle the batch that is out up to a place; the rest of it stays out.
@@ -102,7 +133,7 @@ class ReaderRange:
             return replace(self, stretches=tuple(moved))
         counter = self.counter + self.is_in_pieces
         stretches = joined(replace(each, until=None) for each in moved)
-        return replace(self, counter=counter, stretches=stretches, handed_out=False)
+        return replace(self, counter=counter, stretches=stretches, handed_out=False, attempts=0, retry_at=None)
 
     def passed(self, place: Place) -> "ReaderRange":
         """Pass what nobody wants up to a place."""
@@ -118,7 +149,8 @@ class ReaderRange:
         ]
         begin, end = max(first, self.first), min(last, self.last)
         new = [Stretch(begin, end, place)] if begin <= end else []
-        return replace(self, stretches=joined([*kept, *new]), handed_out=False, owner=None)
+        stretches = joined([*kept, *new])
+        return replace(self, stretches=stretches, handed_out=False, owner=None, attempts=0, retry_at=None)
 
 
 def _within(stretch: Stretch, place: Place) -> Place:
@@ -146,22 +178,32 @@ def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
 
 
 def read_ranges(connection: sa.Connection, service_ids: Sequence[int] | None = None) -> list[ReaderRange]:
-    """Read the ranges in use of some readers, of all where none are named, by reader and hash."""
+    """Read the ranges that tile the ring of some readers, of all where none are named, by reader and hash."""
     row = model.reader_range.c
-    chosen = sa.select(model.reader_range).where(row.completed_at.is_(None)).order_by(row.service_id, row.first)
+    chosen = sa.select(model.reader_range).where(row.completed_at.is_(None), row.batch_of.is_(None))
     if service_ids is not None:
         chosen = chosen.where(row.service_id.in_(list(service_ids)))
-    return [*_with_stretches(connection, chosen)]
+    return [*with_stretches(connection, chosen.order_by(row.service_id, row.first))]
+
+
+def read_served_ranges(connection: sa.Connection, service_id: int) -> list[ReaderRange]:
+    """Read the ranges of a reader that its programs read: those of its ring, and parked batches that were resumed."""
+    row = model.reader_range.c
+    chosen = sa.select(model.reader_range).where(
+        row.completed_at.is_(None), row.parked_at.is_(None), row.service_id == service_id
+    )
+    return [*with_stretches(connection, chosen.order_by(row.first, row.id))]
 
 
 def read_range(connection: sa.Connection, range_id: int) -> ReaderRange | None:
     """Read a range; None where it is none, or not in use any more."""
     row = model.reader_range.c
     chosen = sa.select(model.reader_range).where(row.id == range_id, row.completed_at.is_(None))
-    return next(iter(_with_stretches(connection, chosen)), None)
+    return next(iter(with_stretches(connection, chosen)), None)
 
 
-def _with_stretches(connection: sa.Connection, chosen: sa.Select[tuple[object, ...]]) -> Iterable[ReaderRange]:
+def with_stretches(connection: sa.Connection, chosen: sa.Select[tuple[object, ...]]) -> Iterable[ReaderRange]:
+    """Read ranges that a statement selects, each with its stretches."""
     rows = connection.execute(chosen).all()
     stretch = model.reader_stretch
     wanted = sa.select(stretch).where(stretch.c.range_id.in_([row.id for row in rows])).order_by(stretch.c.first)
@@ -181,6 +223,9 @@ def _with_stretches(connection: sa.Connection, chosen: sa.Select[tuple[object, .
             row.handed_out,
             tuple(found[row.id]),
             row.skipped,
+            row.attempts,
+            row.retry_at,
+            row.batch_of,
         )
 
 

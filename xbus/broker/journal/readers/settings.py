@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.slices import LAST_HASH
 from xbus.model import reader, reader_event_type, reader_range, reader_stretch, service, subscription
 
@@ -20,6 +22,7 @@ class ReaderEntry:
         event_types: the ids of the types that it reads.
         is_called: whether it is a subscription's, which gateways read.
         is_detached: whether retention waits for it no longer, as it lags too far.
+        retry: the wishes of a subscription for batches that were not taken.
     """
 
     id: int
@@ -33,6 +36,7 @@ class ReaderEntry:
     keeps: bool
     is_called: bool = False
     is_detached: bool = False
+    retry: RetrySettings = field(default_factory=RetrySettings)
 
 
 def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
@@ -43,14 +47,27 @@ def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
     ):
         types.setdefault(service_id, set()).add(type_id)
     settings = (reader.c.lease, reader.c.batch_items, reader.c.batch_bytes, reader.c.batch_wait, reader.c.keeps)
-    is_called = sa.exists().where(subscription.c.service_id == service.c.id)
+    is_called = sa.exists().where(subscription.c.service_id == service.c.id).label("is_called")
+    is_detached = reader.c.detached_at.is_not(None).label("is_detached")
+    retry = (service.c.attempts, service.c.first_delay, service.c.longest_delay, service.c.jitter)
     rows = connection.execute(
-        sa.select(service.c.id, service.c.key, service.c.name, *settings, is_called, reader.c.detached_at.is_not(None))
+        sa.select(
+            *(service.c.id, service.c.key, service.c.name, *settings, is_called, is_detached),
+            *retry,
+        )
         .join(reader, reader.c.service_id == service.c.id)
         .where(service.c.removed_at.is_(None))
         .order_by(service.c.name)
     )
-    return [ReaderEntry(each, key, name, frozenset(types.get(each, ())), *said) for each, key, name, *said in rows]
+    return [_entry(row, frozenset(types.get(row.id, ()))) for row in rows]
+
+
+def _entry(row: NamedRow, event_types: frozenset[int]) -> ReaderEntry:
+    batches = row.lease, row.batch_items, row.batch_bytes, row.batch_wait
+    retry = RetrySettings(row.attempts, row.first_delay, row.longest_delay, row.jitter)
+    return ReaderEntry(
+        row.id, row.key, row.name, event_types, *batches, row.keeps, row.is_called, row.is_detached, retry
+    )
 
 
 def write_settings(

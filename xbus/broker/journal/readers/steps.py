@@ -29,6 +29,7 @@ class ReaderAct(StrEnum):
     SPLIT = "split"
     MERGE = "merge"
     SKIP = "skip"
+    PARK = "park"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def put_out(connection: sa.Connection, lease: LeaseOf, to: Place, expires_at: da
     Raises:
         Refused: the program has lost the range (``lease_lost``).
     """
-    return write_range(connection, _owned(connection, lease).with_batch(to), expires_at=expires_at)
+    return write_range(connection, owned_range(connection, lease).with_batch(to), expires_at=expires_at)
 
 
 def settle(
@@ -117,10 +118,12 @@ def settle(
         Refused: the program has lost the range (``lease_lost``), or the place is not within its batch
             (``place_not_in_batch``).
     """
-    before = _owned(connection, lease)
+    before = owned_range(connection, lease)
     after = before.settled(place)
     note_moves(connection, note, before, after)
     _forget_old(connection)
+    if after.has_ended:
+        return complete(connection, after, note.at)
     gives = give_up and not after.handed_out
     if after is before and not gives:
         return after
@@ -182,13 +185,20 @@ def write_range(connection: sa.Connection, changed: ReaderRange, **columns: obje
     Args:
         columns: further columns of ``model.reader_range``.
     """
-    values = {"owner": changed.owner, "counter": changed.counter, "handed_out": changed.handed_out, **columns}
+    values: dict[str, object] = {"owner": changed.owner, "counter": changed.counter, "handed_out": changed.handed_out}
+    values |= {"attempts": changed.attempts, "retry_at": changed.retry_at, **columns}
     connection.execute(sa.update(model.reader_range).where(model.reader_range.c.id == changed.id).values(values))
     table = model.reader_stretch
     connection.execute(sa.delete(table).where(table.c.range_id == changed.id))
     rows = [{"range_id": changed.id, **_columns(each)} for each in changed.stretches]
     connection.execute(sa.insert(table), rows)
     return changed
+
+
+def complete(connection: sa.Connection, ended: ReaderRange, at: datetime) -> ReaderRange:
+    """End a range that stands beside the ring, as its batch is settled or dropped. Its row stays."""
+    columns = {"completed_at": at, "settled_at": at, "parked_at": None, "expires_at": None}
+    return write_range(connection, replace(ended, owner=None), **columns)
 
 
 def note_moves(connection: sa.Connection, note: ActNote, before: ReaderRange, after: ReaderRange) -> None:
@@ -230,7 +240,7 @@ def _move(note: ActNote, service_id: int, former: Stretch, to: Place) -> dict[st
     }
 
 
-def _owned(connection: sa.Connection, lease: LeaseOf) -> ReaderRange:
+def owned_range(connection: sa.Connection, lease: LeaseOf) -> ReaderRange:
     """Read a range of a program, and keep others from changing it until the transaction ends."""
     row = model.reader_range.c
     locked = sa.select(row.id).where(

@@ -13,6 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.readers.parked import is_in_parked_batch
 from xbus.states import ItemState, ReplyState
 
 _FOR_EVER = 2**62
@@ -98,12 +99,12 @@ IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 
 
 def _unread() -> sa.Select[UUID]:
-    """Find envelopes with events that a reader has not read, if it has retention wait."""
+    """Find envelopes with events that a reader that keeps has not read, or that are in a parked batch."""
     reader, stretch, range_ = model.reader.c, model.reader_stretch.c, model.reader_range.c
     place = (
         sa.select(sa.func.min(stretch.position))
         .join(model.reader_range, range_.id == stretch.range_id)
-        .where(range_.service_id == reader.service_id, range_.completed_at.is_(None))
+        .where(range_.service_id == reader.service_id, range_.completed_at.is_(None), range_.batch_of.is_(None))
         .correlate(model.reader)
         .scalar_subquery()
     )
@@ -118,10 +119,15 @@ def _unread() -> sa.Select[UUID]:
         .where(
             model.envelope.c.id.in_(IDS),
             model.service.c.removed_at.is_(None),
-            reader.keeps,
-            reader.detached_at.is_(None),
-            ~sa.exists().where(ended.service_id == reader.service_id, ended.ended_at.is_not(None)),
-            model.envelope.c.position >= place,
+            sa.or_(
+                sa.and_(
+                    reader.keeps,
+                    reader.detached_at.is_(None),
+                    ~sa.exists().where(ended.service_id == reader.service_id, ended.ended_at.is_not(None)),
+                    model.envelope.c.position >= place,
+                ),
+                is_in_parked_batch(reader.service_id, model.envelope.c.position),
+            ),
         )
     )
 

@@ -33,3 +33,12 @@ def test_who_begins_anew_has_kept_nobody_waiting() -> None:
     assert pace.allowance(100) == 0
     pace.forget()
     assert pace.allowance(100) == 10
+
+
+def test_many_short_waits_count_and_are_forgotten() -> None:
+    pace = Pace(behind_after=10)
+    for each in range(6_000):
+        pace.kept_waiting(0.001, now=100 + each / 1000)
+    assert round(pace.allowance(now=106), 6) == 4
+    assert 7 <= pace.allowance(now=163.05) < 7.3
+    assert pace.allowance(now=166.1) == 10

@@ -148,16 +148,18 @@ SEGMENTS = st.builds(
     st.binary(min_size=32, max_size=32),
     st.one_of(st.none(), st.lists(st.lists(st.integers(0, 2**40), max_size=3), max_size=3)),
     st.one_of(st.none(), st.integers(0, 2**31 - 1)),
+    st.one_of(st.none(), st.integers(0, 2**31 - 1)),
 )
 
 
 @given(st.lists(SEGMENTS, max_size=5))
 def test_rows_in_binary_are_what_postgresql_reads(rows: list[SegmentRow]) -> None:
     for row, fields in zip(rows, parse_copy(b"".join((HEADER, *copy_rows(rows), END))), strict=True):
-        event_id, first_index, items, data, content, indices, plain_bytes = fields
+        event_id, first_index, items, data, content, indices, *numbers = fields
         assert event_id == row.event_id.bytes
         assert first_index == struct.pack("!q", row.first_index)
         assert items == struct.pack("!i", row.items)
         assert (data, content) == (row.data, row.hash)
         assert (None if indices is None else json.loads(indices)) == row.indices
-        assert plain_bytes == (None if row.plain_bytes is None else struct.pack("!i", row.plain_bytes))
+        wanted = (row.plain_bytes, row.store_id)
+        assert numbers == [None if number is None else struct.pack("!i", number) for number in wanted]

@@ -124,7 +124,7 @@ class Bundles:
         Returns:
             Whether it is; else the recipient kept the others waiting, and goes on at its own pace.
         """
-        if in_company:
+        if in_company and (self._queues.get(recipient) or self._sending.get(recipient)):
             return await self._gathering.others_wait(recipient, self._emptied(recipient))
         await self._emptied(recipient)
         return True

@@ -7,6 +7,10 @@ from urllib.parse import urlsplit
 
 from xbus.broker.journal.configuration.entries import BusSpec, ConfigurationProblem, Section, SubscriptionSpec
 
+MOST_ITEMS = 10_000
+MOST_MILLISECONDS = 3_600_000
+"""The most of a batch, and the longest that it waits for more, for every way in. Clients of Routemaster know them."""
+
 LONGEST_URL = 2048
 
 LONGEST_WORD = 1024
@@ -45,8 +49,13 @@ def _problems(each: SubscriptionSpec, present: SubscriptionSpec | None) -> Itera
     if not is_callback_url(each.url):
         wish = f"an address of http or https without login and password, of at most {LONGEST_URL} characters"
         yield "url", f"url must be {wish}"
-    if each.max < 1 or each.timeout < 0:
-        yield "max", "max must be 1 or more, and timeout 0 or more"
+    if not 1 <= each.max <= MOST_ITEMS:
+        yield "max", f"max must be from 1 to {MOST_ITEMS:,}"
+    if not 0 <= each.timeout <= MOST_MILLISECONDS:
+        yield "timeout", f"timeout must be from 0 to {MOST_MILLISECONDS:,} milliseconds"
+    first, longest = each.retry.first_delay, each.retry.longest_delay
+    if first is not None and longest is not None and first > longest:
+        yield "first_delay", f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"
     if each.secret and not is_secret(each.secret, each.format):
         key = f"{SECRET_PREFIX} and {LEAST_SECRET_BYTES} to {MOST_SECRET_BYTES} bytes in Base64"
         word = f"a word without colons of at most {LONGEST_WORD:,} characters"

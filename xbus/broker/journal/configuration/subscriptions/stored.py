@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration.entries import SubscriptionSpec
+from xbus.broker.journal.log.catalog import RetrySettings
 
 
 def is_of_subscription(service_id: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
@@ -23,10 +24,13 @@ def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[
         )
     ):
         types.setdefault(service_id, set()).add(name)
+    service = model.service.c
     settings = (reader.batch_items, reader.batch_wait, reader.ranges, reader.keeps)
+    retry = (service.attempts, service.first_delay, service.longest_delay, service.jitter)
     rows = connection.execute(
-        sa.select(model.subscription, *settings)
+        sa.select(model.subscription, *settings, *retry)
         .join(model.reader, reader.service_id == row.service_id)
+        .join(model.service, service.id == row.service_id)
         .where(row.removed_at.is_not(None) if removed else row.removed_at.is_(None))
         .order_by(row.name)
     )
@@ -42,6 +46,7 @@ def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[
             timeout=round(each.batch_wait * 1000),
             ranges=each.ranges,
             keeps=each.keeps,
+            retry=RetrySettings(each.attempts, each.first_delay, each.longest_delay, each.jitter),
         )
         for each in rows.all()
     )

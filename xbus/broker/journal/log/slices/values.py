@@ -210,3 +210,8 @@ class Slice:
     to: Place
     events: tuple[SliceEvent, ...] = ()
     archived: Sequence[str] = ()
+
+    @property
+    def items(self) -> int:
+        """The number of items of all events."""
+        return sum(event.items for event in self.events)

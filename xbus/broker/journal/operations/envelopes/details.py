@@ -1,7 +1,7 @@
 """Shows an envelope to a person; every answer is bounded, however much the journal holds."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -15,7 +15,7 @@ from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.event_states import EventState, event_state
 from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
-from xbus.broker.journal.log.role_progress import RoleProgress, role_progress
+from xbus.broker.journal.log.role_progress import ProgressReader, RoleProgress
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
@@ -27,6 +27,9 @@ MOST_FAILURES = 100
 MOST_ITEMS = 100
 MOST_OUTPUTS = 100
 """The most events, failures, overlays and attempts of bulk workers that the details show."""
+
+MOST_AT_ONCE = 500
+"""Envelopes whose roles are read in one statement. SQLite takes a thousand parameters or so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
     row = connection.execute(envelope_summaries().where(model.envelope.c.id == envelope_id)).one_or_none()
     if row is None:
         return None
-    summary = summarize(connection, row, read_cursors(connection))
+    (summary,) = summarize(connection, [row], read_cursors(connection))
     return EnvelopeDetail(
         summary,
         None if row.hash is None else bytes(row.hash),
@@ -146,13 +149,21 @@ def envelope_summaries() -> NamedRows:
     )
 
 
-def summarize(connection: sa.Connection, row: NamedRow, cursors: dict[int, Cursor]) -> EnvelopeSummary:
-    """Complete a row of :func:`envelope_summaries` by the envelope's progress at each of its roles."""
+def summarize(
+    connection: sa.Connection, rows: Sequence[NamedRow], cursors: Mapping[int, Cursor]
+) -> Iterator[EnvelopeSummary]:
+    """Complete rows of :func:`envelope_summaries` by the progress of the envelopes at their roles."""
+    for first in range(0, len(rows), MOST_AT_ONCE):
+        some = rows[first : first + MOST_AT_ONCE]
+        progress = ProgressReader(connection, [row.id for row in some], cursors)
+        yield from (_summary(row, progress) for row in some)
+
+
+def _summary(row: NamedRow, progress: ProgressReader) -> EnvelopeSummary:
     found = row._mapping
-    position = found["position"]
-    only_roles = None if found["origin_id"] is None else _only_roles(connection, found["id"])
+    envelope_id, position = found["id"], found["position"]
     return EnvelopeSummary(
-        id=found["id"],
+        id=envelope_id,
         state=EnvelopeState(found["state"]),
         position=position,
         emitter=found["login"],
@@ -164,20 +175,10 @@ def summarize(connection: sa.Connection, row: NamedRow, cursors: dict[int, Curso
         key=found["idempotency_key"],
         ordering_key=found["ordering_key"],
         origin=found["origin_id"],
-        only_roles=only_roles,
-        roles=() if position is None else tuple(role_progress(connection, found["id"], position, cursors, only_roles)),
+        only_roles=progress.only_roles(envelope_id),
+        roles=() if position is None else tuple(progress.of(envelope_id, position)),
         parked_items=found["parked_items"],
     )
-
-
-def _only_roles(connection: sa.Connection, envelope_id: UUID) -> tuple[str, ...] | None:
-    statement = (
-        sa.select(model.role.c.login)
-        .join(model.envelope_role, model.envelope_role.c.role_id == model.role.c.id)
-        .where(model.envelope_role.c.envelope_id == envelope_id)
-        .order_by(model.role.c.login)
-    )
-    return tuple(connection.execute(statement).scalars()) or None
 
 
 def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[EventSummary]:

@@ -93,7 +93,7 @@ def list_envelopes(
         return _list_by_log(connection, filters, conditions, place, limit)
     statement = _by_time(envelope_summaries().where(*conditions), place).limit(limit)
     cursors = read_cursors(connection)
-    return [summarize(connection, row, cursors) for row in connection.execute(statement).all()]
+    return [*summarize(connection, connection.execute(statement).all(), cursors)]
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
@@ -217,13 +217,9 @@ def _list_by_log(
     while len(found) < limit and (positions := newest(below, PAGE_POSITIONS)):
         below = positions[-1]
         wanted = envelope_summaries().where(position.in_(positions), *conditions).order_by(position.desc())
-        for row in connection.execute(wanted).all():
-            summary = summarize(connection, row, cursors)
-            if _is_wanted(summary, filters):
-                found.append(summary)
-            if len(found) == limit:
-                break
-    return found
+        summaries = summarize(connection, connection.execute(wanted).all(), cursors)
+        found.extend(summary for summary in summaries if _is_wanted(summary, filters))
+    return found[:limit]
 
 
 def _find_by(connection: sa.Connection, filters: EnvelopeFilters, cursors: dict[int, Cursor]) -> Newest:

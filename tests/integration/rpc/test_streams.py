@@ -1,0 +1,138 @@
+"""Connections on sockets of the loop: what is left unread and what goes wrong costs the others nothing."""
+
+import asyncio
+import errno
+import math
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+from tests.unit.rpc.zmtp.test_codec import SHAKEN
+from xbus.errors import ProtocolError
+from xbus.rpc.dealers import ConnectionRefusal, PlainDealer
+from xbus.rpc.life_signs import LifeSigns
+from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream
+from xbus.rpc.zmtp.codec import COMMAND, encode_frame
+
+LIMITS = MessageLimits(16, 100_000, math.inf)
+SMALL = 4096
+PATIENT = LifeSigns(handshake_seconds=1000.0)
+ASKED = encode_frame(COMMAND, b"\x04PING\0\0" + b"x" * 1000)
+
+
+class Short(socket.socket):
+    """The system has no memory for what it sends, once it is told so."""
+
+    is_short = False
+
+    def sendmsg(self, *args: object) -> int:
+        if self.is_short:
+            raise OSError(errno.ENOBUFS, "No buffer space available")
+        return super().sendmsg(*args)  # type: ignore[arg-type]
+
+
+class Keeper:
+    """Owns a stream, and notes its end."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        self.was_full = False
+
+    def may_read(self, stream: ZmtpStream) -> bool:
+        return True
+
+    def is_ready(self, stream: ZmtpStream) -> None:
+        pass
+
+    def take(self, stream: ZmtpStream, message: list[bytes]) -> None:
+        pass
+
+    def keeps(self, stream: ZmtpStream, more: int) -> None:
+        pass
+
+    def is_full(self, stream: ZmtpStream) -> None:
+        self.was_full = True
+
+    def has_room(self, stream: ZmtpStream) -> None:
+        pass
+
+    def ended(self, stream: ZmtpStream, error: ProtocolError | None) -> None:
+        self.has_ended = True
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Short, socket.socket]]:
+    """Two ends of a connection in which little is under way."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        peer = socket.socket()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+        peer.connect(listening.getsockname())
+        taken, _ = listening.accept()
+    with peer, Short(fileno=taken.detach()) as ours:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL)
+        yield ours, peer
+
+
+async def test_who_asks_for_signs_of_life_and_reads_none_is_kept_none(ends: tuple[Short, socket.socket]) -> None:
+    ours, peer = ends
+    keeper = Keeper()
+    stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), keeper)
+    stream.start()
+    await asyncio.to_thread(peer.sendall, SHAKEN + ASKED * 2000)
+    await eventually(lambda: keeper.was_full, "the peer leaves answers unread")
+    stream.has_heard = False
+    await asyncio.to_thread(peer.sendall, ASKED)
+    await eventually(lambda: stream.has_heard, "it is read on")
+    assert stream.unsent_bytes < 100 * len(ASKED)
+    stream.cut_off()
+
+
+async def test_a_connection_ends_whose_message_was_sent_in_part(ends: tuple[Short, socket.socket]) -> None:
+    ours, peer = ends
+    keeper = Keeper()
+    stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), keeper)
+    stream.start()
+    peer.sendall(SHAKEN)
+    await eventually(lambda: stream.has_heard, "the peer has said who it is")
+    ours.is_short = True
+    stream.send([b"an answer"])
+    await eventually(lambda: keeper.has_ended, "nothing follows what is lost")
+
+
+class Caller:
+    """Owns a dealer, and counts what it tells."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.has_connected = False
+
+    def tries(self) -> None:
+        self.tried += 1
+
+    def connected(self) -> None:
+        self.has_connected = True
+
+    def refused(self, refusal: ConnectionRefusal) -> None:
+        pass
+
+    def lost(self) -> None:
+        pass
+
+    def take(self, frames: list[bytes]) -> None:
+        pass
+
+
+async def test_a_client_is_not_its_own_server() -> None:
+    """The system may choose the very port that is called while nobody listens there; here it has no other choice."""
+    place = f"127.0.0.1:{free_port()}"
+    caller = Caller()
+    dealer = PlainDealer(caller, f"tcp://{place};{place}", -1, PATIENT)
+    dealer.connect()
+    try:
+        await eventually(lambda: caller.tried > 1 or caller.has_connected, "it tries again")
+        assert not caller.has_connected
+    finally:
+        dealer.close()
