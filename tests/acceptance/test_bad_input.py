@@ -239,16 +239,19 @@ NO_REQUESTS: dict[str, list[bytes]] = {
 
 
 @pytest.mark.parametrize("name", NO_REQUESTS)
-def test_what_is_no_request_gets_no_reply_and_one_line_in_the_log(
+def test_what_is_no_request_gets_no_reply_and_one_line_a_minute_in_the_log(
     name: str, raw: "zmq.Socket[bytes]", shared: Daemon
 ) -> None:
+    """All of them come from one address, so that of many connections only the first is told of at once."""
     before = shared.log.count("action=unreadable_request")
     for _ in range(20):
         raw.send_multipart(NO_REQUESTS[name])
     # What comes behind on the same connection is answered.
     raw.send_multipart(_request(9, "login", msgpack.packb(["nobody", "none"])))
     assert _receive(raw) == (9, False, "")
-    assert shared.log.count("action=unreadable_request") == before + 1
+    lines = shared.log.count("action=unreadable_request")
+    assert lines >= 1
+    assert lines <= before + 1
 
 
 def test_a_frame_that_is_too_long_ends_the_connection_and_costs_no_memory(address: str, shared: Daemon) -> None:

@@ -25,6 +25,7 @@ from xbus.broker.journal.configuration import (
     SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.entries import Entry
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.writes import LIMIT_NAMES, SendingLimits
 from xbus.monitor.pages.configuration.forms import Draft
 from xbus.slots import Missed
@@ -69,7 +70,17 @@ ENTRIES: dict[Section, Entry] = {
         description="The report of the night.",
     ),
     Section.SUBSCRIPTION: SubscriptionSpec(
-        "shop", frozenset({"flights"}), "https://shop.example/hook", "cloudevents", None, False, 10, 100, 4, False
+        "shop",
+        frozenset({"flights"}),
+        "https://shop.example/hook",
+        "cloudevents",
+        None,
+        False,
+        10,
+        100,
+        4,
+        False,
+        RetrySettings(3, 2.0, 60.0, 0.5),
     ),
 }
 """An entry of each kind, in which no field has its default."""
