@@ -281,6 +281,11 @@ def test_architecture_names_every_package_of_the_source() -> None:
     assert {folder for folder in folders if f"`{folder}/" not in page} == set()
 
 
+def test_the_way_of_an_item_has_fifty_files_at_most() -> None:
+    way = section(CHECKOUT / "docs" / "architecture.md", "The way of an item")
+    assert 0 < len(re.findall(r"^\| `xbus/", way, re.MULTILINE)) <= 50
+
+
 def test_every_decision_is_listed() -> None:
     folder = CHECKOUT / "docs" / "decisions"
     listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text())

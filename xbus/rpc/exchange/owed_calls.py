@@ -86,11 +86,6 @@ class OwedCalls:
         """The number of calls without an answer, with those that timed out here."""
         return len(self._calls)
 
-    @property
-    def has_unsent(self) -> bool:
-        """Check whether a call waits to be sent."""
-        return bool(self._unsent)
-
     async def settled(self) -> None:
         """Wait until nothing is owed: all is answered, or has failed with its connection."""
         await self._settled.wait()

@@ -48,11 +48,6 @@ class LogSlices:
         """The position of the last envelope that is known of."""
         return self._log.head
 
-    @property
-    def lists_bytes(self) -> int:
-        """The bytes of memory that the kept lists take, about."""
-        return self._lists.size
-
     async def read(self, types: frozenset[int], stretches: Sequence[Stretch], bounds: SliceBounds) -> Slice:
         """Read a slice, see :func:`read_slice`, as soon as the database can be read.
 

@@ -99,10 +99,6 @@ class RangeSharing:
         """Check whether a program has a range, or is to get one that is somebody's."""
         return any(program in (lease.owner, lease.heir) for lease in self.leases.values())
 
-    def to_give_up(self, program: UUID) -> list[RangeLease]:
-        """The ranges that a program is to settle and hand over."""
-        return [lease for lease in self.of(program) if lease.heir is not None]
-
     def next_for(self, program: UUID) -> RangeLease | None:
         """Find a range that a program is to take now; it may be another's, of which no batch is out.
 

@@ -86,13 +86,6 @@ def read_chain(connection: sa.Connection, after: int, until: int | None = None) 
         after = found[-1].number or 0
 
 
-def count_new(connection: sa.Connection) -> int:
-    """Count the rows that wait for the chain."""
-    waiting = sa.select(sa.func.count()).where(model.audit.c.number.is_(None))
-    counted: int = connection.execute(waiting).scalar_one()
-    return counted
-
-
 def as_row(row: Mapping[Any, Any]) -> AuditRow:
     """Make an audit row of one of the database."""
     return AuditRow(row["id"], as_act(row), row["number"], None if row["hash"] is None else bytes(row["hash"]))
