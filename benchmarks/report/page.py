@@ -109,6 +109,18 @@ SECTIONS = (
         ),
     ),
     Section(
+        "A file",
+        "A file from an emitter to a consumer that saves it, by an object store, in MB a second. The floor copies the "
+        "file twice, each time with fsync.",
+        ("file",),
+        (
+            Column("MB/s", "value"),
+            *FLOORED,
+            Column("without a store", "objects_off_mb_s"),
+            Column("broker CPU s a GB", "broker_cpu_s_per_gb"),
+        ),
+    ),
+    Section(
         "Idle roles",
         "The broker's processor time for an envelope, in ms, while so many consumer roles of another event type have "
         "nothing to do and nobody is logged in for them. The floor is the same without them.",

@@ -96,7 +96,8 @@ async def test_a_file_goes_by_objects_to_worker_and_consumer(
     content = source.read_bytes()
     assert [path.read_bytes() == content for path in saves.folder.iterdir()] == [True]
     assert (copies / "plan.bin").read_bytes() == content
-    assert sum(path.stat().st_size for path in objects(tmp_path / "objects")) >= SIZE
+    # The last piece is small, and stays in the database.
+    assert sum(path.stat().st_size for path in objects(tmp_path / "objects")) > SIZE - 1024**2
 
 
 async def test_a_file_that_can_not_be_read_cancels_its_envelope(

@@ -23,7 +23,8 @@ from xbus import model
 from xbus.admin.cli import main
 from xbus.admin.commands import clearing
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, SubscriptionSpec, apply, make_plan, read_stored
-from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.emitter.outbox import Outbox
 from xbus.headers import pack_headers
 from xbus.rpc.curve import new_pair
@@ -153,6 +154,22 @@ def add_subscription_rows(connection: Connection) -> None:
     apply(connection, make_plan(read_stored(connection), BusSpec(subscriptions={"hook": hook})), NOON)
     failed = {"failures": 3, "failing_since": NOON, "failed_at": NOON, "retry_at": NOON, "ended_at": NOON}
     connection.execute(update(model.subscription_state).values(**failed, code="x", error="y"))
+    hook_id = connection.execute(select(model.subscription.c.service_id)).scalar_one()
+    served = model.reader_range.c.service_id == hook_id
+    of_hook = connection.execute(select(model.reader_range.c.id).where(served)).scalar_one()
+    span = {"first": "0" * 16, "last": "f" * 16}
+    parked = {"service_id": hook_id, "batch_of": of_hook, "handed_out": True, "parked_at": NOON, "attempts": 3}
+    added = insert(model.reader_range).values(**span, **parked, code="x", cause="y").returning(model.reader_range.c.id)
+    places = {"position": 1, "event": 0, "item": 0, "to_position": 3, "to_event": 0, "to_item": 0}
+    range_id = connection.execute(added).scalar_one()
+    connection.execute(insert(model.reader_stretch).values(**span, **places, range_id=range_id))
+
+
+def parked_batch(url: str) -> str:
+    """The id of the batch that is parked."""
+    with reading(url) as connection:
+        (found,) = list_parked_batches(connection)
+    return found.id
 
 
 @pytest.fixture
@@ -267,6 +284,8 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("health",): ("--url", f"tcp://127.0.0.1:{free_port()}"),
         ("journal", "show"): (),
         ("outbox", "status"): (str(outbox),),
+        ("parked", "batch", "list"): (),
+        ("parked", "batch", "show"): (parked_batch(bus.url),),
         ("parked", "list"): (),
         ("parked", "show"): (str(bus.both),),
         ("plan",): (str(outbox.with_name("bus.toml")), "--last", "9"),
@@ -360,7 +379,7 @@ def test_all_commands_write_the_names_of_the_page(written: dict[tuple[str, ...],
     seen = {name for found in written.values() for name, value in named(found) if value is not None}
     of_spark = {field.name for result in NEED_SPARK.values() for field in fields(result)} | {"emitted"}
     assert of_spark <= set(kinds)
-    assert set(kinds) - seen - of_spark == {"alarm", "batch", "cleared_at"}
+    assert set(kinds) - seen - of_spark == {"alarm", "cleared_at"}
     shapes = {command: len({tuple(each) for each in found}) for command, found in written.items()}
     assert shapes == dict.fromkeys(written, 1)
 
