@@ -61,7 +61,7 @@ def test_failures_of_one_trouble_are_one_row(viewer: TestClient, parked: ParkedB
     add(parked.url, parked.both, [f"no client {number}" for number in range(1200)], "absent_client")
     page = viewer.get("/failures").text
     assert page.count("no client") == 1
-    assert "1,200" in page
+    assert "at least</small> 1,000" in page
     assert "no client" not in viewer.get("/failures", params={"role": "counter_1"}).text
     assert "no client" not in viewer.get("/failures", params={"code": "refused"}).text
     assert "No failure matches" in viewer.get("/failures", params={"state": "corrected"}).text
@@ -99,7 +99,7 @@ def test_a_group_is_moved_as_far_as_the_person_saw_it(operator: TestClient, park
     operator.post("/do/failures/track", data={"failure_id": ids[3], "state": "corrected"})
     named = {"fingerprint": of_it, "until": str(seen)}
     form = operator.get("/do/failures/track", params={**named, "state": "corrected"}).text
-    assert "1,203 failures" in form
+    assert "at least 1,001 failures" in form
     assert f"xbus failure track --group {of_it} corrected" in form
     done = operator.post("/do/failures/track", data={**named, "state": "corrected", "comment": "all"}).text
     assert "1,201 failures of the group" in done
@@ -110,7 +110,7 @@ def test_a_group_is_moved_as_far_as_the_person_saw_it(operator: TestClient, park
     assert operator.post("/do/failures/comment", data={**named, "comment": "asked Ben"}).status_code == 200
     assert operator.post("/do/failures/assign", data={**named, "owner": "ada"}).status_code == 200
     page = operator.get(f"/failures/groups/{of_it}").text
-    assert all(told in page for told in ("1,202 corrected", "1 unprocessed", "asked Ben", "assigned ada"))
+    assert all(told in page for told in ("1,000 corrected", "1 unprocessed", "asked Ben", "assigned ada"))
     assert f"before={ids[-50]}" in page
     assert operator.get(f"/failures/groups/{of_it}", params={"before": ids[-50]}).text.count("no client") == 51
     with reading(parked.url) as connection:
