@@ -80,7 +80,7 @@ class ReaderDouble(Double):
         self._out = self._out or min(self.settled + options.get("max_items", 100), len(self.items))
         events = [self._event(index) for index in range(self.settled, self._out)]
         places = {"from": [self.settled + 1, 0, 0], "to": [self._out + 1, 0, 0]}
-        return {"range": 7, "counter": self.counter, "repeated": repeated, "events": events, **places}
+        return {"range": 7, "id": "msg_7", "counter": self.counter, "repeated": repeated, "events": events, **places}
 
     def _event(self, index: int) -> dict[str, Any]:
         return {
