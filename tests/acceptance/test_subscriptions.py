@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
 from standardwebhooks import Webhook
 
 from tests.conftest import StartDaemon
@@ -181,7 +180,6 @@ def test_a_refused_batch_is_parked_and_resumed_and_a_pause_stops_its_calls(
             serving.kill()
 
 
-@pytest.mark.xfail(reason="a call that waits for a batch when its token is revoked still gets one", strict=False)
 def test_a_revoked_callback_token_is_refused_and_nobody_is_called(sqlite_url: str, start_daemon: StartDaemon) -> None:
     with serving_shop() as (shop, port):
         shop.status = 204

@@ -3,6 +3,7 @@
 from xbus.broker.answers import coded_answer
 from xbus.broker.back.readers import ReaderDesks, ReadingProgram, read_batch_call, read_program, read_settlement
 from xbus.broker.sessions import Sessions
+from xbus.errors import CallError
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import BatchAnswer, CheckpointAnswer, RangesAnswer
@@ -24,7 +25,14 @@ class ReaderVerbs:
     @coded_answer
     async def read_batch(self, token: str, program: str, options: dict[str, Value]) -> BatchAnswer:
         call = read_batch_call(options)
-        return await self._desks.read(self._caller(token, program, call.reader), call)
+        answer = await self._desks.read(self._caller(token, program, call.reader), call)
+        try:
+            # The token may have been revoked while the call waited.
+            self._caller(token, program, call.reader)
+        except CallError:
+            self.undo_read_batch(answer)
+            raise
+        return answer
 
     @undoes("xbus.read_batch")
     def undo_read_batch(self, answer: BatchAnswer) -> None:
