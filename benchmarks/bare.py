@@ -12,6 +12,7 @@ from xbus.broker.journal.database.binary_copy import copy_in
 from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
 
 _COLUMNS = ", ".join(COPY_COLUMNS)
+_PLACES = ", ".join("?" * len(COPY_COLUMNS))
 _SEGMENTS = f"SELECT {_COLUMNS} FROM segment ORDER BY event_id, first_index"
 _GROUPS = "SELECT sum(group_number) FROM writer"
 _PAGE = "SELECT items, data FROM bare WHERE event_id = {0} AND first_index >= {0} ORDER BY first_index LIMIT {0}"
@@ -56,6 +57,7 @@ class _Sqlite:
             "CREATE TABLE IF NOT EXISTS single (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
             "CREATE TABLE IF NOT EXISTS bare (event_id CHAR(32) NOT NULL, first_index BIGINT NOT NULL, "
             "items INTEGER NOT NULL, data BLOB NOT NULL, hash BLOB NOT NULL, indices JSON, plain_bytes INTEGER, "
+            "store_id INTEGER, "
             "PRIMARY KEY (event_id, first_index))",
         ):
             self._connection.execute(statement)
@@ -68,7 +70,7 @@ class _Sqlite:
     def store(self, rows: Sequence[SegmentRow]) -> None:
         values = [(row.event_id.hex, *row[1:]) for row in rows]
         self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany(f"INSERT INTO bare ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        self._connection.executemany(f"INSERT INTO bare ({_COLUMNS}) VALUES ({_PLACES})", values)
         self._connection.execute("COMMIT")
 
     def page(self, event_id: UUID, first_index: int, rows: int) -> list[tuple[int, bytes]]:
@@ -92,7 +94,7 @@ class _Postgres:
         self._cursor.execute("CREATE TABLE IF NOT EXISTS single (id BIGSERIAL PRIMARY KEY, data BYTEA NOT NULL)")
         self._cursor.execute(
             "CREATE TABLE IF NOT EXISTS bare (event_id UUID, first_index BIGINT, items INTEGER NOT NULL, "
-            "data BYTEA NOT NULL, hash BYTEA NOT NULL, indices JSON, plain_bytes INTEGER, "
+            "data BYTEA NOT NULL, hash BYTEA NOT NULL, indices JSON, plain_bytes INTEGER, store_id INTEGER, "
             "PRIMARY KEY (event_id, first_index))"
         )
         self._cursor.execute("ALTER TABLE bare ALTER COLUMN data SET STORAGE EXTERNAL")

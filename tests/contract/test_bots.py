@@ -367,12 +367,15 @@ class ReadingBroker(Broker):
     def __init__(self, journal: Journal, catalog: Catalog, clock: MovingClock, tasks: asyncio.TaskGroup) -> None:
         super().__init__(journal, catalog, clock)
         self.tasks = tasks
-        self.slices = LogSlices(journal, LogReader(journal, cast(Bell, None)))
+        self.log = LogReader(journal, cast(Bell, None))
+        self.slices = LogSlices(journal, self.log)
         self.desks: dict[str, ReaderDesk] = {}
         self.batches = BotBatches(journal, lambda: self.catalog.bots, self.desks.get, clock, lambda: None)
         self.claims = Claims(journal, lambda: catalog, clock, Ids(clock), lambda: self.batches.runs)
 
     async def start(self) -> "ReadingBroker":
+        await self.log.refresh()
+        self.waking = self.tasks.create_task(self.slices.follow())
         for entry in await self.journal.read(read_readers):
             self.desks[entry.key] = ReaderDesk(entry, self.journal, self.slices, self.clock, self.failing)
             await self.desks[entry.key].follow()
@@ -382,6 +385,7 @@ class ReadingBroker(Broker):
     def die(self) -> None:
         self.catalog = replace(self.catalog, bots={})
         self.batches.follow(self.tasks)
+        self.waking.cancel()
 
     def items(self, given: Given) -> list[tuple[str, bytes]]:
         events = self.batches.events(given.run.id)
