@@ -96,8 +96,8 @@ def rows(url: str) -> dict[str, list[tuple[object, ...]]]:
 
 def test_everything_is_renamed_and_stays_what_it_is(xbus: Xbus, bus: Path, renamed: Path, database_url: str) -> None:
     xbus("apply", bus)
-    xbus("password", "role", "flight_store_1", "--stdin", stdin="secret\n")
-    xbus("keys", "allow", "role", "flight_store_1", KEY)
+    assert xbus("password", "role", "flight_store_1", "--stdin", stdin="secret\n").exit_code == 0
+    assert xbus("keys", "allow", "role", "flight_store_1", KEY).exit_code == 0
     renamed.write_text(
         renamed.read_text().replace('login = "departure_store_1"\n', f'login = "departure_store_1"\nkeys = ["{KEY}"]\n')
     )

@@ -36,10 +36,10 @@ class KeyPair:
 
 
 def new_pair() -> KeyPair:
-    """Make a pair whose public key can be written into an address as it is: one of seven pairs."""
+    """Make a pair whose public key can be written into an address and a command as it is: one of seven pairs."""
     while True:
         public, secret = (key.decode("ascii") for key in zmq.curve_keypair())
-        if _RESERVED.isdisjoint(public):
+        if _RESERVED.isdisjoint(public) and not public.startswith("-"):
             return KeyPair(public, secret)
 
 

@@ -19,9 +19,11 @@ def test_a_pair_can_be_written_and_read(tmp_path: Path) -> None:
     assert os.stat(tmp_path / "own.key").st_mode & 0o777 == 0o600
 
 
-def test_public_keys_need_no_quoting_in_addresses() -> None:
-    for _ in range(50):
-        assert not set(new_pair().public) & set("%&#+")
+def test_public_keys_need_no_quoting_in_addresses_and_commands() -> None:
+    for _ in range(300):
+        public = new_pair().public
+        assert not set(public) & set("%&#+")
+        assert not public.startswith("-")
 
 
 def test_a_secret_key_is_not_shown() -> None:
