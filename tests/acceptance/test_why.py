@@ -64,14 +64,14 @@ async def why(daemon: Daemon, *question: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-async def becomes(daemon: Daemon, code: str, *question: object) -> dict[str, Any]:
-    """Wait until the answer to a question has a code, and give it."""
+async def becomes(daemon: Daemon, code: str, *question: object, **proof: object) -> dict[str, Any]:
+    """Wait until the answer to a question has a code, and this in its proof, and give it."""
     seen: list[str] = []
 
     async def ask() -> dict[str, Any]:
         answer = (await why(daemon, *question))[0]
         seen.append(answer["cause"])
-        return answer if answer["code"] == code else {}
+        return answer if answer["code"] == code and proof.items() <= answer["proof"].items() else {}
 
     try:
         return await answered(ask, f"{question} is {code}")
@@ -126,8 +126,8 @@ async def test_workers_on_the_way(sqlite_url: str, start_daemon: StartDaemon) ->
         grace = await becomes(daemon, "worker_grace", first)
         assert grace["proof"]["service"] == "w"
         async with serving(daemon, "w_1", worker):
-            at_work = await becomes(daemon, "under_way", first)
-            assert at_work["proof"]["at_login"] == "w_1"
+            # The consumer hears of the event, too, before the worker has its items.
+            await becomes(daemon, "under_way", first, at_login="w_1")
             last = (await put(daemon, "through", 30))[-1]
             await becomes(daemon, "worker_busy", last)
             worker.opened.set()

@@ -89,19 +89,23 @@ class RetryQueue:
         arrived_at = self._clock.now()
         while True:
             wake.clear()
+            looked_at = self._clock.now()
             while await self._deliver_some(recipient, arrived_at):
-                pass
-            seconds = await self._idle_seconds(recipient.role.id)
+                looked_at = self._clock.now()
+            seconds = await self._idle_seconds(recipient.role.id, looked_at)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await wake.wait()
 
-    async def _idle_seconds(self, role_id: int) -> float:
-        """For how long nothing of a role becomes due."""
-        now = self._clock.now()
-        due_at = await self._due_rows.next_due_at(role_id, now, self._in_order.coming(role_id, ()))
-        waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
-        return min([self._poll_seconds, *filter(None, waits)])
+    async def _idle_seconds(self, role_id: int, looked_at: datetime) -> float:
+        """For how long nothing of a role becomes due; what has become due since the look is due at once."""
+        waits = [self._poll_seconds]
+        due_at = await self._due_rows.next_due_at(role_id, looked_at, self._in_order.coming(role_id, ()))
+        if due_at is not None:
+            waits.append((due_at - self._clock.now()).total_seconds())
+        if to_probe := self._probing.seconds_to_probe(role_id):
+            waits.append(to_probe)
+        return min(waits)
 
     async def _deliver_some(self, recipient: ServedRole, arrived_at: datetime) -> bool:
         """Deliver what can be delivered now; false where that is nothing.

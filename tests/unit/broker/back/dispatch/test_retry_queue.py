@@ -172,6 +172,17 @@ async def test_a_row_that_becomes_due_is_not_waited_for_longer_than_that() -> No
             await asyncio.sleep(0)
 
 
+async def test_a_row_that_becomes_due_while_rows_are_read_is_not_waited_for() -> None:
+    listed, store = Listed(), ServedRole(Cast().consumer("store"))
+    listed.rows = [replace(row(store, 3), due_at=listed.clock.now() + timedelta(seconds=1))]
+    listed.while_reading = lambda: listed.clock.go_on(1)
+    async with due_rows(listed) as rows:
+        rows.arrived(store)
+        async with asyncio.timeout(10):
+            while not listed.launched:
+                await asyncio.sleep(0)
+
+
 async def test_what_is_under_way_is_not_launched_again() -> None:
     listed, store = Listed(), ServedRole(Cast().consumer("store"))
     listed.rows, in_flight = [row(store, 3)], listed.roles[store.role.id].in_flight
