@@ -44,6 +44,13 @@ def build(bus: BusAccess, *, is_encrypted: bool) -> FastAPI:
         bus: all that pages ask.
         is_encrypted: whether browsers come by HTTPS.
     """
+    app = build_frame()
+    show(app, bus, is_encrypted=is_encrypted)
+    return app
+
+
+def build_frame() -> FastAPI:
+    """Build all of the application but the bus that it shows."""
     app = FastAPI(
         title="Xbus",
         version=installed_version() or "0",
@@ -53,9 +60,6 @@ def build(bus: BusAccess, *, is_encrypted: bool) -> FastAPI:
         openapi_url=None,
         lifespan=_running,
     )
-    door = Door(bus.journal, bus.config.monitor, bus.passwords, bus.clock)
-    sampler = Sampler(bus, Audience())
-    app.state.parts = Parts(bus, door, Renderer(), sampler, is_encrypted=is_encrypted)
     app.add_middleware(Shield)
     app.add_exception_handler(XbusError, problems.of_the_bus)
     app.add_exception_handler(HTTPException, problems.of_http)
@@ -65,6 +69,13 @@ def build(bus: BusAccess, *, is_encrypted: bool) -> FastAPI:
     app.include_router(_for_persons())
     app.include_router(_for_programs(), prefix=API)
     return app
+
+
+def show(frame: FastAPI, bus: BusAccess, *, is_encrypted: bool) -> None:
+    """Have a frame show a bus, in place of the one that it showed."""
+    door = Door(bus.journal, bus.config.monitor, bus.passwords, bus.clock)
+    sampler = Sampler(bus, Audience())
+    frame.state.parts = Parts(bus, door, Renderer(), sampler, is_encrypted=is_encrypted)
 
 
 def _for_persons() -> APIRouter:

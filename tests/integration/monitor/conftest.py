@@ -1,11 +1,13 @@
 """The monitor, asked as a browser does, over a journal of its own."""
 
+import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
@@ -17,7 +19,7 @@ from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.people import Right, add_person, add_token
 from xbus.clock import SystemClock
 from xbus.config import load
-from xbus.monitor.application import build
+from xbus.monitor.application import build_frame, show
 from xbus.monitor.bus import BusAccess
 from xbus.passwords import Passwords
 
@@ -63,27 +65,43 @@ def log_in(browser: TestClient, name: str, password: str = PASSWORD, **fields: s
     return browser.post("/log-in", data={"name": name, "password": password, **fields}, follow_redirects=False)
 
 
+@pytest.fixture(scope="session")
+def parked_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> ParkedBus:
+    """A journal with envelopes that are parked, to be copied."""
+    path = tmp_path_factory.mktemp("parked") / "xbus.db"
+    return make_parked_bus(f"sqlite:///{shutil.copyfile(sqlite_template, path)}")
+
+
 @pytest.fixture
-def database_url(sqlite_url: str) -> str:
+def database_url(request: pytest.FixtureRequest, sqlite_template: Path, tmp_path: Path) -> str:
     """Databases differ in statements only, which the contracts of the journal test on each of them."""
-    return sqlite_url
+    template = str(sqlite_template)
+    if "parked" in request.fixturenames:
+        template = request.getfixturevalue("parked_template").url.removeprefix("sqlite:///")
+    return f"sqlite:///{shutil.copyfile(template, tmp_path / 'xbus.db')}"
 
 
 @pytest.fixture
-def parked(database_url: str) -> ParkedBus:
+def parked(database_url: str, parked_template: ParkedBus) -> ParkedBus:
     """A journal with envelopes that are parked."""
-    return make_parked_bus(database_url)
+    return replace(parked_template, url=database_url)
+
+
+@pytest.fixture(scope="session")
+def frame() -> FastAPI:
+    """Three hundred routes are described once, and show the bus of one test after another."""
+    return build_frame()
 
 
 @pytest.fixture
-def monitor(database_url: str, tmp_path: Path) -> Iterator[Monitor]:
+def monitor(database_url: str, tmp_path: Path, frame: FastAPI) -> Iterator[Monitor]:
     """A monitor beside a broker that does not run."""
     zmq = {f"{part}socket": f"tcp://127.0.0.1:{free_port()}" for part in ("front", "back")}
     config = load(write_config(tmp_path / "config.ini", database_url, {"zmq": zmq}))
     journal = ConnectionPool(database_url)
     bus = BusAccess(config, journal, SystemClock(), CHEAP)
-    app = build(bus, is_encrypted=False)
-    yield Monitor(database_url, bus, lambda: TestClient(app, "http://monitor", raise_server_exceptions=False))
+    show(frame, bus, is_encrypted=False)
+    yield Monitor(database_url, bus, lambda: TestClient(frame, "http://monitor", raise_server_exceptions=False))
     journal.close()
 
 
