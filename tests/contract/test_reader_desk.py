@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from xbus.broker.back.readers.calls import BatchCall
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices import Place, Slice
 from xbus.broker.journal.readers import read_readers
 from xbus.clock import SystemClock
 from xbus.config import BackSettings
@@ -40,11 +40,32 @@ class CountingJournal:
         return await self._journal.run(errand, *arguments)
 
 
-def configure(connection: sa.Connection, ranges: int = 2, lease: float = 10.0) -> None:
+class GrowingSlices:
+    """Slices of a log that grows while it is read for the first time."""
+
+    def __init__(self, slices: LogSlices, grow: Callable[[], Awaitable[None]]) -> None:
+        self._slices = slices
+        self._grow = grow
+        self._reads = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._slices, name)
+
+    async def read(self, *arguments: Any) -> Slice:
+        found = await self._slices.read(*arguments)
+        self._reads += 1
+        if self._reads == 1:
+            await self._grow()
+        return found
+
+
+def configure(connection: sa.Connection, ranges: int = 2, lease: float = 10.0, batch_wait: float = 0.0) -> None:
     stored = read_stored(connection)
     wanted = BusSpec(
         event_types={"notes": stored.in_use.event_types["notes"]},
-        readers={"billing": ReaderSpec("billing", frozenset({"notes"}), ranges, lease, start="oldest")},
+        readers={
+            "billing": ReaderSpec("billing", frozenset({"notes"}), ranges, lease, start="oldest", batch_wait=batch_wait)
+        },
         roles={"billing_1": RoleSpec("billing_1", "billing")},
     )
     plan = make_plan(stored, wanted)
@@ -121,3 +142,25 @@ async def test_a_program_without_a_range_waits_in_one_call_and_calls_again_befor
     following = (await desk.read(second, BatchCall(0.0, 1, None, None), lambda: False))["batch"]
     assert following is not None
     assert [event["position"] for event in following["events"]] == [2]
+
+
+async def test_a_small_batch_waits_for_what_comes_while_it_is_read(journal: Journal, scribe: Scribe) -> None:
+    await journal.run(configure, 1, 10.0, 60.0)
+    await scribe.put([b"x"], type_name="notes")
+    log = LogReader(journal, cast(Bell, None))
+    await log.refresh()
+
+    async def grow() -> None:
+        for _ in range(2):
+            await scribe.put([b"y"], type_name="notes")
+
+    slices = cast(LogSlices, GrowingSlices(LogSlices(journal, log), grow))
+    (entry,) = await journal.read(read_readers)
+    failing = FailingBatches(BackSettings(), SystemClock(), Random(1))
+    desk = ReaderDesk(entry, journal, slices, SystemClock(), failing)
+    await desk.follow()
+    (role_id,) = (await journal.read(read_catalog)).reader_roles
+    program = ReadingProgram(uuid.uuid4(), role_id, "billing_1")
+    batch = (await desk.read(program, BatchCall(30.0, 3, None, None), lambda: False))["batch"]
+    assert batch is not None
+    assert [event["position"] for event in batch["events"]] == [1, 2, 3]

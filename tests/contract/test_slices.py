@@ -286,8 +286,8 @@ async def test_bytes_end_a_slice_between_segments_and_a_large_segment_is_cut(jou
 
 async def test_a_place_beyond_the_head_holds_nothing(journal: Journal, scribe: Scribe) -> None:
     await scribe.put([b"a"])
-    assert await read(journal, scribe, whole_ring(Place(7))) == Slice(Place(7))
-    assert await read(journal, scribe, whole_ring(Place(2))) == Slice(Place(2))
+    assert await read(journal, scribe, whole_ring(Place(7))) == Slice(Place(7), ends_log=True)
+    assert await read(journal, scribe, whole_ring(Place(2))) == Slice(Place(2), ends_log=True)
 
 
 async def test_items_that_are_missing_are_an_error_and_removed_ones_are_passed(

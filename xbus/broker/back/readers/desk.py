@@ -343,7 +343,7 @@ class ReaderDesk:
         if found is None:
             return None
         if not is_repeated:
-            is_small = found.to.position > self._slices.head and found.items < bounds.items
+            is_small = found.ends_log and found.items < bounds.items
             if is_small and self._times.may_wait(current.id, self.entry.batch_wait):
                 return None
             self._times.put_out(current.id)

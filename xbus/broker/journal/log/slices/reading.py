@@ -54,7 +54,7 @@ def read_slice(
         if page.archived:
             return Slice(page.to, tuple(items.events), page.archived)
         if page.to == place:
-            break
+            return Slice(place if until is None else until, tuple(items.events), ends_log=until is None)
         place = page.to
         pages += 1
     return Slice(place if until is None else until, tuple(items.events))

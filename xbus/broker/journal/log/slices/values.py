@@ -205,11 +205,13 @@ class Slice:
         to: where to read on. It also passes what was not wanted.
         events: in the order of the log.
         archived: the envelopes at ``to`` that have to come back of an archive before anything more can be read.
+        ends_log: whether the log had nothing more.
     """
 
     to: Place
     events: tuple[SliceEvent, ...] = ()
     archived: Sequence[str] = ()
+    ends_log: bool = False
 
     @property
     def items(self) -> int:
