@@ -5,8 +5,8 @@ VENV := .venv
 IN_VENV := $(VENV)/bin/python -m
 SOURCES := $(wildcard xbus spark_worker pyspark_xbus.py alembic tests examples benchmarks)
 
-# Tests run side by side in so many processes; one more than two cores, because a test often waits for what it started.
-WORKERS ?= 3
+# Tests run side by side in so many processes; two more than two cores, because most tests wait for what they started.
+WORKERS ?= 4
 
 # Without bytecode that is kept, each process of the tests compiles 100,000 lines before it begins.
 unexport PYTHONDONTWRITEBYTECODE

@@ -1,5 +1,6 @@
 """What every test may ask for: databases of both kinds, and brokers, thrown away when the test is over."""
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -34,6 +35,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not any(folder in item.path.parents for folder in MEASURED):
             item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish() -> None:
+    """Have no collection of garbage walk through ten thousand tests and what they imported."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

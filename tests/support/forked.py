@@ -26,9 +26,12 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-PACKAGES = ("xbus.admin", "xbus.broker", "xbus.emitter", "xbus.recipient", "xbus.supervision")
+PACKAGES = tuple(
+    f"xbus.{name}"
+    for name in ("admin", "bots", "broker", "emitter", "http", "monitor", "reader", "recipient", "supervision")
+)
 MODULES = ("sqlalchemy.dialects.sqlite.pysqlite", "sqlalchemy.dialects.postgresql.psycopg2", "psycopg2.extras")
-SCRIPTS = ("setup_xbusbroker", "start_xbusbroker", "xbus")
+SCRIPTS = ("setup_xbusbroker", "start_xbusbroker", "start_xbushttp", "start_xbusmonitor", "xbus")
 
 OF_ALL_TESTS = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 """The first is set for the nursery and all programs of tests, the second for none."""

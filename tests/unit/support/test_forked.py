@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked import can_start
+from tests.support.forked import SCRIPTS, can_start
 from tests.support.processes import Process, environment, run, script
 
 
-@pytest.mark.parametrize("name", ["xbus", "start_xbusbroker"])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_it_writes_and_ends_as_one_that_begins_anew(name: str, tmp_path: Path) -> None:
     assert can_start([script(name)], environment())
     for arguments in (["--help"], ["--nonsense"]):
