@@ -35,6 +35,8 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "ack_100": ack.measure_100,
     "batch_intake": batch_intake.measure,
     "end_to_end": end_to_end.measure,
+    "end_to_end_worker": end_to_end.measure_worker,
+    "end_to_end_four": end_to_end.measure_four,
     "compressed": compressed.measure,
     "encrypted": encrypted.measure,
     "file": file.measure,

@@ -7,20 +7,23 @@ as the broker's, on one connection.
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from benchmarks.bare import connect, read_all
 from benchmarks.batch_intake import store
-from benchmarks.bus import running_bus
+from benchmarks.bus import CONSUMER, running_bus
+from benchmarks.buses import WITH_WORKER, WORKER, fan_out
 from benchmarks.databases import Databases
+from benchmarks.envelopes.recipients import REGISTERED, registered
 from benchmarks.programs.running import MOST_SECONDS, emit, reports, running
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_until
+from xbus.broker.journal.configuration import BusSpec
 from xbus.broker.journal.log.segments import SegmentRow
 
-REGISTERED = "recipient registered"
+CONSUMERS = 4
 
 PAGE_ROWS = 4
 """About 4 MiB, as the broker reads."""
@@ -40,16 +43,52 @@ def _round(databases: Databases, sizes: Sizes) -> tuple[float, float]:
     return items / seconds, items / _store_and_read(databases, segments, sizes.envelopes)
 
 
-def pass_through(daemon: Daemon, front: str, back: str, sizes: Sizes) -> float:
-    """Seconds from the first ``send`` to the commit of the last envelope, by these addresses."""
+def measure_worker(databases: Databases, sizes: Sizes) -> Result:
+    """A worker that passes each item on stands on the way; the floor is the same bus without it, in turns."""
+    return _beside_one(databases, sizes, WITH_WORKER)
+
+
+def measure_four(databases: Databases, sizes: Sizes) -> Result:
+    """All goes to four consumers; the floor is the same bus with one, in turns."""
+    return _beside_one(databases, sizes, fan_out(CONSUMERS))
+
+
+def _beside_one(databases: Databases, sizes: Sizes, bus: BusSpec) -> Result:
+    items = sizes.envelopes * sizes.envelope_items
+    consumers = [login for login in bus.roles if login != WORKER]
+    with ExitStack() as exit_stack:
+        daemon = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases()), bus))
+        plain = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases())))
+        if WORKER in bus.roles:
+            exit_stack.enter_context(registered(daemon, "works", WORKER))
+        rounds = [
+            (
+                items / pass_through(daemon, daemon.front, daemon.back, sizes, consumers),
+                items / pass_through(plain, plain.front, plain.back, sizes),
+            )
+            for _ in range(sizes.rounds)
+        ]
+        return Result.median(rounds, "items/s")
+
+
+def pass_through(daemon: Daemon, front: str, back: str, sizes: Sizes, consumers: Sequence[str] = (CONSUMER,)) -> float:
+    """Seconds from the first ``send`` to the last commit of the last envelope, by these addresses.
+
+    Args:
+        consumers: the logins of those who take all of it.
+    """
     before = daemon.log.count(REGISTERED)
-    with running("consumer", back) as consumer:
-        wait_until(lambda: daemon.log.count(REGISTERED) > before, "the consumer is registered")
+    with ExitStack() as exit_stack:
+        running_ones = [exit_stack.enter_context(running("consumer", back, login)) for login in consumers]
+        wait_until(lambda: daemon.log.count(REGISTERED) >= before + len(consumers), "all are registered")
         began, _ = emit(front, sizes.envelopes, sizes.envelope_items)
-        wait_until(lambda: len(reports(consumer)) >= sizes.envelopes, "all is delivered", MOST_SECONDS)
-        last = reports(consumer)[-1]
-        assert last["items"] == sizes.envelopes * sizes.envelope_items, "each item came once"
-        return float(last["at"]) - began
+        ended = began
+        for consumer in running_ones:
+            wait_until(lambda: len(reports(consumer)) >= sizes.envelopes, "all is delivered", MOST_SECONDS)  # noqa: B023
+            last = reports(consumer)[-1]
+            assert last["items"] == sizes.envelopes * sizes.envelope_items, "each item came once"
+            ended = max(ended, float(last["at"]))
+        return ended - began
 
 
 def _store_and_read(databases: Databases, segments: Sequence[SegmentRow], groups: int) -> float:

@@ -1,10 +1,11 @@
 """Small envelopes on buses of other shapes: a worker on the way, four consumers, larger items.
 
-One emitter has ten envelopes in flight, as in ``small_10``, whose figures these are to be compared with.
+One emitter has ten envelopes in flight. The floor is the bus of ``small_10``, with one consumer.
 """
 
 from contextlib import ExitStack
 from dataclasses import replace
+from statistics import median
 
 from benchmarks.bus import running_bus
 from benchmarks.buses import CHAINED, ORDERED, WITH_WORKER, WORKER, fan_out
@@ -15,6 +16,7 @@ from benchmarks.envelopes.rounds import play, result
 from benchmarks.envelopes.small import measure
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
+from xbus.broker.journal.configuration import BusSpec
 
 CONSUMERS = 4
 KILOBYTE = 1_000
@@ -25,45 +27,46 @@ FEWER_LARGE = 15
 
 def measure_worker(databases: Databases, sizes: Sizes) -> Result:
     """A worker that passes items on stands between emitter and consumer."""
-    load = Load(1, 10, sizes.small_pipelined)
-    with ExitStack() as exit_stack:
-        daemon = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases()), WITH_WORKER))
-        exit_stack.enter_context(registered(daemon, "works", WORKER))
-        consumers = exit_stack.enter_context(taking(daemon, load.envelopes))
-        return result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
+    return _beside_plain(databases, sizes, WITH_WORKER, works=True)
 
 
 def measure_chained(databases: Databases, sizes: Sizes) -> Result:
     """What the worker made is sealed as events of another type, which the consumer gets; the floor has no such type."""
-    load = Load(1, 10, sizes.small_pipelined)
-    floor = measure_worker(databases, sizes)
-    with ExitStack() as exit_stack:
-        daemon = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases()), CHAINED))
-        exit_stack.enter_context(registered(daemon, "works", WORKER))
-        consumers = exit_stack.enter_context(taking(daemon, load.envelopes))
-        found = result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
+    floor, found = (_beside_plain(databases, sizes, bus, works=True) for bus in (WITH_WORKER, CHAINED))
     return replace(found, value=found.more["delivered_per_s"], floor=floor.more["delivered_per_s"])
 
 
 def measure_fan_out(databases: Databases, sizes: Sizes) -> Result:
     """Each envelope goes to four consumers; it is delivered when the last of them has it."""
-    load, bus = Load(1, 10, sizes.small_pipelined), fan_out(CONSUMERS)
-    with databases() as url, running_bus(url, bus) as daemon, taking(daemon, load.envelopes, list(bus.roles)) as all_of:
-        return result(daemon, [play(daemon, all_of, load) for _ in range(sizes.rounds)], None)
+    return _beside_plain(databases, sizes, fan_out(CONSUMERS))
 
 
 def measure_fan_out_own(databases: Databases, sizes: Sizes) -> Result:
     """The same where a refusal of a consumer is its own affair, so that none waits for the others."""
-    load, bus = Load(1, 10, sizes.small_pipelined), fan_out(CONSUMERS, "own")
-    with databases() as url, running_bus(url, bus) as daemon, taking(daemon, load.envelopes, list(bus.roles)) as all_of:
-        return result(daemon, [play(daemon, all_of, load) for _ in range(sizes.rounds)], None)
+    return _beside_plain(databases, sizes, fan_out(CONSUMERS, "own"))
 
 
 def measure_ordered(databases: Databases, sizes: Sizes) -> Result:
     """The consumer wants order, and the envelopes have a hundred ordering keys."""
-    load = Load(1, 10, sizes.small_pipelined, keys=100)
-    with databases() as url, running_bus(url, ORDERED) as daemon, taking(daemon, load.envelopes) as consumers:
-        return result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
+    return _beside_plain(databases, sizes, ORDERED, keys=100)
+
+
+def _beside_plain(databases: Databases, sizes: Sizes, bus: BusSpec, *, works: bool = False, keys: int = 0) -> Result:
+    """Measure a bus in turns with that of one consumer, which is the floor."""
+    load = Load(1, 10, sizes.small_pipelined)
+    with ExitStack() as exit_stack:
+        daemon = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases()), bus))
+        plain = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases())))
+        if works:
+            exit_stack.enter_context(registered(daemon, "works", WORKER))
+        logins = [login for login in bus.roles if login != WORKER]
+        consumers = exit_stack.enter_context(taking(daemon, load.envelopes, logins))
+        consumer = exit_stack.enter_context(taking(plain, load.envelopes))
+        rounds, floors = [], []
+        for _ in range(sizes.rounds):
+            rounds.append(play(daemon, consumers, replace(load, keys=keys)))
+            floors.append(play(plain, consumer, load))
+        return result(daemon, rounds, median(floor.acknowledged for floor in floors))
 
 
 def measure_10_kb(databases: Databases, sizes: Sizes) -> Result:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.programs.consumer BACK``: takes all that comes with the SDK, a call per item.
+"""``python -m benchmarks.programs.consumer BACK LOGIN``: takes all that comes with the SDK, a call per item.
 
 For each envelope it prints a line of JSON: how many items it took so far, and when it committed, in seconds of the
 machine's monotonic clock.
@@ -8,7 +8,7 @@ import json
 import sys
 from time import monotonic
 
-from benchmarks.bus import CONSUMER, PASSWORD
+from benchmarks.bus import PASSWORD
 from xbus.recipient import Consumer, Envelope, Event, Item, run
 
 
@@ -26,4 +26,4 @@ class Books(Consumer):
 
 
 if __name__ == "__main__":
-    run(Books, sys.argv[1], CONSUMER, PASSWORD)
+    run(Books, sys.argv[1], sys.argv[2], PASSWORD)

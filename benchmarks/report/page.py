@@ -85,9 +85,10 @@ SECTIONS = (
         "Other shapes",
         "One emitter with ten envelopes in flight: with a worker on the way, and an event type behind "
         "it (chained); with four consumers that all get each "
-        "envelope, and decide together, or each for itself; with a consumer that wants order.",
+        "envelope, and decide together, or each for itself; with a consumer that wants order. The floor is a bus with one "
+        "plain consumer, in turns; that of `chained` has no event type between, and is compared by what is delivered.",
         ("small_10", *SHAPES),
-        (*RATES, *AGES),
+        (*RATES, *FLOORED, *AGES),
     ),
     Section(
         "Several programs of a role",
@@ -166,7 +167,8 @@ SECTIONS = (
     Section(
         "Batches, memory and restart",
         "Calls of one item (`ack_one`, `ack_100`), large envelopes of 200-byte items with the SDK (`batch_intake`, "
-        "`end_to_end`; `encrypted` by CURVE and `compressed` in the journal, whose floors are without), small "
+        "`end_to_end`; with a worker, to four consumers, `encrypted` by CURVE and `compressed` in the journal: their "
+        "floors are without), small "
         "envelopes by HTTP (`http_publish`), "
         "the broker's memory while nobody takes a backlog, and the time from the start of a broker that was killed to "
         "the first item. The module of each scenario says what its floor is.",
@@ -175,6 +177,8 @@ SECTIONS = (
             "ack_100",
             "batch_intake",
             "end_to_end",
+            "end_to_end_worker",
+            "end_to_end_four",
             "encrypted",
             "compressed",
             "http_publish",

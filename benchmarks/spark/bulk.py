@@ -91,7 +91,7 @@ def transform(
     add_backlog(url, 1, items, after=1, texts=texts)
     with running_bus(url, BUS) as daemon:
         idle = resident_mib(daemon.pid)
-        with spark_worker(daemon, master, settings, items_format) as worker, running("consumer", daemon.back):
+        with spark_worker(daemon, master, settings, items_format) as worker, running("consumer", daemon.back, CONSUMER):
             wait_until(lambda: _is_over(url, worker), "the output of the last event is ready", MOST_SECONDS)
             peak = peak_mib(daemon.pid)
     return BulkRun(*_measured(url), idle, peak)
