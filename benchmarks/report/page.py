@@ -85,8 +85,8 @@ SECTIONS = (
         "Other shapes",
         "One emitter with ten envelopes in flight: with a worker on the way, and an event type behind "
         "it (chained); with four consumers that all get each "
-        "envelope, and decide together, or each for itself; with a consumer that wants order. The floor is a bus with one "
-        "plain consumer, in turns; that of `chained` has no event type between, and is compared by what is delivered.",
+        "envelope, and decide together, or each for itself; with a consumer that wants order. The floor is a bus with "
+        "one plain consumer, in turns. That of `chained` has no event type between, and both are what was delivered.",
         ("small_10", *SHAPES),
         (*RATES, *FLOORED, *AGES),
     ),
