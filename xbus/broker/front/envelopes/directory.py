@@ -160,8 +160,7 @@ class EnvelopeDirectory:
         envelope = self._keep(state)
         self.called.add(envelope_id)
         state.opened_at = now = self._clock.now()
-        about = (options.ordering_key, options.key, options.headers)
-        envelope.write(StartEnvelope(envelope_id, emitter_id, now, *about))
+        envelope.write(StartEnvelope(envelope_id, emitter_id, now, *options.kept))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
