@@ -10,6 +10,7 @@ from typing import IO
 from xbus.errors import ProtocolError, Refused
 from xbus.files.form import BAD_FILE
 from xbus.rpc.codec import unpack
+from xbus.system.disk import sync_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +125,7 @@ class IncomingFile:
             OSError: it can't.
         """
         self._part.replace(self.path)
-        descriptor = os.open(self._part.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(self._part.parent)
 
     def discard(self) -> None:
         """Remove what was written, unless it was published."""
