@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from xbus.errors import ConfigurationError, JournalError
+from xbus.system.disk import sync_folder
 
 LOCAL = "file://"
 
@@ -85,16 +86,8 @@ def _publish_locally(path: Path, write: Callable[[IO[bytes]], None]) -> int:
         part.unlink(missing_ok=True)
     # The folders' own entries too: a day's, its type's and theirs may all be new.
     for folder in list(path.parents)[:4]:
-        _sync_folder(folder)
+        sync_folder(folder)
     return path.stat().st_size
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove(location: str) -> None:

@@ -13,7 +13,8 @@ from xbus import ending
 from xbus.admin import plugins
 from xbus.admin.output import Form, Output
 from xbus.broker.journal.database import schema
-from xbus.config import FILE_VARIABLE, Config, load
+from xbus.config import Config, load
+from xbus.config.command_line import file_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -75,16 +76,7 @@ class Program(CommandGroup):
             return super().invoke(ctx)
 
 
-config_option = click.option(
-    "-c",
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    envvar=FILE_VARIABLE,
-    show_envvar=True,
-    metavar="FILE",
-    help="The broker's configuration file.",
-)
+config_option = file_option("config_path", "The broker's configuration file.")
 
 
 def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:

@@ -16,7 +16,8 @@ from xbus.backoff import Backoff, Patience
 from xbus.broker.journal.configuration import add_demo_rows
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import writing
-from xbus.config import FILE_VARIABLE, Config, load
+from xbus.config import Config, load
+from xbus.config.command_line import file_option
 from xbus.config.plaintext import needs_keys
 from xbus.errors import JournalUnavailable, XbusError
 
@@ -47,16 +48,7 @@ The demo rows are added. Their passwords are known to everybody and for trying o
   worker role worker_role, password "password", of worker_service
   consumer role consumer_role, password "password", of consumer_service"""
 
-config_option = click.option(
-    "-c",
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    envvar=FILE_VARIABLE,
-    show_envvar=True,
-    metavar="FILE",
-    help="The configuration file; xbus config init writes one that explains each option.",
-)
+config_option = file_option("path", "The configuration file; xbus config init writes one that explains each option.")
 
 
 def start_timeout_option(default: str) -> Callable[[Command], Command]:

@@ -55,7 +55,7 @@ class Stream:
         self._session = session
         self._window = window
         self._patience = patience
-        self._ledger = PendingCalls()
+        self._pending = PendingCalls()
         self._results: set[asyncio.Future[Value]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._attempt = 1
@@ -78,7 +78,7 @@ class Stream:
             return result
         self._results.add(result)
         self._window.take(call.size)
-        self._ledger.add(call, partial(self._settle, call, result))
+        self._pending.add(call, partial(self._settle, call, result))
         self._patience.begin()
         if call.may_wait and self._watch is None and self._patience.seconds:
             self._watch_on()
@@ -115,7 +115,7 @@ class Stream:
         if self.error is not None:
             return
         self.error = error
-        self._window.give(self._ledger.clear())
+        self._window.give(self._pending.clear())
         self._unsent.clear()
         for task in (self._recovery, self._probe, self._watch):
             if task is not None:
@@ -126,7 +126,7 @@ class Stream:
 
     def end(self) -> None:
         """Make no call again: the envelope is over, or its sender has stopped waiting."""
-        if self._ledger:
+        if self._pending:
             self.abandon(Refused("the envelope is over", "send it as a new one", code="envelope_closed"))
         elif self._watch is not None:
             self._watch.cancel()
@@ -156,7 +156,7 @@ class Stream:
 
     def _succeeded(self, call: RepeatableCall, answer: Value) -> None:
         try:
-            self._ledger.answered(call, answer)
+            self._pending.answered(call, answer)
         except CallError as uncovered:
             self.abandon(uncovered)
             return
@@ -164,23 +164,23 @@ class Stream:
             self._send_on(SENT_BY_SUCCESS)
         if call.durable:
             self._is_failing = False
-        if call.durable or not self._ledger:
+        if call.durable or not self._pending:
             self._progressed()
 
     def _progressed(self) -> None:
         """Begin to count anew, if anything is still waited for."""
         self._patience.succeeded()
-        if self._ledger:
+        if self._pending:
             self._patience.begin()
 
     def _refused(self, call: RepeatableCall, attempt: int, refusal: CallError) -> None:
-        if refusal.code == "session_unknown" or (refusal.code in FORGOTTEN and self._ledger.has_mere_openings):
+        if refusal.code == "session_unknown" or (refusal.code in FORGOTTEN and self._pending.has_mere_openings):
             self._recover(attempt, refusal)
             return
         # A late refusal of an earlier attempt may be due to what failed in that one.
         if attempt == self._attempt:
             try:
-                self._ledger.refused(call, refusal)
+                self._pending.refused(call, refusal)
             except CallError as standing:
                 self.abandon(standing)
 
@@ -204,7 +204,7 @@ class Stream:
             return
         self._recovery = None
         self._attempt += 1
-        self._unsent = deque(self._ledger.repeat())
+        self._unsent = deque(self._pending.repeat())
         if error is None or error.code != SLOW_DOWN:
             self._send_on(len(self._unsent))
         else:
@@ -244,10 +244,10 @@ class Stream:
     def _look(self) -> None:
         """See whether the front, or the consumer that is asked, still gets on."""
         self._watch = None
-        if self.error is not None or not self._ledger:
+        if self.error is not None or not self._pending:
             return
         if self._recovery is None and self._probe is None:
-            if self._ledger.waits_for_reply and not self._is_failing:
+            if self._pending.waits_for_reply and not self._is_failing:
                 self._probe = asyncio.create_task(self._ask_for_life(), name="xbus emitter waits for a reply")
             elif not self._patience.left:
                 self._recover(self._attempt, _silent())
@@ -269,7 +269,7 @@ class Stream:
         self._probe = None
         if error is not None:
             self._recover(attempt, error)
-        elif self._ledger.waits_for_reply:
+        elif self._pending.waits_for_reply:
             self._progressed()
 
     @property

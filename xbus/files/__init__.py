@@ -1,8 +1,8 @@
 """Files as items of an event: the first names the file and its size, pieces follow, and the last has its hash.
 
-The first item is the msgpack map ``{"file": name, "bytes": size}``, each piece is the bytes as they are, and the last
-item is the map ``{"sha256": digest}`` of all pieces together. Emitters write these by ``event.send_file``, recipients
-read them by ``event.save``; a reader, or a program in another language, does the same by this form.
+The first item is the msgpack map ``{"file": name, "bytes": size}``. Each piece is bytes as they are. The last item is
+the map ``{"sha256": digest}``, of all pieces together. Emitters write these by ``event.send_file``, recipients read
+them by ``event.save``. A reader, or a program in another language, does the same by this form.
 """
 
 from xbus.files.form import BAD_FILE, PIECE_BYTES

@@ -10,21 +10,27 @@ from typing import IO
 from xbus.errors import ProtocolError, Refused
 from xbus.files.form import BAD_FILE
 from xbus.rpc.codec import unpack
+from xbus.system.disk import sync_folder
 
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """The first item of a file."""
+    """The first item of a file.
+
+    Args:
+        name: as its sender wrote it, with or without folders.
+        size: the bytes of all pieces together.
+    """
 
     name: str
     size: int
 
     @classmethod
     def of_item(cls, item: bytes) -> "FileHead":
-        """Read it.
+        """Read the first item of a file.
 
         Raises:
-            Refused: it begins no file (``bad_file``).
+            Refused: the item begins no file (``bad_file``).
         """
         try:
             match unpack(item):
@@ -36,7 +42,7 @@ class FileHead:
 
     @property
     def safe_name(self) -> str:
-        """The name without folders, for who trusts the sender's choice of a name.
+        """The name without folders, for a recipient that trusts the sender's choice of a name.
 
         Raises:
             Refused: nothing is left of it, or it is hidden (``bad_file``).
@@ -50,10 +56,10 @@ class FileHead:
 class IncomingFile:
     """Writes a file of items as they come. It appears at its path as a whole, when ``publish`` is called.
 
-    Until then it is a hidden file beside it, whose name is that of ``mark``: who writes it again begins it anew.
+    Until then it is a hidden file in the same folder, named by ``mark``. Written again, it begins anew.
 
     Args:
-        path: where it is to appear; a folder that is there, for the name that its sender gave it.
+        path: the place at which it is to appear; an existing folder, for the name that its sender gave it.
         mark: names what is written here, such as the id of the event.
 
     Raises:
@@ -119,11 +125,7 @@ class IncomingFile:
             OSError: it can't.
         """
         self._part.replace(self.path)
-        descriptor = os.open(self._part.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(self._part.parent)
 
     def discard(self) -> None:
         """Remove what was written, unless it was published."""

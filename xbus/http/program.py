@@ -11,7 +11,8 @@ from starlette.applications import Starlette
 
 from xbus import ending, logs
 from xbus.clock import SystemClock
-from xbus.config import FILE_VARIABLE, Config, HttpSettings, load
+from xbus.config import Config, HttpSettings, load
+from xbus.config.command_line import file_option
 from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
 from xbus.http.application import build, on_stop
@@ -32,16 +33,7 @@ EXIT_CODES = (
 
 
 @click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "-c",
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    envvar=FILE_VARIABLE,
-    show_envvar=True,
-    metavar="FILE",
-    help="The broker's configuration file; [http] has the options of this program.",
-)
+@file_option("path", "The broker's configuration file; [http] has the options of this program.")
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when it serves, as JSON.")
 def start(path: Path | None, ready_file: Path | None) -> None:
     """Serve programs by HTTP until SIGTERM or SIGINT.

@@ -29,7 +29,7 @@ WRITE_BYTES = 16_384
 
 
 class BoundedProtocol(H11Protocol):
-    """Closes a connection that is one too many, whose next request does not begin in time, or that takes no answer.
+    """Closes connections beyond the limit, those whose next request is late, and those that take no answer.
 
     Args:
         limits: its bounds.

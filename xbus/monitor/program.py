@@ -11,7 +11,8 @@ from xbus import ending, logs
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import SystemClock
-from xbus.config import FILE_VARIABLE, MonitorSettings, load
+from xbus.config import MonitorSettings, load
+from xbus.config.command_line import file_option
 from xbus.config.plaintext import is_local
 from xbus.errors import ConfigurationError
 from xbus.monitor.application import build
@@ -30,16 +31,7 @@ EXIT_CODES = (
 
 
 @click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "-c",
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    envvar=FILE_VARIABLE,
-    show_envvar=True,
-    metavar="FILE",
-    help="The broker's configuration file; [monitor] has the options of this program.",
-)
+@file_option("path", "The broker's configuration file; [monitor] has the options of this program.")
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when it serves, as JSON.")
 def start(path: Path | None, ready_file: Path | None) -> None:
     """Serve the bus to browsers until SIGTERM or SIGINT.

@@ -1,4 +1,4 @@
-"""The answering side: a ROUTER socket, whose calls are carried out in order of arrival."""
+"""The answering side: a server opens the ports of an address, and carries out calls in the order of their arrival."""
 
 import asyncio
 import logging

@@ -1,8 +1,8 @@
 """Sets how the C library hands memory out in the programs of the bus.
 
-By default glibc gives large blocks back to the system as soon as they are free, and has many arenas. A large
-item is copied several times on its way. The system clears 250 pages anew for each copy of a megabyte, which
-takes several times as long as the copy. What one thread fills and another one frees stays behind in many arenas.
+By default glibc gives large blocks back to the system as soon as they are free, and has many arenas. The bus copies a
+large item several times on its way. For each copy of a megabyte the system clears 250 pages anew. That takes several
+times as long as the copy. With many arenas, memory that one thread fills and another one frees leaves gaps.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ KEPT_BYTES = 16 * 1024 * 1024
 """Bytes of freed memory that each arena keeps. More spares work where items are larger, and is lost to others."""
 
 ARENAS = 2
-"""Arenas of all threads together: what one thread makes and another one frees would leave gaps in many."""
+"""Arenas of all threads together. More let threads wait less for each other, and leave more gaps."""
 
 # <malloc.h> of glibc.
 _M_TRIM_THRESHOLD = -1

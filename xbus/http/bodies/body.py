@@ -18,7 +18,7 @@ SEPARATORS = (b",", b":", b"[", b"{")
 
 
 class Room:
-    """Bounds the bytes that all requests keep together, while a document or a line is not complete or not sent yet.
+    """Bounds the bytes that all requests keep together, of documents and lines that are not complete or not sent yet.
 
     Args:
         most: bytes.
@@ -34,7 +34,7 @@ class Room:
         return self.most - self._left
 
     def held(self, size: int) -> "HeldRoom":
-        """Take room until it is closed. One that wants more than there is takes all.
+        """Take room until it is closed. A request that wants more than the whole room takes all.
 
         Raises:
             Failed: ``gateway_full``.
@@ -106,7 +106,7 @@ class Body:
         return text
 
     def make(self, values: int) -> None:
-        """Take room for values; who needs more than there is takes all.
+        """Take room for values. A request that needs more than the whole room takes all.
 
         Raises:
             Refused: there are too many (``body_too_large``).

@@ -11,10 +11,10 @@ async def csv_rows(lines: AsyncIterator[bytes], keep: Callable[[int], None]) -> 
 
     Args:
         lines: in UTF-8, each with its end.
-        keep: called with the bytes of each line of a row that goes on, and with minus their sum when it ends.
+        keep: gets the bytes of each line of a row that goes on; at the end of the row minus their sum.
 
     Raises:
-        Refused: a row has another number of fields than the first, a name comes twice, or the text is no CSV
+        Refused: the rows differ in their number of fields, a name comes twice, or the text is no CSV
             (``bad_body``); otherwise as ``keep``.
     """
     names: list[str] | None = None

@@ -15,7 +15,7 @@ def parse_json(text: bytes, place: str) -> object:
         place: where it is, for the error.
 
     Raises:
-        Refused: it is none (``bad_body``).
+        Refused: the text is no JSON (``bad_body``).
     """
     try:
         return json.loads(text.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)

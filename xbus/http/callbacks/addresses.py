@@ -54,7 +54,7 @@ class AllowedAddresses:
         """Choose those of a host's addresses that calls may go to.
 
         Raises:
-            Refused: there is none (``callback_not_allowed``).
+            Refused: calls may go to none of them (``callback_not_allowed``).
         """
         found = [*dict.fromkeys(addresses)]
         allowed = [each for each in found if self.has(each)]

@@ -16,7 +16,7 @@ MOST_ANSWER_BYTES = 16_384
 """Bytes of an answer's body that are read, so that the connection serves again. A longer one ends the connection."""
 
 MOST_ERROR_LETTERS = 200
-"""Letters of an error that are told: a subscriber decides what it says, and may repeat our own headers."""
+"""Letters of an error that the log shows: a subscriber writes them, and may repeat our own headers."""
 
 MOST_CONNECTIONS = 1000
 IDLE_CONNECTIONS = 100

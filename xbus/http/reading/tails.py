@@ -142,7 +142,7 @@ class Tail:
         return found
 
     def wake_later(self, wake: Callable[[], None]) -> None:
-        """Call a function when there is more, or a beat, or the end."""
+        """Call a function when more has come, at a beat, and at the end."""
         self._waiting.add(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
@@ -237,7 +237,7 @@ class Tails:
         """Read a chunk from some start on, without waiting for more.
 
         Raises:
-            Refused: the token may not read it, or the start is none.
+            Refused: the token may not read it, or the start is invalid.
             Failed: the back does not answer.
         """
         async with self._looks:

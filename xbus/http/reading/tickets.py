@@ -1,6 +1,6 @@
 """The ticket by which a program settles a batch: it holds all that the back wants to know. Pure.
 
-So the gateway remembers no batch, and a checkpoint may come to another gateway, or after a restart of this one.
+So the gateway remembers no batch. A checkpoint may come to another gateway, or after a restart of this one.
 """
 
 import re
@@ -46,7 +46,7 @@ class CheckpointTicket:
         """Read a ticket.
 
         Raises:
-            Refused: it is none (``bad_request``).
+            Refused: the text is no ticket (``bad_request``).
         """
         found = _TICKET.fullmatch(text)
         program = parse_uuid(found[4]) if found is not None else None
@@ -77,7 +77,7 @@ def parse_place(text: str) -> list[int]:
     """Read a place as :func:`place_text` writes it.
 
     Raises:
-        Refused: it is none (``place_invalid``).
+        Refused: the text is no place (``place_invalid``).
     """
     if not _PLACE.fullmatch(text):
         raise Refused(f"{text!r:.60} is no place in the log", "write 1234 or 1234:0:500", code="place_invalid")

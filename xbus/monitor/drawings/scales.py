@@ -26,7 +26,7 @@ class Unit:
     """A kind of values.
 
     Args:
-        steps_of: gives the step of an axis for the greatest value and a number of steps.
+        step_of: gives the step of an axis for the greatest value and a number of steps.
         write: writes a value with its unit.
     """
 

@@ -1,4 +1,4 @@
-"""A client and its way to the server ask these of each other."""
+"""The protocols between a client and its dealer."""
 
 from enum import Enum, auto
 from typing import Protocol

@@ -1,7 +1,7 @@
 """Bounds the memory that connections take in libzmq, where no option of libzmq does: in bytes, both ways.
 
 libzmq counts messages, not bytes, and counts a message only when its last frame has come. The guard compares what TCP
-has carried with what the server has read and sent, and cuts connections off that go too far. It needs Linux and TCP;
+has carried with what the server has read and sent. It cuts off connections that go too far. It needs Linux and TCP;
 elsewhere it does nothing.
 """
 

@@ -42,8 +42,8 @@ class Connection:
 class ConnectionTable:
     """Finds the connection of a message, by libzmq's id.
 
-    libzmq tells of the beginning and the end of a connection by its descriptor, and of a message's sender by an id. A
-    descriptor is used again as soon as it is free:
+    libzmq names a connection that begins or ends by its descriptor, and the sender of a message by an id. The system
+    gives a descriptor to another connection as soon as it is free:
 
     1. A sends a message and leaves; its message still waits to be read.
     2. B connects and gets A's descriptor.

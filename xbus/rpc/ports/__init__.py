@@ -1,8 +1,9 @@
-"""The ports of a server: what takes connections, bounds what they may take, reads and sends.
+"""The ports of a server: they take connections, bound the memory of each, read and send.
 
 Plain connections over TCP are sockets of the event loop, and ZMTP 3 is spoken here: each byte is bounded where it
-arrives, and no message changes threads. Encrypted connections have a ROUTER socket of libzmq, as CURVE adds 33 bytes to
-each frame and lets nobody in without a key; so have those over ipc, whose file says who may come.
+arrives, and no message changes threads. Encrypted connections have a ROUTER socket of libzmq. CURVE adds 33 bytes to
+each frame, and lets nobody in without a key. Connections over ipc have one, too: the file of the socket says who may
+come.
 """
 
 from xbus.rpc.ports.plain import PlainPort

@@ -1,4 +1,4 @@
-"""A server and its ports ask these of each other."""
+"""The protocols between a server and its ports."""
 
 import errno
 from collections.abc import Callable

@@ -38,10 +38,10 @@ def parse_way(address: str) -> tuple[TcpAddress | None, TcpAddress]:
     """Read ``tcp://host:port``, or ``tcp://source;host:port`` of one who connects from a place of its own.
 
     Returns:
-        The source, if there is one, and the place.
+        The source, None where the address names none, and the place.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the address has another form.
     """
     source, semicolon, place = address.removeprefix(TCP).rpartition(";")
     return (parse_tcp(TCP + source) if semicolon else None), parse_tcp(address if not semicolon else TCP + place)
@@ -51,7 +51,7 @@ def parse_tcp(address: str) -> TcpAddress:
     """Read ``tcp://host:port``; a port ``*`` is 0.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the address has another form.
     """
     host, colon, port = address.removeprefix(TCP).rpartition(":")
     if not address.startswith(TCP) or not colon or not host:
@@ -66,7 +66,7 @@ def listen(address: str) -> socket.socket:
     """Listen at an address of ZeroMQ over TCP, without blocking.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the address has another form.
         OSError: nothing can listen there.
     """
     host, port = parse_tcp(address)

@@ -15,7 +15,6 @@ from xbus.rpc.zmtp.codec import Incoming, message_pieces
 _PIECES_AT_ONCE = 256
 """The most pieces that one call of the system sends; the system takes 1,024."""
 
-
 _LARGE_BYTES = 32 * 1024
 """Messages below this size are copied into one piece, which costs less than several pieces."""
 
@@ -23,7 +22,7 @@ _NO_LINGER = struct.pack("=ii", 1, 0)
 
 
 class StreamOwner(Protocol):
-    """Whose connection it is."""
+    """The owner of a connection: it takes the messages, and says whether they may be read."""
 
     def may_read(self, stream: "ZmtpStream") -> bool:
         """Check whether a message may be handed on now. After a no nothing is read until ``ZmtpStream.resume``."""
@@ -128,13 +127,13 @@ class ZmtpStream:
             self._next_sending = self._loop.call_soon(self._send)
 
     def close(self) -> None:
-        """Send what can be sent at once, and end the connection; the owner is not told."""
+        """Send what can be sent at once, and end the connection; the owner does not hear of it."""
         if not self.is_closed:
             self._send()
             self._close()
 
     def cut_off(self) -> None:
-        """End the connection at once; the owner is not told."""
+        """End the connection at once; the owner does not hear of it."""
         if not self.is_closed:
             # The other side learns of it at once, and the system keeps nothing for it.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

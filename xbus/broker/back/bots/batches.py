@@ -1,7 +1,7 @@
 """Reads for bots: it makes a run of each batch, and settles the batch when its run is done.
 
 Each instance of a bot that reads is a program of the bot's reader. Its id is the same after a restart, so that it goes
-on with the batch that was out. What comes again has the same bounds, so it has the same run.
+on with the batch that was out. A batch that is handed out again has the same bounds, so it has the same run.
 """
 
 import asyncio

@@ -76,9 +76,9 @@ class Bots:
         """
         self._check_runner(role_id)
         given = await self._claims.wait(role_id, _uuid(program), min(max(seconds, 0.0), LONGEST_WAIT_SECONDS))
-        return {"lease": LEASE_SECONDS, "run": None if given is None else self._told(given)}
+        return {"lease": LEASE_SECONDS, "run": None if given is None else self._run_map(given)}
 
-    def _told(self, given: Given) -> BotRun | None:
+    def _run_map(self, given: Given) -> BotRun | None:
         bot, run = given.bot, given.run
         events = [] if run.batch is None else self._batches.events(run.id)
         if events is None:
@@ -117,7 +117,7 @@ class Bots:
     async def end(
         self, role_id: int, program: str, run: int, attempt: int, failure: RunFailure | None, said: str
     ) -> bool:
-        """End an attempt of a run; whether it was still that program's.
+        """End an attempt of a run; returns whether the program still had it.
 
         Args:
             failure: None where all went well.

@@ -20,7 +20,7 @@ class BulkStep:
 
     Args:
         log: where it is read which items are brought otherwise than they were sent.
-        needs: which outputs are to be ready before consumers are started.
+        requirements: know which outputs are to be ready before consumers are started.
         outputs: has bulk workers make them.
         waiting: the deliveries that wait for that.
     """

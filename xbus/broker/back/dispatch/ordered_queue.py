@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.progress import RESERVE_POSITIONS, ConsumerRoles, DeliveryLedger, First
 from xbus.broker.back.recipients import ServedRole
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.ordered import HeldKey, read_key_rows, read_states
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -75,7 +76,7 @@ class OrderedQueue:
         found_some = False
         for key in asked:
             found_some |= await self._deliver_key(recipient, key, hand_over)
-        for positions in _pages(keys.coming(served), PAGE_ROWS):
+        for positions in portions(keys.coming(served), PAGE_ROWS):
             for row in await due(positions):
                 found_some = True
                 await _until_over(await hand_over(recipient, row))
@@ -102,13 +103,9 @@ class OrderedQueue:
         keys.checked_at = now
         states: dict[int, DeliveryState] = {}
         await self._ledger.written()
-        for positions in _pages(keys.firsts(First.ON_ITS_OWN, First.PARKED), CHECKED_ROWS):
+        for positions in portions(keys.firsts(First.ON_ITS_OWN, First.PARKED), CHECKED_ROWS):
             states |= await self._log.read(read_states, role_id, positions)
         keys.check(states)
-
-
-def _pages(positions: Sequence[int], size: int) -> list[Sequence[int]]:
-    return [positions[start : start + size] for start in range(0, len(positions), size)]
 
 
 async def _until_over(run: "asyncio.Task[None] | None") -> None:

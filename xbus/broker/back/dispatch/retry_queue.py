@@ -23,11 +23,12 @@ class RetryQueue:
 
     Args:
         due_rows: finds them.
-        workers: which workers an envelope needs.
-        deliveries: what starts the runs.
+        workers: knows which workers an envelope needs.
+        dispatcher: starts the runs.
         in_order: knows what comes first for roles that want order.
-        probing: who is in trouble, and gets less.
-        runtime: its clock says what is due, in its tasks the readers run, one for each consumer that is there.
+        probing: knows who is in trouble, and gets less.
+        roles: know what is in flight to each consumer.
+        runtime: has the clock, and the tasks in which the readers run, one for each consumer that is there.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class RunLauncher:
         ledger: gets the row of what is carried on.
         roles: which of them want order.
         gathering: takes the consumers' slots.
-        holds: what consumers hold open already.
+        open_replies: know what consumers keep open already.
         runs: carries runs out.
     """
 

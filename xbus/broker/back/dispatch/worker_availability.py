@@ -15,10 +15,10 @@ class WorkerAvailability:
     """The workers of envelopes.
 
     Args:
-        log: where graphs are read.
-        registry: who is there.
-        needs: which workers have done their work, or are at it.
-        probing: who is in trouble, and gets less.
+        log: reads graphs.
+        registry: knows who is there.
+        requirements: know which workers have done their work, or are at it.
+        probing: knows who is in trouble, and gets less.
         catalog: says which services are paused.
         grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
@@ -46,8 +46,11 @@ class WorkerAvailability:
     async def missing_after_grace(
         self, envelope: LogEnvelope, recipients: Sequence[ServedRole]
     ) -> Sequence[str | None]:
-        """For each recipient a worker service that it can't get this envelope without, paused or absent for longer than
-        the grace."""
+        """Find for each recipient a worker service without which it can't get the envelope; wait for the grace.
+
+        Returns:
+            The first service that is paused, in trouble, or absent for longer than the grace; None where none is.
+        """
         needed = [await self.workers_for(envelope, recipient) for recipient in recipients]
         if not any(needed):
             return [None] * len(needed)
@@ -65,8 +68,10 @@ class WorkerAvailability:
         return None
 
     async def workers_for(self, envelope: LogEnvelope, recipient: ServedRole) -> list[str]:
-        """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
-        are at it."""
+        """List the worker services between an envelope's emitter and a recipient.
+
+        Those that have done their work, or are at it, are left out.
+        """
         service = recipient.role.service
         known = [event for event in envelope.events if self._requirements.is_known(event)]
         if known:

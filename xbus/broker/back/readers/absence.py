@@ -55,8 +55,8 @@ class AbsentReaders:
         problems = [self._problem(status) for status in found if status.entry.name in absent - ended]
         # Programs may have come while the journal was read.
         still = self._desks.absent_names()
-        told = [problem for problem in problems if problem is not None and problem.about in still]
-        self._health.replace([READER_ABSENT], told)
+        present = [problem for problem in problems if problem is not None and problem.about in still]
+        self._health.replace([READER_ABSENT], present)
 
     def _problem(self, status: ReaderStatus) -> Problem | None:
         since = _absent_since(status)

@@ -84,7 +84,7 @@ def read_program(value: Value) -> UUID:
     """Read the id of a program.
 
     Raises:
-        Refused: it is none (``option_invalid``).
+        Refused: the value is no UUID (``option_invalid``).
     """
     found = parse_uuid(value) if isinstance(value, str) else None
     if found is None:

@@ -38,7 +38,7 @@ from xbus.errors import Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
 
 MAX_LAG = "max_lag"
-"""The name in the history of who skips what a reader has not read in time."""
+"""The name in the history for the limit that skips events which a reader has not read in time."""
 
 POLLS_PER_LEASE = 2
 """A program with ranges waits in one call for a part of the lease. More make more calls of idle programs."""
@@ -250,7 +250,7 @@ class ReaderDesk:
         self.calls.wake()
 
     async def pass_to(self, place: Place, reason: str) -> int:
-        """Have ranges go on at a place that stand before it; returns how many do.
+        """Have the ranges that stand before a place go on there; returns how many do.
 
         A batch that is out stays so: it is forgotten only where its program is gone and it ends before the place.
 

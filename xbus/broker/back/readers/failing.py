@@ -20,7 +20,7 @@ UNCOUNTED = frozenset({"callback_unreachable", "callback_not_allowed"})
 
 @dataclass(frozen=True, slots=True)
 class NextAttempt:
-    """The future of a batch that was not taken.
+    """The next call of a batch that was not taken.
 
     Args:
         attempts: those that count, with the present one.

@@ -71,7 +71,7 @@ class RangeSharing:
         self._programs[program] = now + self.seconds
 
     def leave(self, program: UUID) -> list[RangeLease]:
-        """Free the ranges of a program that leaves, and return them as they were."""
+        """Free the ranges of a program that leaves; returns them as they were."""
         freed = [RangeLease(lease.range_id, lease.counter, program, lease.is_out) for lease in self.of(program)]
         self._forget(program)
         return freed
@@ -83,7 +83,7 @@ class RangeSharing:
         return any(freed)
 
     def of(self, program: UUID, ended: int | None = None) -> list[RangeLease]:
-        """The ranges of a program: those with a batch out, then the one that waits longest for its turn.
+        """List the ranges of a program: those with a batch out, then the one that waits longest for its turn.
 
         Args:
             ended: a range whose batch is out no longer, as soon as the journal has noted it.
@@ -102,7 +102,7 @@ class RangeSharing:
     def next_for(self, program: UUID) -> RangeLease | None:
         """Find a range that a program is to take now; it may be another's, of which no batch is out.
 
-        Where another has too much and all of it is out, one of its ranges is marked as this program's next one.
+        Where another has too much, with a batch of each range out, one of its ranges is marked for this program.
         """
         free = [lease for lease in self.leases.values() if lease.owner is None]
         reserved = [lease for lease in free if lease.heir == program]

@@ -21,7 +21,7 @@ class BreakerProbes:
     """Notes successes and failures at recipients, and decides who may be probed.
 
     Args:
-        troubles: know the roles in trouble.
+        breakers: know the roles in trouble.
         registry: knows who is registered.
         slots: know the free recipients.
         events: bring recipients that arrive, and publish those that get into trouble or out of it.

@@ -25,7 +25,7 @@ class EarlyDelivery:
         registry: knows who is registered.
         context: the context of runs.
         ledger: takes note of failures.
-        holds: the open replies.
+        open_replies: what consumers keep open.
         records: make replies durable.
         hold_seconds: for how long a consumer keeps an envelope open without its end.
     """

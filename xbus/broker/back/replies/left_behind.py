@@ -20,7 +20,7 @@ class LeftBehind:
     """Remembers for each role what it may keep open, until its recipient has forgotten it.
 
     Args:
-        holds: the open replies of this run of the broker.
+        open_replies: those of this run of the broker.
         records: write down that nothing is open any more.
         tasks: send ``stop_envelope`` to recipients.
     """

@@ -19,6 +19,7 @@ from xbus.broker.front.envelopes.pruned import PrunedEnvelope
 from xbus.broker.front.envelopes.receiving import trace_received
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import OpenEnvelopeState
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.log.replies import read_cancelled
@@ -160,8 +161,7 @@ class EnvelopeDirectory:
         envelope = self._keep(state)
         self.called.add(envelope_id)
         state.opened_at = now = self._clock.now()
-        about = (options.ordering_key, options.key, options.headers)
-        envelope.write(StartEnvelope(envelope_id, emitter_id, now, *about))
+        envelope.write(StartEnvelope(envelope_id, emitter_id, now, *options.kept))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
@@ -187,8 +187,8 @@ class EnvelopeDirectory:
         # One that is being looked up may have been read before it was cancelled: its turn comes behind that.
         here = [*self._open, *self._lookups]
         forgotten: list[UUID] = []
-        for start in range(0, len(here), ASKED_AT_ONCE):
-            for envelope_id in await self._journal.read(read_cancelled, here[start : start + ASKED_AT_ONCE]):
+        for some in portions(here, ASKED_AT_ONCE):
+            for envelope_id in await self._journal.read(read_cancelled, some):
                 stored = await self._journal.read(read_envelope, envelope_id)
                 end = functools.partial(self._end, None if stored is None else stored.reason)
                 if await awaited(self.with_envelope(envelope_id, end)):

@@ -40,6 +40,11 @@ class EnvelopeOptions:
         headers = check_packed(options.get("headers"))
         return cls(options.get("ordering_key"), options.get("key"), headers)
 
+    @property
+    def kept(self) -> tuple[str | None, str | None, bytes | None]:
+        """The values that ``StartEnvelope`` and ``PutEnvelope`` end with, in their order."""
+        return self.ordering_key, self.key, self.headers
+
 
 NO_OPTIONS = EnvelopeOptions()
 

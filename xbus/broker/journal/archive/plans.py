@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.runs import WRITING
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.envelopes import is_archived
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, behind_owed, owed_ranges, settled_among
 from xbus.broker.journal.retention.rules import kept_long_enough
@@ -125,9 +126,8 @@ def _fitting(taken: Iterable[Candidate], wanted: Round) -> dict[UUID, Candidate]
 
 def _events(connection: sa.Connection, envelopes: dict[UUID, Candidate]) -> list[PlannedEvent]:
     found: list[PlannedEvent] = []
-    ids = list(envelopes)
-    for first in range(0, len(ids), PAGE_ENVELOPES):
-        found += _events_of(connection, ids[first : first + PAGE_ENVELOPES])
+    for some in portions(envelopes, PAGE_ENVELOPES):
+        found += _events_of(connection, some)
     return found
 
 

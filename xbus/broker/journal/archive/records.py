@@ -1,10 +1,9 @@
 """The moment from which a file counts instead of the segments, and the removal of these."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -14,14 +13,13 @@ from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.runs import KEPT, WRITER
 from xbus.broker.journal.archive.segments import EventCopied, FileWritten
 from xbus.broker.journal.bulk.cleaning import ARCHIVED, discard_outputs
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, settled_among
 from xbus.broker.journal.retention.pruning import PruningStep, remove_segments
 from xbus.broker.journal.retention.search import PAGE_ENVELOPES
 from xbus.errors import JournalError
 from xbus.headers import EventTags
-
-T = TypeVar("T")
 
 PAGE = 500
 
@@ -63,11 +61,11 @@ def record_files(
     counting = [plan for plan in plans if plan.file_id not in spoiled]
     archived = list({event.envelope_id: None for plan in counting for event in plan.events})
     copied = {event.event_id: event for file in written for event in file.events}
-    items = sum(_check(connection, page, copied) for page in _pages(archived))
+    items = sum(_check(connection, page, copied) for page in portions(archived, PAGE))
     sizes = {file.file_id: file.size for file in written}
     for plan in counting:
         _keep(connection, plan, sizes[plan.file_id], copied)
-    for page in _pages(archived):
+    for page in portions(archived, PAGE):
         _mark(connection, page, now)
     return Recorded(len(archived), items, tuple(spoiled))
 
@@ -76,7 +74,7 @@ def _settled(connection: sa.Connection, ids: Sequence[UUID]) -> set[UUID]:
     """Select the envelopes that may still go, and block new repeats of them until the end of the transaction."""
     envelope = model.envelope.c
     found: list[Candidate] = []
-    for page in _pages(ids):
+    for page in portions(ids, PAGE):
         rows = connection.execute(
             sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes)
             .where(envelope.id.in_(page), envelope.pruned_at.is_(None))
@@ -175,7 +173,7 @@ def retire_restored(connection: sa.Connection, until: datetime, now: datetime) -
     archived = model.archived_envelope.c
     restored = connection.execute(sa.select(archived.envelope_id).where(archived.restored_at < until)).scalars().all()
     ids = list(_settled(connection, restored))
-    for page in _pages(ids):
+    for page in portions(ids, PAGE):
         _let_go(connection, page, now)
         again = sa.update(model.archived_envelope).where(archived.envelope_id.in_(page))
         connection.execute(again.values(restored_at=None, removed_at=None))
@@ -198,8 +196,3 @@ def remove_archived(connection: sa.Connection, now: datetime) -> PruningStep:
     gone = sa.update(model.archived_envelope).where(archived.envelope_id.in_(ids))
     connection.execute(gone.values(removed_at=now))
     return PruningStep(len(emptied), data_bytes, 0 if found else None)
-
-
-def _pages(ids: Iterable[T]) -> Iterator[list[T]]:
-    wanted = list(ids)
-    return (wanted[first : first + PAGE] for first in range(0, len(wanted), PAGE))

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from xbus import private_files
 from xbus.errors import JournalUnavailable
 from xbus.ids import parse_uuid
+from xbus.system.disk import sync_folder
 
 SUFFIX = ".segments"
 
@@ -67,7 +68,7 @@ def new_file(path: Path) -> Iterator["NewFile"]:
                 os.fsync(file.fileno())
         with disk_errors(path):
             os.replace(unfinished, path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
@@ -93,14 +94,6 @@ class NewFile:
         """
         with disk_errors(self._path):
             self._file.writelines(pieces)
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def attempts_with_files(folder: Path) -> list[UUID]:

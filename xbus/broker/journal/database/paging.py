@@ -1,13 +1,20 @@
-"""Paging by size: how much is read at once is bounded in bytes, however large the rows are; pure.
+"""Cuts what is read into pages, by the size of rows or by their number; pure.
 
-The sizes of the next rows are read first, and then the rows of one page: a page of which nothing is known might not
-fit into memory.
+Pages by size bound the bytes that are read at once. The sizes of the next rows are read first, and then the rows of one
+page: a page of which nothing is known might not fit into memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 Row = TypeVar("Row", bound=Sequence[Any])
+T = TypeVar("T")
+
+
+def portions(values: Iterable[T], most: int) -> Iterator[list[T]]:
+    """Cut values into lists of so many at the most, in their order."""
+    listed = list(values)
+    return (listed[first : first + most] for first in range(0, len(listed), most))
 
 
 def pages(rows: Sequence[Row], max_bytes: int) -> Iterator[Sequence[Row]]:

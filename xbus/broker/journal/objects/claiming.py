@@ -1,4 +1,4 @@
-"""Whose an object store is: a file in it names the journal that may write and remove there.
+"""Claims object stores: a file in each names the one journal that may write and remove there.
 
 1. The row is committed. 2. The file is written, if the store is empty. 3. The row notes that it was there. A crash at
 any moment leaves what the next start goes on with.
@@ -57,7 +57,7 @@ class Mark:
 
     @classmethod
     def of(cls, content: bytes) -> "Mark | None":
-        """Read it; None where it is none."""
+        """Read a mark; None where the content has another form."""
         try:
             found: Any = json.loads(content)
             return cls(uuid.UUID(found["mark"]), str(found["journal"]))
@@ -65,7 +65,7 @@ class Mark:
             return None
 
     def written(self) -> bytes:
-        """Write it for people, too."""
+        """Encode the mark, with a word for people who find the file."""
         told = "Objects of a journal of Xbus. Change and remove nothing here: the broker does."
         return json.dumps({"about": told, "mark": str(self.mark), "journal": self.journal}, indent=1).encode()
 
@@ -97,8 +97,8 @@ def claim(engine: sa.Engine, place: str, at: datetime) -> int:
         The id of its row.
 
     Raises:
-        ConfigurationError: it belongs to somebody else (``objects_foreign``), to the journal of which this is a copy
-            (``objects_of_copy``), or is empty although this journal has used it (``objects_not_there``).
+        ConfigurationError: the store belongs to somebody else (``objects_foreign``), or to the journal of which this
+            is a copy (``objects_of_copy``). Or it is empty, and this journal has used it (``objects_not_there``).
         JournalUnavailable: it can't be read or written (``objects_unavailable``).
     """
     whole = whole_place(place)
@@ -130,7 +130,7 @@ def claim(engine: sa.Engine, place: str, at: datetime) -> int:
 
 
 def adopt(connection: sa.Connection) -> list[str]:
-    """Make the stores of a journal that was restored or moved its own again; their places.
+    """Make the stores of a journal that was restored or moved its own again; returns their places.
 
     Raises:
         JournalUnavailable: one of them can't be read or written (``objects_unavailable``).

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xbus.broker.journal.objects.stores import MARK, ListedObject, missing, store_errors
+from xbus.system.disk import sync_folder
 
 PARTS = "parts"
 """The folder of files that are being written."""
@@ -32,7 +33,7 @@ class FolderStore:
             if not _holds(path, data):
                 self._write(path, data)
             # Also of one that was there: its writer may have died before it did so.
-            _sync(path.parent)
+            sync_folder(path.parent)
 
     def get(self, digest: bytes) -> bytes:
         with store_errors(self.place):
@@ -64,8 +65,8 @@ class FolderStore:
         with store_errors(self.place):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write(self._folder / MARK, content)
-            _sync(self._folder)
-            _sync(self._folder.parent)
+            sync_folder(self._folder)
+            sync_folder(self._folder.parent)
 
     def is_empty(self) -> bool:
         with store_errors(self.place):
@@ -81,7 +82,7 @@ class FolderStore:
         for folder in (parts, path.parent):
             if not folder.is_dir():
                 folder.mkdir(mode=0o700, exist_ok=True)
-                _sync(self._folder)
+                sync_folder(self._folder)
         try:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -117,11 +118,3 @@ def _holds(path: Path, data: bytes) -> bool:
 
 def _is_name(name: str) -> bool:
     return len(name) == 64 and not set(name) - set("0123456789abcdef")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -28,7 +28,7 @@ class SegmentData:
     """Gives the plain data of segments; not to be shared between threads.
 
     Args:
-        place_of: finds the place of a store by its id; None for one that there is not.
+        place_of: finds the place of a store by its id; None for an unknown one.
         opened: the stores that are open, by id.
     """
 
@@ -76,7 +76,7 @@ class SegmentData:
 
 
 def segment_data(connection: sa.Connection) -> SegmentData:
-    """Give the door for what a connection reads."""
+    """Make the door for the reads of a connection."""
 
     def place_of(store_id: int) -> str | None:
         row = model.object_store.c
@@ -87,7 +87,7 @@ def segment_data(connection: sa.Connection) -> SegmentData:
 
 
 def fetched_data(fetcher: Fetcher) -> SegmentData:
-    """Give the door for what is read past SQLAlchemy."""
+    """Make the door for reads that pass SQLAlchemy by."""
 
     def place_of(store_id: int) -> str | None:
         rows = fetcher.fetch(_PLACE, store_id=store_id)

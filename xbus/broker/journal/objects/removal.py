@@ -1,13 +1,13 @@
-"""Removal of objects to which no segment refers any more, never of one to which a commit under way may refer.
+"""Removes objects to which no segment refers, and never one to which a commit under way may refer.
 
-A row of ``model.object_removal`` dooms an object: from its commit on no new segment refers to the object, as a write
-that would puts its data into the database instead. So an object goes like this:
+A row of ``model.object_removal`` dooms an object. From its commit on no new segment refers to the object: a write that
+would puts its data into the database instead. So an object goes like this:
 
-1. It is doomed: by who removes its last segment, or by a look through the store.
+1. Retention dooms it when its last segment goes, or a look through the store does.
 2. A transaction in which no other one refers to objects looks whether a segment does. If so, it is spared.
 3. Otherwise it is removed from the store, and that is noted.
-4. The row goes ``FORGET_SECONDS`` later. A write that found the object in the store before it was removed, and commits
-   so late, notices by its own clock.
+4. The row goes ``FORGET_SECONDS`` later. A write may have found the object in the store before, and commit so late: it
+   notices by its own clock.
 """
 
 import time

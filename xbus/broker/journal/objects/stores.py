@@ -54,7 +54,7 @@ class ObjectStore(Protocol):
         """Write that file, as a whole."""
 
     def is_empty(self) -> bool:
-        """Check whether there is nothing in it, so that it may become somebody's; one that is not there is empty."""
+        """Check whether it has no content, so that a journal may claim it; a store that does not exist is empty."""
 
 
 @contextmanager

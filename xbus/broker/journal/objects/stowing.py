@@ -1,4 +1,4 @@
-"""Stores the data of large writes in threads of its own, before the writes that refer to it join the others.
+"""Stores the data of large writes in threads of its own. Then the writes that refer to it join the others.
 
 Writes of one lane keep their order: those behind a large one wait until its data is durable. Nobody else waits.
 """
@@ -131,7 +131,7 @@ class Stowing:
         return answer
 
     def _advance(self, name: Hashable) -> None:
-        """Hand on what needs not wait any more."""
+        """Hand on the first writes of a lane, as far as their data is stored."""
         lane = self._lanes.get(name)
         while lane and lane[0].is_stored:
             first = lane.popleft()
@@ -164,7 +164,7 @@ class Stowing:
         return False
 
     async def _stored(self, write: Write[Any]) -> Write[object]:
-        """Store the data of a large write; the write that refers to it."""
+        """Store the data of a large write; returns the write that refers to it."""
         try:
             async with asyncio.timeout(self._seconds):
                 if isinstance(write, Append):

@@ -51,6 +51,9 @@ class ParkedBatch:
         reader: the name of its reader.
         range: that is parked, with the bounds of the batch.
         attempts: how often the subscriber was called with it.
+        code: of its last failure, for programs.
+        cause: the same for people.
+        since: the moment when it was parked.
     """
 
     id: str
@@ -87,10 +90,10 @@ def park(
         Refused: the program has lost the range (``lease_lost``).
     """
     before = owned_range(connection, lease)
-    told = {"attempts": attempts, "parked_at": note.at, "code": failure.code, "cause": failure.cause}
+    parked = {"attempts": attempts, "parked_at": note.at, "code": failure.code, "cause": failure.cause}
     if before.batch_of is not None:
         again = replace(before, owner=None, counter=before.counter + 1, attempts=attempts, retry_at=None)
-        write_range(connection, again, **told, expires_at=None)
+        write_range(connection, again, **parked, expires_at=None)
         return None
     span = {"first": written_hash(before.first), "last": written_hash(before.last)}
     made = sa.insert(model.reader_range).values(service_id=before.service_id, batch_of=before.id, **span)
@@ -98,7 +101,7 @@ def park(
     beside = replace(
         before, id=range_id, owner=None, counter=0, stretches=before.parked(), attempts=attempts, retry_at=None
     )
-    write_range(connection, beside, **told)
+    write_range(connection, beside, **parked)
     after = before.settled(before.batch_end)
     note_moves(connection, note, before, after)
     return write_range(connection, after)
@@ -136,8 +139,8 @@ def list_parked_batches(
     found = []
     for each in with_stretches(connection, chosen):
         row = facts[each.id]
-        told = (each.attempts, row.code or "", row.cause or "", row.parked_at)
-        found.append(ParkedBatch(each.batch_id(row.key), row.name, row.reader, each, *told))
+        failure = (each.attempts, row.code or "", row.cause or "", row.parked_at)
+        found.append(ParkedBatch(each.batch_id(row.key), row.name, row.reader, each, *failure))
     return found
 
 

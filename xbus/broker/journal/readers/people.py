@@ -1,7 +1,7 @@
 """Acts of people on a reader: moving it, undoing a move, splitting and merging its ranges.
 
-Each notes itself in the history of the reader and in the audit. A program whose range was touched loses it, and what
-it settles late is refused; a running broker notices within two seconds.
+Each act writes itself into the history of the reader and into the audit. A program whose range was touched loses it,
+and what it settles late is refused. A running broker notices within two seconds.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,13 @@ OF_BOTS = "bot/"
 
 @dataclass(frozen=True, slots=True)
 class ReaderDecision:
-    """A person's act on a reader: by whom, when and why."""
+    """A person's act on a reader.
+
+    Args:
+        who: the login of the person.
+        at: the moment.
+        reason: of the person, for the history.
+    """
 
     who: str
     at: datetime
@@ -49,7 +55,7 @@ def find_reader(connection: sa.Connection, name: str) -> ReaderEntry:
     """Find a reader in use.
 
     Raises:
-        Refused: there is none of this name (``unknown_name``).
+        Refused: no reader has this name (``unknown_name``).
     """
     found = next((entry for entry in read_readers(connection) if entry.name == name), None)
     if found is None:
@@ -67,7 +73,7 @@ def move(
         range_id: only this range; None for all.
 
     Raises:
-        Refused: there is no such reader (``unknown_name``) or range (``unknown_range``).
+        Refused: the reader or the range is unknown (``unknown_name``, ``unknown_range``).
         BadPlace: the log ends before the place (``place_beyond_end``).
     """
     entry = _locked(connection, name)
@@ -91,7 +97,7 @@ def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UU
         act: of the history; None for the newest that is not undone yet.
 
     Raises:
-        Refused: there is no such reader (``unknown_name``), nothing to be undone (``nothing_to_undo``), or the act has
+        Refused: the reader is unknown (``unknown_name``); nothing can be undone (``nothing_to_undo``); the act has
             moved no place (``not_undoable``).
     """
     entry = _locked(connection, name)
@@ -157,7 +163,7 @@ def resolve_act(connection: sa.Connection, name: str, digits: str) -> UUID:
     """Find the act of a reader's history whose id begins with some digits.
 
     Raises:
-        Refused: there is no such reader (``unknown_name``), or not exactly one such act (``nothing_to_undo``).
+        Refused: the reader is unknown (``unknown_name``), or not exactly one act begins so (``nothing_to_undo``).
     """
     entry = find_reader(connection, name)
     acts = sa.select(model.reader_move.c.act).where(model.reader_move.c.service_id == entry.id).distinct()
@@ -176,8 +182,8 @@ def split(connection: sa.Connection, name: str, range_id: int, decision: ReaderD
     """Cut a range into two halves, which begin where it stands, with its batch if one is out.
 
     Raises:
-        Refused: there is no such reader (``unknown_name``) or range (``unknown_range``), or the range has one hash
-            alone (``range_too_small``), or a bot works on its batch (``batch_is_out``).
+        Refused: the reader or the range is unknown (``unknown_name``, ``unknown_range``); the range has one hash
+            alone (``range_too_small``); a bot works on its batch (``batch_is_out``).
     """
     entry = _locked(connection, name)
     parent = plan_split(connection, name, range_id)
@@ -203,8 +209,8 @@ def merge(
     """Make one range of neighbours. Its first batch is what is out of them; then each goes on where it stood.
 
     Raises:
-        Refused: there is no such reader (``unknown_name``) or range (``unknown_range``), or the ranges are no
-            neighbours (``ranges_apart``), or a bot works on a batch of them (``batch_is_out``).
+        Refused: the reader or a range is unknown (``unknown_name``, ``unknown_range``); the ranges are no neighbours
+            (``ranges_apart``); a bot works on a batch of them (``batch_is_out``).
     """
     entry = _locked(connection, name)
     parents = plan_merge(connection, name, range_ids)

@@ -35,7 +35,7 @@ def check_topic(name: object) -> str:
     """Let the name of a topic pass.
 
     Raises:
-        Refused: it is none (``bad_event``).
+        Refused: the name has another form (``bad_event``).
     """
     if not isinstance(name, str) or not _TOPIC.fullmatch(name):
         raise bad("a topic is called by 1 to 64 lower-case letters and underscores")

@@ -4,7 +4,7 @@ A node's envelope has the id of the one that it was made of as its key, so its a
 computed of that key and its emitter, so that descendants are found without a search.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.paging import portions
 from xbus.ids import keyed_envelope_id, parse_uuid
 from xbus.states import EnvelopeState
 
@@ -115,7 +116,7 @@ IDS_AT_ONCE = 500
 def _states(connection: sa.Connection, ids: Collection[UUID]) -> dict[UUID, str]:
     envelope = model.envelope.c
     found: dict[UUID, str] = {}
-    for some in _cut(ids):
+    for some in portions(ids, IDS_AT_ONCE):
         found |= dict(connection.execute(sa.select(envelope.id, envelope.state).where(envelope.id.in_(some))).all())
     return found
 
@@ -124,15 +125,10 @@ def _repeats(connection: sa.Connection, parents: Sequence[UUID]) -> set[UUID]:
     """Find the envelopes that repeat others, by their events: these have an index."""
     event, repeated = model.event.c, model.event.alias("repeated").c
     found: set[UUID] = set()
-    for some in _cut(parents):
+    for some in portions(parents, IDS_AT_ONCE):
         segments = sa.select(sa.func.coalesce(repeated.origin_id, repeated.id)).where(repeated.envelope_id.in_(some))
         found |= set(connection.execute(sa.select(event.envelope_id).where(event.origin_id.in_(segments))).scalars())
     return found
-
-
-def _cut(ids: Collection[UUID]) -> Iterator[Sequence[UUID]]:
-    listed = list(ids)
-    return (listed[start : start + IDS_AT_ONCE] for start in range(0, len(listed), IDS_AT_ONCE))
 
 
 _LINKS = sa.select(
@@ -152,7 +148,7 @@ _LINKS = sa.select(
 def _read(connection: sa.Connection, ids: Collection[UUID]) -> list[ChainLink]:
     """Read envelopes as links, in the order of the log, open ones last."""
     found: list[ChainLink] = []
-    for some in _cut(ids):
+    for some in portions(ids, IDS_AT_ONCE):
         types, bulk = _read_types(connection, some), _read_bulk(connection, some)
         replays = set(
             connection.execute(

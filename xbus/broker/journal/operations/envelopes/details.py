@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.archive.reading import Whereabouts, read_whereabouts
 from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.event_states import EventState, event_state
@@ -153,8 +154,7 @@ def summarize(
     connection: sa.Connection, rows: Sequence[NamedRow], cursors: Mapping[int, Cursor]
 ) -> Iterator[EnvelopeSummary]:
     """Complete rows of :func:`envelope_summaries` by the progress of the envelopes at their roles."""
-    for first in range(0, len(rows), MOST_AT_ONCE):
-        some = rows[first : first + MOST_AT_ONCE]
+    for some in portions(rows, MOST_AT_ONCE):
         progress = ProgressReader(connection, [row.id for row in some], cursors)
         yield from (_summary(row, progress) for row in some)
 

@@ -12,6 +12,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.operations.failures.listing import (
     FailureSummary,
     check_fingerprint,
@@ -107,10 +108,10 @@ def list_groups(
     wanted = _conditions(connection, filters)
     newest_ids = _newest_ids(connection, before)
     found: list[int] = []
-    for place in range(0, len(newest_ids), PAGE):
+    for some in portions(newest_ids, PAGE):
         if len(found) >= limit:
             break
-        found += _matching(connection, newest_ids[place : place + PAGE], wanted)
+        found += _matching(connection, some, wanted)
     return _groups(connection, found[:limit])
 
 
