@@ -40,8 +40,7 @@ def reading(url: str) -> Iterator[sa.Connection]:
     Raises:
         JournalError: the SQLite file does not exist (``no_database``).
     """
-    check_there(url)
-    with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection, connection.begin():
+    with connected(url) as connection, connection.begin():
         yield connection
 
 
