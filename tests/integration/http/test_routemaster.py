@@ -227,6 +227,15 @@ def test_two_tokens_of_one_name_are_one_publisher(join: Callable[[str], Client])
     assert new.push("wheels").status_code == 204
 
 
+def test_a_client_subscribes_to_many_topics_that_nobody_has_pushed_to(join: Callable[[str], Client]) -> None:
+    client = join("wide")
+    names = [f"wide_{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(120)]
+    wish = {"topics": names, "callback": "https://wide.example/events", "uuid": "wide"}
+    assert client.ask("POST", "/subscription", json=wish).status_code == 204
+    (own,) = [each for each in client.ask("GET", "/subscriptions").json() if each["subscriber"] == "wide"]
+    assert own["topics"] == sorted(names)
+
+
 def test_a_profile_bounds_the_names_of_topics(join: Callable[[str], Client], root: Client, shop: Shop) -> None:
     client = join("bounded")
     assert client.push("other_things").status_code == 403

@@ -159,7 +159,7 @@ def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: A
     """Have a range go on at a place, if it stands before it; a batch that is out of it is forgotten.
 
     Args:
-        known: the range as the caller knows it. The owner of a batch that is out has to be gone.
+        known: the range as the caller knows it. Nobody may be at work on a batch that is out.
 
     Raises:
         Refused: somebody has changed the range (``lease_lost``).
@@ -173,7 +173,7 @@ def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: A
         raise lease_lost(known.id)
     free = replace(before, stretches=joined(replace(each, until=None) for each in before.stretches))
     if before.handed_out:
-        free = replace(free, handed_out=False, owner=None, counter=before.counter + 1)
+        free = replace(free, handed_out=False, owner=None, counter=before.counter + 1, attempts=0, retry_at=None)
     after = free.passed(place)
     note_moves(connection, note, before, after)
     return write_range(connection, after)
