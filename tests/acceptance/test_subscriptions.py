@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,13 +149,26 @@ def xbus(config: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def asked(address: str, path: str, token: str) -> Any:
+    request = urllib.request.Request(f"http://{address}{path}", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def read_metrics(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
 def test_a_refused_batch_is_parked_and_resumed_and_a_pause_stops_its_calls(
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
     with serving_shop() as (shop, port):
         token = configure(sqlite_url, port)
         settings = {"listen": "127.0.0.1:0", "callbacks": "yes", "callback_token": token}
-        settings["callback_hosts"] = "127.0.0.0/8"
+        settings |= {"callback_hosts": "127.0.0.0/8", "metrics_from": "127.0.0.1"}
+        settings["listen"] = f"127.0.0.1:{free_port()}"
         retry = {"attempts": "40", "first_delay": "0.5", "longest_delay": "0.5", "jitter": "0"}
         daemon = start_daemon(sqlite_url, {"http": settings, "back": retry})
         serving = gateway(daemon.config)
@@ -172,6 +186,14 @@ def test_a_refused_batch_is_parked_and_resumed_and_a_pause_stops_its_calls(
             wait_until(lambda: "callback_refused" in xbus(daemon.config, "parked", "batch", "list"), "it is parked", 60)
             (parked,) = set(shop.ids)
             assert len(shop.ids) == 40
+            assert "batches_parked" in xbus(daemon.config, "why", "--role", "shop")
+            (told,) = asked(settings["listen"], "/v1/subscriptions", token)["subscriptions"]
+            assert (told["state"], told["failures"], told["parked_batches"]) == ("failed", 40, 1)
+            assert told["code"] == "callback_refused"
+            metrics = read_metrics(settings["listen"])
+            assert metrics['routemaster_delivery_batches_total{status="failure",subscriber="shop"}'] == 40
+            assert metrics['routemaster_latency_batches_count_total{subscriber="shop"}'] == 1
+            assert metrics['routemaster_subscriber_queue_events{subscriber="shop"}'] == 0
             shop.status = 204
             xbus(daemon.config, "parked", "batch", "resume", parked, "--reason", "mended")
             wait_until(lambda: len(shop.ids) == 41, "the batch comes again", 60)

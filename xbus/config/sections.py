@@ -180,6 +180,7 @@ class HttpSettings:
     callback_hosts: tuple[str, ...] = option((), values.networks)
     topic_data_bytes: int = option(64, values.count)
     scaling_backlog: int = option(1000, values.count)
+    statsd: str = option("", values.server_address)
 
 
 @dataclass(frozen=True, slots=True)
