@@ -167,7 +167,7 @@ SECTIONS = (
         "Batches, memory and restart",
         "Calls of one item (`ack_one`, `ack_100`), large envelopes of 200-byte items with the SDK (`batch_intake`, "
         "`end_to_end`; `encrypted` by CURVE and `compressed` in the journal, whose floors are without), small "
-        "envelopes by HTTP (`http_publish`), "
+        "envelopes by HTTP (`http_publish`), calls of subscribers (`http_callback` and those behind it), "
         "the broker's memory while nobody takes a backlog, and the time from the start of a broker that was killed to "
         "the first item. The module of each scenario says what its floor is.",
         (
@@ -178,6 +178,11 @@ SECTIONS = (
             "encrypted",
             "compressed",
             "http_publish",
+            "http_callback",
+            "http_callback_single",
+            "http_callback_batches",
+            "http_1000_subscriptions",
+            "http_followers",
             "backlog_memory",
             "restart",
         ),
