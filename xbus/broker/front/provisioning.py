@@ -30,7 +30,7 @@ ORIGIN = "the front"
 """The origin of such acts in the audit: a gateway calls for the program, so the peer's address says nothing of it."""
 
 
-TOPICS_AT_ONCE = 50
+TOPICS_AT_ONCE = 10
 """Topics that one write makes for a subscriber. More make whoever sends meanwhile wait for longer."""
 
 
