@@ -52,7 +52,11 @@ class StatsdReports:
         try:
             while True:
                 await asyncio.sleep(self._seconds)
-                await self._report(await self._look())
+                try:
+                    await self._report(await self._look())
+                except Exception:
+                    # Nobody's request may end for a report.
+                    log.exception("a report to statsd failed", extra={"action": "statsd_fault"})
         finally:
             await self._report(())
 
@@ -66,7 +70,7 @@ class StatsdReports:
         try:
             loop = asyncio.get_running_loop()
             transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=self._address)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             # What was not told comes with the next report.
             log.warning("no metrics to statsd: %s", error, extra={"action": "statsd_unreachable"})
             return

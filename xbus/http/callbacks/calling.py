@@ -143,7 +143,7 @@ class SubscriptionCalls:
         return _Delivery.ENDED if outcome.is_end else _Delivery.NOT_TAKEN
 
     async def _counted_call(self, message_id: str, batch: ReaderBatch) -> CallOutcome:
-        name, events = self._subscription["name"], sum(event.size for event in batch.events)
+        name, events = self._subscription["name"], len(batch)
         began, waited = self._clock.monotonic(), (self._clock.now() - batch.events[0].sealed_at).total_seconds()
         if not batch.is_repeated:
             self._counters.handed_out(name, events, waited)
