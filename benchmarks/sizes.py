@@ -22,6 +22,10 @@ class Sizes:
         catch_up_envelopes: envelopes of one item that wait for a consumer.
         rare_envelopes: envelopes among which three of a rare type stand.
         file_mb: the size of a file, in millions of bytes.
+        http_seconds: for how long events go by HTTP at a pace.
+        http_requests: requests of a hundred events.
+        http_many: subscriptions, of which each has an event type of its own.
+        http_followers: server-sent streams that are opened.
         young_envelopes: envelopes in a young journal; one that has grown has a hundred times as many.
     """
 
@@ -37,6 +41,10 @@ class Sizes:
     catch_up_envelopes: int = 20_000
     rare_envelopes: int = 300_000
     file_mb: int = 1_074
+    http_seconds: float = 6.0
+    http_requests: int = 500
+    http_many: int = 1_000
+    http_followers: int = 2_000
     young_envelopes: int = 1_000
 
     @classmethod

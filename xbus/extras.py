@@ -1,6 +1,7 @@
 """The libraries that an installation may lack: only those of the client always come with the bus."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -81,6 +82,19 @@ def require(who: str, extra: str, libraries: Sequence[Library]) -> None:
             continue  # it did not come by pip, and nothing tells its version
         if _numbers(found) < _numbers(oldest):
             raise MissingExtra(f"{who} needs {name} {oldest} or newer, and {found} is installed", install(extra))
+
+
+@contextmanager
+def needing(option: str, extra: str) -> Iterator[None]:
+    """Import within the block what an option of the configuration needs.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{option} needs {error.name}, which is not installed", install(extra)) from error
 
 
 def _numbers(text: str) -> list[int]:

@@ -169,7 +169,7 @@ SECTIONS = (
         "Calls of one item (`ack_one`, `ack_100`), large envelopes of 200-byte items with the SDK (`batch_intake`, "
         "`end_to_end`; with a worker, to four consumers, `encrypted` by CURVE and `compressed` in the journal: their "
         "floors are without), small "
-        "envelopes by HTTP (`http_publish`), "
+        "envelopes by HTTP (`http_publish`), calls of subscribers (`http_callback` and those behind it), "
         "the broker's memory while nobody takes a backlog, and the time from the start of a broker that was killed to "
         "the first item. The module of each scenario says what its floor is.",
         (
@@ -182,6 +182,11 @@ SECTIONS = (
             "encrypted",
             "compressed",
             "http_publish",
+            "http_callback",
+            "http_callback_single",
+            "http_callback_batches",
+            "http_1000_subscriptions",
+            "http_followers",
             "backlog_memory",
             "restart",
         ),

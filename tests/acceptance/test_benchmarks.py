@@ -28,6 +28,10 @@ TINY = Sizes(
     catch_up_envelopes=30,
     rare_envelopes=30,
     file_mb=9,
+    http_seconds=0.3,
+    http_requests=5,
+    http_many=5,
+    http_followers=20,
     young_envelopes=3,
 )
 
@@ -41,6 +45,7 @@ LIKE_OTHERS = {
     "idle_1000",
     "idle_10000",
     "reader_idle",
+    "http_callback_single",
 }
 """Scenarios that differ from others by a number alone, or by what ``latency`` runs too, or that only wait."""
 
@@ -79,7 +84,7 @@ def test_a_scenario_is_measured_beside_its_floor(scenario: str, kind: str, reque
     if scenario == "restart":
         # What waits does not make the start longer; the rest of it varies from run to run, and from minute to minute.
         assert told["ratio"] < 4 or any(measured(scenario, kind, databases)["ratio"] < 4 for _ in range(5))
-    assert told["unit"] in ("calls/s", "envelopes/s", "items/s", "MB/s", "MiB", "ms")
+    assert told["unit"] in ("calls/s", "envelopes/s", "events/s", "items/s", "MB/s", "MiB", "ms")
 
 
 def test_the_bus_is_measured_as_its_peers_are(sqlite: Databases) -> None:

@@ -122,6 +122,7 @@ async def test_a_reader_that_skips_goes_on_behind_what_is_too_old(at_work: Reade
     await at_work.limit(max_lag=4, when_behind="skip")
     await at_work.keeper.look()
     assert await at_work.place() == Place(3)
+    assert at_work.keeper.skipped == {"billing": 2}
     assert at_work.health.healthy
     assert [event["position"] for event in (await at_work.read(items=10))["events"]] == [3, 4, 5, 6]
     (reader,) = await at_work.journal.read(read_readers)
@@ -140,6 +141,7 @@ async def test_a_skip_waits_for_the_batch_of_a_program_that_reads(at_work: Reade
     await at_work.desks.settle(at_work.program, Settlement(following["range"], following["counter"], Place(4)))
     await at_work.keeper.look()
     assert await at_work.place() == Place(ENVELOPES + 1)
+    assert at_work.keeper.skipped == {"billing": 3}
 
 
 async def test_the_batch_of_a_program_that_is_gone_is_skipped_and_its_checkpoint_refused(at_work: ReaderAtWork) -> None:

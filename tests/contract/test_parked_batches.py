@@ -229,3 +229,25 @@ async def test_a_move_of_the_reader_leaves_what_is_parked(journal: Journal, scri
     await shop.desk.follow()
     assert len(await shop.parked()) == 1
     assert positions(await shop.read()) == [5, 6]
+
+
+async def test_a_limit_of_the_lag_takes_the_batch_of_a_dead_subscriber_and_leaves_what_a_person_resumed(
+    journal: Journal, scribe: Scribe
+) -> None:
+    shop = await gateway(journal, scribe)
+    first = await shop.read()
+    assert await shop.desk.pass_to(Place(5), "it lags") == 0, "the subscriber is being called"
+    await shop.fail(first, AWAY)
+    assert await shop.desk.pass_to(Place(5), "it lags") == 1
+    batch = await shop.read()
+    assert positions(batch) == [5, 6], "it goes on at once, with what is within the limit"
+    with pytest.raises(Refused) as refusal:
+        await shop.read(first)
+    assert refusal.value.code == "lease_lost"
+    assert (await shop.fail(batch)).attempts == 1, "the attempts of the batch before count no more"
+    shop.clock.go_on(60)
+    await shop.fail_until_parked(await shop.read())
+    (parked,) = await shop.parked()
+    await shop.decide(resume_batch, parked)
+    await shop.desk.pass_to(Place(7), "it lags")
+    assert positions(await shop.read()) == [5, 6]

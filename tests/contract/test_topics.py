@@ -1,5 +1,7 @@
 """Programs make event types and API tokens as far as their profile says, and nothing beyond."""
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
 
@@ -25,6 +27,7 @@ from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.broker.journal.subscribers import (
     SubscriptionWish,
     list_subscribers,
+    make_topics,
     remove_subscribed,
     subscribe,
     unsubscribe,
@@ -262,6 +265,36 @@ def test_an_emitter_subscribes_and_unsubscribes(url: str) -> None:
         with pytest.raises(ConfigurationError) as refusal:
             unsubscribe(connection, south, None, NOW)
         assert code_of(refusal) == "not_subscribed"
+
+
+def test_many_new_topics_are_made_at_once_and_only_once(url: str) -> None:
+    names = [f"shop_{number}" for number in range(200)]
+    with writing(url) as connection:
+        make_topics(connection, ids(connection)["north"], names, NOW)
+        made_at = read_version(connection)
+        make_topics(connection, ids(connection)["south"], names, NOW)
+        assert read_version(connection) == made_at
+        made = read_catalog(connection).event_types
+        assert all(made[name].is_topic and made[name].publisher_id is None for name in names)
+        assert read_stored(connection).in_use.event_types["orders"].nodes, "types with nodes are read as before"
+        assert find_table_problems(connection) == []
+
+
+def test_a_subscription_lags_as_far_as_its_operator_says_else_as_all_do(url: str) -> None:
+    def limit(connection: sa.Connection) -> tuple[object, str]:
+        each = read_stored(connection).in_use.subscriptions["south"]
+        return each.max_lag, each.when_behind
+
+    with writing(url) as connection:
+        south = ids(connection)["south"]
+        subscribe(connection, south, wish("shop_orders"), NOW)
+        assert limit(connection) == (None, "alarm")
+        subscribe(connection, south, replace(wish("shop_orders"), max_lag=500), NOW)
+        assert limit(connection) == (500, "skip")
+        own = replace(read_stored(connection).in_use.subscriptions["south"], max_lag=9, when_behind="detach")
+        apply(connection, make_plan(read_stored(connection), BusSpec(subscriptions={"south": own})), NOW)
+        subscribe(connection, south, replace(wish("shop_orders"), max_lag=500), NOW)
+        assert limit(connection) == (9, "detach")
 
 
 def test_a_subscription_that_ended_is_called_again_once_its_program_subscribes(url: str) -> None:

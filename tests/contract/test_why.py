@@ -500,7 +500,7 @@ async def _service(bus: Questions, name: str) -> int:
 
 @reaches(
     *(Code.READER_ABSENT, Code.READER_BEHIND, Code.READER_DETACHED, Code.READER_PAUSED, Code.READER_WELL),
-    *(Code.SUBSCRIPTION_ENDED, Code.SUBSCRIPTION_FAILING),
+    *(Code.SUBSCRIPTION_ENDED, Code.SUBSCRIPTION_FAILING, Code.BATCHES_PARKED),
 )
 async def test_a_reader_and_a_subscription(bus: Questions) -> None:
     await bus.journal.run(add_readers)
@@ -534,6 +534,17 @@ async def test_a_reader_and_a_subscription(bus: Questions) -> None:
     (found,) = await of("shop")
     assert (found.code, found.proof.since, found.proof.until_at) == (Code.SUBSCRIPTION_FAILING, NOW, LATER)
     assert "the last with refused: HTTP 503, and 1 event from 1 on wait" in found.cause
+    parked = sa.update(model.reader_range).where(
+        model.reader_range.c.service_id == await _service(bus, "subscription/shop")
+    )
+    await bus.change(parked.values(parked_at=NOW))
+    found, behind = await of("shop")
+    assert (found.code, behind.code) == (Code.BATCHES_PARKED, Code.SUBSCRIPTION_FAILING)
+    assert (found.cause.split(",")[0], found.next_step) == (
+        "its subscriber took 1 batch of shop at no attempt",
+        "xbus parked batch list --subscription shop",
+    )
+    await bus.change(parked.values(parked_at=None))
     await bus.change(failing.values(ended_at=LATER))
     (found,) = await of("shop")
     assert (found.code, found.next_step) == (Code.SUBSCRIPTION_ENDED, "xbus subscription resume shop --reason …")

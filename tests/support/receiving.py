@@ -12,7 +12,12 @@ class Receiver(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
+        length = int(self.headers["content-length"])
+        body = self.rfile.read(length)
+        if len(body) < length:
+            # The gateway died while it sent: this was no call.
+            self.close_connection = True
+            return
         kept = {"headers": {name.lower(): value for name, value in self.headers.items()}, "body": body.decode()}
         with Path(sys.argv[2]).open("a") as file:
             file.write(f"{json.dumps(kept)}\n")

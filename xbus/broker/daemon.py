@@ -24,8 +24,8 @@ from xbus.broker.metrics.readiness import ProcessReadiness
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config, JournalSettings
-from xbus.errors import ConfigurationError, MissingExtra, XbusError
-from xbus.extras import install
+from xbus.errors import ConfigurationError, XbusError
+from xbus.extras import needing
 from xbus.ids import Ids
 from xbus.passwords import Passwords
 from xbus.rpc.context import new_context
@@ -79,24 +79,16 @@ def _observed(config: Config, process: str) -> Iterator[None]:
     """
     with ExitStack() as stack:
         if config.sentry.dsn:
-            with _needing("[sentry] dsn", "sentry"):
-                from xbus.broker import sentry  # here, as few installations have its library
+            with needing("[sentry] dsn", "sentry"):
+                from xbus import sentry  # here, as few installations have its library
             stack.enter_context(sentry.reporting(config.sentry.dsn, process))
         if config.tracing.endpoint:
-            with _needing("[tracing] endpoint", "otel"):
+            with needing("[tracing] endpoint", "otel"):
                 from xbus.broker.otlp import OtlpExport
             export = OtlpExport(config.tracing.endpoint, process)
             stack.callback(export.close)
             stack.enter_context(tracing.exporting(tracing.Tracer(SystemClock(), export)))
         yield
-
-
-@contextmanager
-def _needing(option: str, extra: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"{option} needs {error.name}, which is not installed", install(extra)) from error
 
 
 class _LastResort:

@@ -86,6 +86,7 @@ class FrontSettings:
     max_envelope_events: int = option(10_000, values.count)
     immediate_reply_timeout: float = option(30.0, values.seconds)
     open_envelope_timeout: float = option(86400.0, values.seconds)
+    autodrop_envelopes: int = option(0, values.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ class HttpSettings:
     callback_hosts: tuple[str, ...] = option((), values.networks)
     topic_data_bytes: int = option(64, values.count)
     scaling_backlog: int = option(1000, values.count)
+    statsd: str = option("", values.server_address)
 
 
 @dataclass(frozen=True, slots=True)

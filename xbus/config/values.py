@@ -215,6 +215,15 @@ def http_listen(value: str) -> str:
     return value
 
 
+def server_address(value: str) -> str:
+    """Read ``host:port`` of a server; nothing means none."""
+    if value:
+        host, port = host_and_port(value)
+        if not host or host == "*" or not 0 < port <= 65535:
+            raise ValueError("is not a host and a port, such as 127.0.0.1:8125")
+    return value
+
+
 def host_and_port(value: str) -> tuple[str, int]:
     """Split ``host:port``; the port is -1 where it is no number."""
     host, _, port = value.rpartition(":")

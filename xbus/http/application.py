@@ -1,5 +1,6 @@
 """Puts the gateway together: a request passes the guard, then an operation of a dialect answers it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -20,7 +21,8 @@ from xbus.errors import XbusError
 from xbus.extras import installed_version
 from xbus.http import problems
 from xbus.http.bodies import Room
-from xbus.http.callbacks import call_subscribers
+from xbus.http.callbacks import SubscriptionLook, call_subscribers
+from xbus.http.counters import RoutemasterCounters
 from xbus.http.description import describe
 from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
@@ -28,6 +30,7 @@ from xbus.http.figures import OPERATION, CountedRequests, HttpFigures
 from xbus.http.front import FrontConnection
 from xbus.http.guard import Guard, RequestLimits, is_in
 from xbus.http.reading import BackConnection, TailPace, Tails
+from xbus.http.statsd import StatsdReports
 from xbus.ids import Ids
 
 OPERATIONS = (*native.OPERATIONS, *reading.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
@@ -55,14 +58,16 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
     front = FrontConnection(address, clock, Ids(clock), options)
     room = Room(DOCUMENTS_AT_ONCE * settings.max_document_bytes)
     called = BackConnection(back, clock, settings.insist_seconds)
-    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings)
+    counters = RoutemasterCounters()
+    look = SubscriptionLook(counters, clock)
+    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings, counters)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
     figures = _figures(gateway)
     application = Starlette(
         routes=[
             *(_route(gateway, operation) for operation in OPERATIONS),
             _described(),
-            _counted(figures, settings.metrics_from),
+            _counted(figures, look, settings.metrics_from),
         ],
         middleware=[
             Middleware(CountedRequests, figures=figures),
@@ -73,7 +78,12 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
             HTTPException: problems.of_http,
             Exception: problems.of_the_gateway,
         },
-        lifespan=_connected(front, called, partial(call_subscribers, settings, back, clock)),
+        lifespan=_connected(
+            front,
+            called,
+            partial(call_subscribers, settings, back, clock, counters, look),
+            partial(_reporting, settings.statsd, counters, look),
+        ),
     )
     application.state.gateway = gateway
     return application
@@ -86,14 +96,30 @@ def on_stop(application: Starlette) -> Callable[[], None]:
 
 
 def _connected(
-    front: FrontConnection, back: BackConnection, calling: Callable[[], AbstractAsyncContextManager[None]]
+    front: FrontConnection,
+    back: BackConnection,
+    calling: Callable[[], AbstractAsyncContextManager[None]],
+    reporting: Callable[[], AbstractAsyncContextManager[None]],
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def connected(app: Starlette) -> AsyncIterator[None]:
-        async with front, back, calling():
+        async with front, back, reporting(), calling():
             yield
 
     return connected
+
+
+@asynccontextmanager
+async def _reporting(address: str, counters: RoutemasterCounters, look: SubscriptionLook) -> AsyncIterator[None]:
+    """Report metrics to statsd for as long as the block lasts, if the configuration names a server of it."""
+    counters.began("web")
+    async with asyncio.TaskGroup() as tasks:
+        reports = StatsdReports(address, counters, look.gauges) if address else None
+        reporting = None if reports is None else tasks.create_task(reports.run(), name="reports to statsd")
+        yield
+        counters.ended("web")
+        if reporting is not None:
+            reporting.cancel()
 
 
 def _route(gateway: Gateway, operation: Operation) -> Route:
@@ -136,16 +162,18 @@ def _figures(gateway: Gateway) -> HttpFigures:
                 "Bytes of documents and batches in memory, as they are counted",
                 lambda: room.taken,
             ),
-        ]
+        ],
+        gateway.counters,
     )
 
 
-def _counted(figures: HttpFigures, allowed: Sequence[str]) -> Route:
+def _counted(figures: HttpFigures, look: SubscriptionLook, allowed: Sequence[str]) -> Route:
     networks = [ip_network(entry, strict=False) for entry in allowed]
 
     async def answer(request: Request) -> Response:
         if request.client is None or not is_in(request.client.host, networks):
             raise HTTPException(HTTPStatus.NOT_FOUND)
+        figures.of_subscriptions = await look.gauges()
         body, content_type = figures.write(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 

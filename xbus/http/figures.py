@@ -1,7 +1,7 @@
 """Counts requests, and writes the figures of the gateway for Prometheus; no other module knows its library."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 
 from prometheus_client import ProcessCollector
@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xbus.extras import installed_version
+from xbus.http.counters import PREFIX, Gauge, RoutemasterCounters
 
 OPERATION = "xbus.operation"
 """The name in the scope of a request under which its operation is noted."""
@@ -24,13 +25,19 @@ class HttpFigures(Collector):
 
     Args:
         gauges: what is read when somebody asks: the name of each figure, its meaning, and how to read it.
+        counters: what is counted under the names of Routemaster.
+
+    Attributes:
+        of_subscriptions: the newest gauges under the names of Routemaster.
     """
 
-    def __init__(self, gauges: Iterable[tuple[str, str, Callable[[], float]]]) -> None:
+    def __init__(self, gauges: Iterable[tuple[str, str, Callable[[], float]]], counters: RoutemasterCounters) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.of_subscriptions: Sequence[Gauge] = ()
         self._gauges = [*gauges]
+        self._counters = counters
 
     def collect(self) -> Iterator[Metric]:
         """Give all families, with those of the operating system's process."""
@@ -49,11 +56,31 @@ class HttpFigures(Collector):
         yield CounterMetricFamily("xbus_http_sent_bytes", "Bytes of the bodies of answers", self.sent_bytes)
         for name, about, read in self._gauges:
             yield GaugeMetricFamily(name, about, read())
+        yield from self._of_routemaster()
+
+    def _of_routemaster(self) -> Iterator[Metric]:
+        families: dict[str, Metric] = {}
+        for name, tags, value in self.of_subscriptions:
+            family = families.setdefault(name, GaugeMetricFamily(_written(name), _about(name)))
+            family.add_sample(_written(name), dict(tags), value)
+        for (name, tags), number in sorted(self._counters.counts.items()):
+            counted = families.setdefault(name, CounterMetricFamily(_written(name), _about(name)))
+            counted.add_sample(f"{_written(name)}_total", dict(tags), number)
+        yield from families.values()
 
     def write(self, accept: str) -> tuple[bytes, str]:
         """Write all in the form that a client asks for, OpenMetrics or the older text; returns it with its type."""
         encode, content_type = choose_encoder(accept)
         return encode(self), content_type
+
+
+def _written(name: str) -> str:
+    """Write a name of Routemaster as Prometheus wants names."""
+    return f"{PREFIX}_{name.replace('.', '_')}"
+
+
+def _about(name: str) -> str:
+    return f"The metric {name} of Routemaster"
 
 
 class CountedRequests:

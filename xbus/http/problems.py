@@ -31,6 +31,7 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "place_invalid": HTTPStatus.BAD_REQUEST,
     "moment_invalid": HTTPStatus.BAD_REQUEST,
     "not_a_reader": HTTPStatus.FORBIDDEN,
+    "not_a_gateway": HTTPStatus.FORBIDDEN,
     "reader_not_allowed": HTTPStatus.FORBIDDEN,
     "type_not_read": HTTPStatus.FORBIDDEN,
     "no_page": HTTPStatus.NOT_FOUND,

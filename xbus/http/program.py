@@ -1,7 +1,8 @@
 """``start_xbushttp``: builds the gateway from its configuration, and serves it until it is stopped."""
 
 import resource
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from xbus.config import Config, HttpSettings, load
 from xbus.config.command_line import file_option
 from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
+from xbus.extras import needing
 from xbus.http.application import build, on_stop
 from xbus.http.protocol import BoundedProtocol, ConnectionLimits
 from xbus.system import service_manager
@@ -66,11 +68,31 @@ def serve(config: Config, ready_file: Path | None) -> None:
             "make one: xbus token new NAME --role LOGIN, of a role whose service is of kind gateway",
         )
     application = build(settings, front, SystemClock(), back=back)
-    with closing(open_port("http", settings.listen)) as listening:
+    with reporting_exceptions(config.sentry.dsn), closing(open_port("http", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)
         _allow_connections()
         service_manager.tell_ready({"http": address}, ready_file)
         uvicorn.Server(server_config(application, settings)).run(sockets=[listening])
+
+
+@contextmanager
+def reporting_exceptions(dsn: str) -> Iterator[None]:
+    """Report exceptions to Sentry for as long as the block lasts.
+
+    Args:
+        dsn: the address of a project of Sentry; empty for none.
+
+    Raises:
+        MissingExtra: its library is not installed.
+        ConfigurationError: the address is none of Sentry's.
+    """
+    if not dsn:
+        yield
+        return
+    with needing("[sentry] dsn", "sentry"):
+        from xbus import sentry  # here, as few installations have its library
+    with sentry.reporting(dsn, "http"):
+        yield
 
 
 def _allow_connections() -> None:

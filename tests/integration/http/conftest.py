@@ -34,6 +34,7 @@ LOOPBACK = ("127.0.0.1", 50_000)
 
 DOCUMENT_BYTES = 100_000
 BODY_BYTES = 3_000_000
+AUTODROP = 100_000
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         }
         for login in ("billing_1", "following_1"):
             tokens[login] = add_api_token(connection, f"token of {login}", role=login, at=at)
-    daemon = Daemon(folder / "daemon", url)
+    daemon = Daemon(folder / "daemon", url, {"front": {"autodrop_envelopes": AUTODROP}})
     daemon.start()
     yield Shop(daemon, tokens)
     daemon.kill()

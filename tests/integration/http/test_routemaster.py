@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from starlette.testclient import TestClient
 
-from tests.integration.http.conftest import Shop, Visit
+from tests.integration.http.conftest import AUTODROP, Shop, Visit
 from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens
@@ -225,6 +225,20 @@ def test_two_tokens_of_one_name_are_one_publisher(join: Callable[[str], Client])
     assert old.token != new.token
     assert old.push("wheels").status_code == 204
     assert new.push("wheels").status_code == 204
+
+
+def test_a_client_subscribes_to_many_topics_that_nobody_has_pushed_to(
+    join: Callable[[str], Client], shop: Shop
+) -> None:
+    client = join("wide")
+    names = [f"wide_{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(120)]
+    wish = {"topics": names, "callback": "https://wide.example/events", "uuid": "wide"}
+    assert client.ask("POST", "/subscription", json=wish).status_code == 204
+    (own,) = [each for each in client.ask("GET", "/subscriptions").json() if each["subscriber"] == "wide"]
+    assert own["topics"] == sorted(names)
+    with reading(shop.daemon.url) as connection:
+        made = read_stored(connection).in_use.subscriptions["wide"]
+    assert (made.max_lag, made.when_behind) == (AUTODROP, "skip"), "it drops the oldest, as all do that clients make"
 
 
 def test_a_profile_bounds_the_names_of_topics(join: Callable[[str], Client], root: Client, shop: Shop) -> None:

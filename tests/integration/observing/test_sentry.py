@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
-from xbus.broker import sentry
+from xbus import sentry
+from xbus.clock import SystemClock
+from xbus.config import HttpSettings
 from xbus.errors import ConfigurationError
+from xbus.http.application import build
+from xbus.http.program import reporting_exceptions
 
 log = logging.getLogger("xbus.test")
 
@@ -88,3 +93,17 @@ def test_an_exception_is_reported_without_variables_and_nothing_else_is(server: 
 def test_an_address_that_is_none_of_sentry(dsn: str) -> None:
     with pytest.raises(ConfigurationError, match="dsn"), sentry.reporting(dsn, "back"):
         pass
+
+
+def test_a_fault_of_the_gateway_is_reported(server: Sentry) -> None:
+    app = build(HttpSettings(), "tcp://127.0.0.1:9", SystemClock(), back="tcp://127.0.0.1:9")
+    # Nobody knows of a fault in it, so this one is made.
+    object.__setattr__(app.state.gateway, "front", None)
+    with (
+        reporting_exceptions(server.dsn),
+        TestClient(app, client=("127.0.0.1", 5), raise_server_exceptions=False) as http,
+    ):
+        assert http.get("/readyz").status_code == 500
+    (event,) = server.events
+    assert event["exception"]["values"][0]["type"] == "AttributeError"
+    assert (event["extra"]["action"], event["tags"]["xbus.process"]) == ("request_failed", "http")

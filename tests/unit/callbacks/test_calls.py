@@ -11,6 +11,7 @@ from xbus.clock import SystemClock
 from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.callbacks.service import CallbackService
+from xbus.http.counters import RoutemasterCounters
 from xbus.rpc.codec import Value
 
 LEASE = 0.03
@@ -87,7 +88,9 @@ async def until(condition: Any) -> None:
 
 
 def serve(back: BackDouble, client: ClientDouble) -> "asyncio.Task[None]":
-    service = CallbackService(cast(GatewayBack, back), cast(CallbackClient, client), SystemClock())
+    service = CallbackService(
+        cast(GatewayBack, back), cast(CallbackClient, client), SystemClock(), RoutemasterCounters()
+    )
     return asyncio.create_task(service.run())
 
 

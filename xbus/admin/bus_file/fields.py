@@ -324,6 +324,7 @@ SECTIONS: Mapping[Section, Fields] = {
         "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it gets."),
         "url": replace(TEXT, required=True, means="The address that is called."),
         **CALLBACK,
+        **LAGGING,
         **RETRY,
         "secret": replace(TEXT, default=None, means="Signs the calls; nothing shows it, and empty leaves it as it is."),
         "start": replace(START, means="Where a new subscription begins."),

@@ -70,7 +70,8 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
         yield "bot", {"name": bot.name} | _said(bot, {**WORK, **TIME}) | reads | emits | runners | of_runs
     for each in bus.subscriptions.values():
         # The secret is written nowhere: a file without it leaves it as it is.
-        said = {"event_types": sorted(each.event_types), "url": each.url} | _said(each, CALLBACK)
+        said = {"event_types": sorted(each.event_types), "url": each.url}
+        said |= _said(each, {**CALLBACK, **LAGGING})
         said |= _said(each.retry, RETRY)
         yield "subscription", {"name": each.name} | said
 

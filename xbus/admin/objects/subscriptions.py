@@ -20,6 +20,7 @@ def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject
         "lag": reader.lag,
         "owed_since": reader.waits_since,
         "failed_calls": each.failures,
+        "parked_batches": 0 if reader.subscriber is None else reader.subscriber.parked,
         "since": each.failing_since,
         "retry_at": each.retry_at,
         "code": each.code,

@@ -75,6 +75,7 @@ class Code(StrEnum):
     READER_WELL = "reader_well"
     SUBSCRIPTION_FAILING = "subscription_failing"
     SUBSCRIPTION_ENDED = "subscription_ended"
+    BATCHES_PARKED = "batches_parked"
 
     # An item that a role gets otherwise, or not with its event.
     ITEM_PARKED = "item_parked"

@@ -12,7 +12,7 @@ from xbus.states import RangeState
 
 def explain_reader(facts: ReaderFacts) -> list[Finding]:
     """Explain a reader; the first finding is the answer."""
-    return [*_detached(facts.status), _state(facts)]
+    return [*_detached(facts.status), *_parked(facts.status), _state(facts)]
 
 
 def _detached(status: ReaderStatus) -> Iterator[Finding]:
@@ -20,6 +20,15 @@ def _detached(status: ReaderStatus) -> Iterator[Finding]:
         name = status.entry.name
         cause = f"{name} lags further than its max_lag allows, so retention waits for it no longer{_lag(status)}"
         yield Finding(Code.READER_DETACHED, cause, f"xbus reader show {name}", proof=_proof(status))
+
+
+def _parked(status: ReaderStatus) -> Iterator[Finding]:
+    subscriber = status.subscriber
+    if subscriber is not None and subscriber.parked:
+        name = subscriber.name
+        number = "1 batch" if subscriber.parked == 1 else f"{subscriber.parked:,} batches"
+        cause = f"its subscriber took {number} of {name} at no attempt, so that is parked; what came behind goes on"
+        yield Finding(Code.BATCHES_PARKED, cause, f"xbus parked batch list --subscription {name}", proof=_proof(status))
 
 
 def _state(facts: ReaderFacts) -> Finding:

@@ -1,6 +1,7 @@
 """Emitters make event types, and API tokens for others, as far as their profile says."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from xbus.broker.configuration import Configuration
@@ -10,7 +11,9 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.subscribers import (
     Subscriber,
     SubscriptionWish,
+    check_wish,
     list_subscribers,
+    make_topics,
     remove_subscribed,
     subscribe,
     unsubscribe,
@@ -27,6 +30,10 @@ ORIGIN = "the front"
 """The origin of such acts in the audit: a gateway calls for the program, so the peer's address says nothing of it."""
 
 
+TOPICS_AT_ONCE = 10
+"""Topics that one write makes for a subscriber. More make whoever sends meanwhile wait for longer."""
+
+
 class Provisioning:
     """Changes the configuration for emitters, and has the change in force here before it answers.
 
@@ -37,13 +44,22 @@ class Provisioning:
         configuration: says whose profile allows it.
         sessions: the emitters'.
         clock: dates the changes.
+        autodrop_envelopes: the lag from which a subscription of a program does without the oldest; 0 for none.
     """
 
-    def __init__(self, journal: Journal, configuration: Configuration, sessions: Sessions, clock: Clock) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        configuration: Configuration,
+        sessions: Sessions,
+        clock: Clock,
+        autodrop_envelopes: int = 0,
+    ) -> None:
         self._journal = journal
         self._configuration = configuration
         self._sessions = sessions
         self._clock = clock
+        self._max_lag = autodrop_envelopes or None
 
     async def claim_topic(self, emitter_id: int, name: str) -> None:
         """Make an event type of which an emitter is the publisher; see ``topics.claim_topic``."""
@@ -66,9 +82,14 @@ class Provisioning:
         return await self._journal.read(count_waiting, most)
 
     async def subscribe(self, emitter_id: int, wish: SubscriptionWish) -> None:
-        """Subscribe an emitter to topics; see ``subscribers.subscribe``."""
+        """Subscribe an emitter to topics; see ``subscribers.subscribe``. Many new topics come a part at a time."""
+        check_wish(wish)
+        making = self._as_emitter(emitter_id, make_topics, "type_not_allowed")
+        for first in range(0, len(wish.topics) if len(wish.topics) > TOPICS_AT_ONCE else 0, TOPICS_AT_ONCE):
+            part = wish.topics[first : first + TOPICS_AT_ONCE]
+            await self._journal.run(making, emitter_id, part, self._clock.now())
         errand = self._as_emitter(emitter_id, subscribe, "type_not_allowed")
-        await self._journal.run(errand, emitter_id, wish, self._clock.now())
+        await self._journal.run(errand, emitter_id, replace(wish, max_lag=self._max_lag), self._clock.now())
         await self._configuration.refresh()
 
     async def unsubscribe(self, emitter_id: int, topic: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -15,7 +15,8 @@ from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.readers.people import ReaderDecision, move
 from xbus.broker.journal.readers.status import list_readers
-from xbus.broker.journal.topics import check_removal, ensure_topic, read_emitter, refused, remove_topic
+from xbus.broker.journal.retention.limits import WhenBehind
+from xbus.broker.journal.topics import check_removal, ensure_topics, read_emitter, refused, remove_topic
 from xbus.errors import ConfigurationError
 
 MOST_SUBSCRIBED = 1_000
@@ -36,6 +37,7 @@ class SubscriptionWish:
         secret: the user name with which it calls; empty for none.
         timeout: milliseconds that a batch waits for more events.
         max: the most events of a batch.
+        max_lag: the most envelopes that it may lack, the oldest of which it does without then; None for any number.
     """
 
     topics: Sequence[str]
@@ -43,6 +45,7 @@ class SubscriptionWish:
     secret: str = field(repr=False)
     timeout: int
     max: int
+    max_lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
     """Subscribe an emitter to topics, and unsubscribe it from all others. A topic need not have a publisher yet.
 
     A new subscription begins at the end of the log, also one that was removed before. One that is there goes on where
-    it stands.
+    it stands. Many new topics take long: :func:`make_topics` makes them beforehand, a part at a time.
 
     Raises:
         ConfigurationError: its profile does not allow a name (``type_not_allowed``), a type is no topic and not in its
@@ -76,20 +79,15 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
             no sense (``bad_subscription``).
     """
     emitter = read_emitter(connection, emitter_id)
-    if not 0 < len(wish.topics) <= MOST_SUBSCRIBED:
-        cause = f"a subscription has 1 to {MOST_SUBSCRIBED:,} topics"
-        raise ConfigurationError(cause, "name fewer, or some", code="bad_subscription")
-    if not wish.url.startswith("https://"):
-        raise ConfigurationError("url is no address of https", "give one that is", code="bad_subscription")
+    check_wish(wish)
+    _make_topics(connection, emitter, wish.topics, at)
     stored = read_stored(connection)
     present = stored.in_use.subscriptions.get(emitter.login)
     before = present or stored.removed.subscriptions.get(emitter.login)
     if present is not None and not _is_of_program(connection, emitter, present):
         cause = f'an operator made subscription "{emitter.login}"'
         raise ConfigurationError(cause, "have an operator change it", code="name_taken")
-    for name in dict.fromkeys(wish.topics):
-        _check_topic(connection, emitter, name, at)
-    stored = read_stored(connection)
+    max_lag, when_behind = _lag_limit(wish, present)
     wished = SubscriptionSpec(
         emitter.login,
         frozenset(wish.topics),
@@ -101,6 +99,8 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
         max=wish.max,
         timeout=wish.timeout,
         ranges=before.ranges if before is not None else 1,
+        max_lag=max_lag,
+        when_behind=when_behind,
         retry=present.retry if present is not None else RetrySettings(),
     )
     plan = make_plan(stored, BusSpec(subscriptions={emitter.login: wished}))
@@ -112,6 +112,35 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
         decision = ReaderDecision(acting_person() or emitter.login, at, "subscribed anew")
         move(connection, wished.reader.name, "head", decision)
     _begin_anew(connection, emitter.login)
+
+
+def check_wish(wish: SubscriptionWish) -> None:
+    """Let a wish pass that needs no look at the journal to make sense.
+
+    Raises:
+        ConfigurationError: it makes none (``bad_subscription``).
+    """
+    if not 0 < len(wish.topics) <= MOST_SUBSCRIBED:
+        cause = f"a subscription has 1 to {MOST_SUBSCRIBED:,} topics"
+        raise ConfigurationError(cause, "name fewer, or some", code="bad_subscription")
+    if not wish.url.startswith("https://"):
+        raise ConfigurationError("url is no address of https", "give one that is", code="bad_subscription")
+
+
+def make_topics(connection: sa.Connection, emitter_id: int, names: Sequence[str], at: datetime) -> None:
+    """Make topics to which an emitter wants to subscribe, as far as nobody has made them.
+
+    Raises:
+        ConfigurationError: as of :func:`subscribe`.
+    """
+    _make_topics(connection, read_emitter(connection, emitter_id), names, at)
+
+
+def _lag_limit(wish: SubscriptionWish, present: SubscriptionSpec | None) -> tuple[int | timedelta | None, WhenBehind]:
+    """Give the limit that an operator set for the subscription, else that of all which programs make."""
+    if present is not None and present.max_lag is not None:
+        return present.max_lag, present.when_behind
+    return wish.max_lag, "alarm" if wish.max_lag is None else "skip"
 
 
 def unsubscribe(connection: sa.Connection, emitter_id: int, topic: str | None, at: datetime) -> None:
@@ -161,18 +190,23 @@ def _subscriber(connection: sa.Connection, spec: SubscriptionSpec, sent: int) ->
     return Subscriber(spec.name, spec, sent, status.lag, status.waits_since)
 
 
-def _check_topic(connection: sa.Connection, emitter: EmitterEntry, name: str, at: datetime) -> None:
-    if name in emitter.event_types:
-        return
-    if not (is_name(name) and emitter.may_make(name)):
-        raise refused(f"the emitter's profile does not allow to subscribe to {name[:80]!a}")
-    _check_room(connection)
-    ensure_topic(connection, name, at)
-    is_topic = sa.select(_TYPE.is_topic).where(_TYPE.name == name)
-    if not connection.execute(is_topic).scalar_one():
-        # An operator's type may have items that are no events of Routemaster, and not everybody may see them.
-        cause = f'event type "{name}" is no topic'
-        raise ConfigurationError(cause, "have an operator subscribe to it", code="unknown_type")
+def _make_topics(connection: sa.Connection, emitter: EmitterEntry, names: Sequence[str], at: datetime) -> None:
+    """Make the topics that a program subscribes to and nobody has made yet, all in one change."""
+    wanted = [name for name in dict.fromkeys(names) if name not in emitter.event_types]
+    for name in wanted:
+        if not (is_name(name) and emitter.may_make(name)):
+            raise refused(f"the emitter's profile does not allow to subscribe to {name[:80]!a}")
+    of_names = sa.select(_TYPE.name, _TYPE.is_topic).where(_TYPE.name.in_(wanted), _TYPE.removed_at.is_(None))
+    present = {row.name: row.is_topic for row in connection.execute(of_names)}
+    for name, is_topic in present.items():
+        if not is_topic:
+            # An operator's type may have items that are no events of Routemaster, and not everybody may see them.
+            cause = f'event type "{name}" is no topic'
+            raise ConfigurationError(cause, "have an operator subscribe to it", code="unknown_type")
+    new = [name for name in wanted if name not in present]
+    if new:
+        _check_room(connection, len(new))
+        ensure_topics(connection, new, at)
 
 
 def _is_of_program(connection: sa.Connection, emitter: EmitterEntry, entry: SubscriptionSpec) -> bool:
@@ -181,11 +215,11 @@ def _is_of_program(connection: sa.Connection, emitter: EmitterEntry, entry: Subs
     return entry.format == "routemaster" and entry.event_types <= topics | emitter.event_types
 
 
-def _check_room(connection: sa.Connection) -> None:
-    """Refuse a topic without a publisher where there are many: subscribers must not use up those of publishers."""
+def _check_room(connection: sa.Connection, new: int) -> None:
+    """Refuse topics without a publisher where there are many: subscribers must not use up those of publishers."""
     nobodys = sa.select(sa.func.count()).where(_TYPE.is_topic, _TYPE.publisher_id.is_(None), _TYPE.removed_at.is_(None))
-    if connection.execute(nobodys).scalar_one() >= MOST_WITHOUT_PUBLISHER:
-        raise refused(f"{MOST_WITHOUT_PUBLISHER:,} topics have no publisher yet, which is the most")
+    if connection.execute(nobodys).scalar_one() + new > MOST_WITHOUT_PUBLISHER:
+        raise refused(f"at most {MOST_WITHOUT_PUBLISHER:,} topics may have no publisher yet, and these would be more")
 
 
 def _leave(connection: sa.Connection, present: SubscriptionSpec, left: frozenset[str], at: datetime) -> None:

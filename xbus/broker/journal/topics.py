@@ -4,7 +4,7 @@ One emitter alone publishes such a type, the first that sends to it. A profile s
 emitters may take. A type of the bus file is none of these.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -78,23 +78,38 @@ def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datet
 
 
 def ensure_topic(connection: sa.Connection, name: str, at: datetime) -> None:
-    """Make an event type without a publisher, unless there is one of this name.
+    """Make an event type without a publisher, unless one of this name is in use; see :func:`ensure_topics`."""
+    ensure_topics(connection, [name], at)
+
+
+def ensure_topics(connection: sa.Connection, names: Sequence[str], at: datetime) -> None:
+    """Make event types without a publisher, in one change of the configuration. Those in use stay as they are.
+
+    Args:
+        names: at most as many as a statement takes, a thousand or so.
 
     Raises:
-        ConfigurationError: an operator removed it (``type_not_allowed``).
+        ConfigurationError: an operator removed one of them, or there are too many (``type_not_allowed``).
     """
-    found = connection.execute(sa.select(_type.removed_at, _type.is_topic).where(_type.name == name)).one_or_none()
-    if found is not None and found.removed_at is None:
+    of_names = _type.name.in_(dict.fromkeys(names))
+    found = sa.select(_type.name, _type.removed_at, _type.is_topic).where(of_names)
+    known = {row.name: row for row in connection.execute(found)}
+    wanted = [name for name in dict.fromkeys(names) if name not in known or known[name].removed_at is not None]
+    if not wanted:
         return
-    if found is not None and not found.is_topic:
-        raise refused(f'event type "{name}" was removed by an operator')
+    for name in wanted:
+        if name in known and not known[name].is_topic:
+            raise refused(f'event type "{name}" was removed by an operator')
     topics = sa.select(sa.func.count()).where(_type.is_topic, _type.removed_at.is_(None))
-    if connection.execute(topics).scalar_one() >= MOST_OF_ALL:
-        raise refused(f"programs made {MOST_OF_ALL:,} event types, which is the most")
-    move = Move.ADD if found is None else Move.RESTORE
-    change = Change(move, Section.EVENT_TYPE, name, EventTypeSpec(name, False, {}))
-    apply(connection, Plan(read_version(connection), (change,), ()), at)
-    connection.execute(sa.update(model.event_type).where(_type.name == name).values(is_topic=True, publisher_id=None))
+    if connection.execute(topics).scalar_one() + len(wanted) > MOST_OF_ALL:
+        raise refused(f"programs may make {MOST_OF_ALL:,} event types, and these would be more")
+    changes = tuple(
+        Change(Move.RESTORE if name in known else Move.ADD, Section.EVENT_TYPE, name, EventTypeSpec(name, False, {}))
+        for name in wanted
+    )
+    apply(connection, Plan(read_version(connection), changes, ()), at)
+    made = sa.update(model.event_type).where(_type.name.in_(wanted))
+    connection.execute(made.values(is_topic=True, publisher_id=None))
 
 
 def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: datetime) -> None:

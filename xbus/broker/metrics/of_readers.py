@@ -1,12 +1,12 @@
 """The families of readers, subscriptions and bots, from what the journal says of them; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from xbus.broker.journal.operations.figures import BotFigures
 from xbus.broker.journal.readers.status import RangeStatus, ReaderStatus
-from xbus.broker.metrics.families import Family, Labels, age, gauge
+from xbus.broker.metrics.families import Family, Labels, age, counter, gauge
 from xbus.states import BotRunState, RangeState
 
 RANGE_STATES = (RangeState.FREE, RangeState.LEASED, RangeState.OUT)
@@ -36,15 +36,32 @@ def reader_families(readers: Sequence[ReaderStatus], now: datetime) -> Iterator[
         "1 while a reader lags further than it may, and retention waits for it no longer",
         [(_of(each), each.entry.is_detached) for each in readers],
     )
+    subscribers = [each.subscriber for each in readers if each.subscriber is not None]
     yield gauge(
         "xbus_subscription_failures",
         "Calls of a subscription that failed one after another",
-        [
-            ({"subscription": each.subscriber.name}, each.subscriber.failures)
-            for each in readers
-            if each.subscriber is not None
-        ],
+        [({"subscription": each.name}, each.failures) for each in subscribers],
     )
+    yield gauge(
+        "xbus_subscription_retry_seconds",
+        "Seconds until a subscriber is called again that did not take a batch; 0 for one that is well",
+        [({"subscription": each.name}, _seconds_to(each.retry_at, now)) for each in subscribers],
+    )
+    yield gauge(
+        "xbus_subscription_parked_batches",
+        "Batches of a subscription that wait for a person",
+        [({"subscription": each.name}, each.parked) for each in subscribers],
+    )
+
+
+def skipped_family(skipped: Mapping[str, int]) -> Family:
+    """Show what readers were made to do without.
+
+    Args:
+        skipped: how many envelopes, by the name of the reader.
+    """
+    samples: list[tuple[Labels, float]] = [({"reader": name}, number) for name, number in sorted(skipped.items())]
+    return counter("xbus_reader_skipped_envelopes", "Envelopes that a reader with a limit did without", samples)
 
 
 def bot_families(bots: Sequence[BotFigures]) -> Iterator[Family]:
@@ -68,6 +85,10 @@ def bot_families(bots: Sequence[BotFigures]) -> Iterator[Family]:
         "1 while a bot is tried once in a while only, as too many attempts failed",
         [({"bot": each.name}, each.is_slowed) for each in bots],
     )
+
+
+def _seconds_to(moment: datetime | None, now: datetime) -> float:
+    return 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
 
 
 def _of(reader: ReaderStatus) -> Labels:

@@ -39,6 +39,7 @@ from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_back import delivery_families
 from xbus.broker.metrics.of_journal import JournalLook
 from xbus.broker.metrics.of_process import server_families
+from xbus.broker.metrics.of_readers import skipped_family
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, PortAddresses, Shared, bind, sessions
 from xbus.broker.sessions import SessionLifetimes
 from xbus.errors import Refused
@@ -82,7 +83,9 @@ class BackPart:
             config,
         )
         self._bots = Bots(shared.journal, shared.configuration, shared.clock, shared.ids, self._back.readers.desk)
-        self._subscriptions = Subscriptions(shared.journal, shared.health, shared.clock)
+        self._behind = BehindReaders(shared.journal, self._back.readers, shared.health, shared.clock)
+        skipped = self._behind.skipped
+        self._subscriptions = Subscriptions(shared.journal, shared.health, shared.clock, skipped)
         self._pruner = Pruner(
             shared.journal,
             shared.clock,
@@ -290,11 +293,9 @@ class BackPart:
         shared.tasks.create_task(returns.watch(), name="archived envelopes that are wanted")
 
     def _look_at_readers(self) -> None:
-        shared = self._shared
-        behind = BehindReaders(shared.journal, self._back.readers, shared.health, shared.clock)
         for name, look in (
             ("absent readers", self._absent_readers.look),
-            ("lag of readers", behind.look),
+            ("lag of readers", self._behind.look),
             ("failing subscriptions", self._subscriptions.look),
         ):
             looks = look_regularly(look, self._shared.config.health.interval, name)
@@ -306,6 +307,7 @@ class BackPart:
     def families(self) -> Iterator[Family]:
         yield from server_families(self._server)
         yield from delivery_families(self._back, self._shared.configuration.catalog)
+        yield skipped_family(self._behind.skipped)
         yield from self._journal_look.families()
 
     async def stop(self, seconds: float) -> None:

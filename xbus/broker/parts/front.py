@@ -115,7 +115,9 @@ class FrontPart:
         """Make the table of the verbs."""
         shared, config = self._shared, self._shared.config.front
         refusals = Refusals(shared.clock)
-        provisioning = Provisioning(shared.journal, shared.configuration, self._sessions, shared.clock)
+        provisioning = Provisioning(
+            shared.journal, shared.configuration, self._sessions, shared.clock, config.autodrop_envelopes
+        )
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),
             FrontBatchVerbs(

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import BatchAnswer, RangesAnswer
-from xbus.rpc.messages.subscriptions import FailedCallAnswer, SubscriptionMap, SubscriptionsAnswer
+from xbus.rpc.messages.subscriptions import (
+    FailedCallAnswer,
+    MeasuredSubscriptions,
+    SubscriptionHealthMap,
+    SubscriptionMap,
+    SubscriptionsAnswer,
+)
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 10.0
@@ -19,6 +25,7 @@ MOST_BATCH_BYTES = 512 * 1024
 
 _RANGES = AnswerReader("xbus.renew_ranges", RangesAnswer)
 _LIST = AnswerReader("xbus.list_subscriptions", SubscriptionsAnswer)
+_MEASURED = AnswerReader("xbus.measure_subscriptions", MeasuredSubscriptions)
 _BATCH = AnswerReader("xbus.read_batch", BatchAnswer)
 _NOTED = AnswerReader("xbus.note_callback", FailedCallAnswer)
 
@@ -40,6 +47,10 @@ class GatewayBack:
     async def subscriptions(self) -> list[SubscriptionMap]:
         """List the subscriptions that are to be served."""
         return _LIST.read(await self._call("xbus.list_subscriptions"))["subscriptions"]
+
+    async def measure(self) -> list[SubscriptionHealthMap]:
+        """Ask how all subscriptions are; what they were made to do without is told to one gateway only."""
+        return _MEASURED.read(await self._call("xbus.measure_subscriptions", True))["subscriptions"]
 
     async def read(self, program: str, reader: str, done: list[Value] | None) -> BatchAnswer:
         """Settle a batch, and wait for the next one.

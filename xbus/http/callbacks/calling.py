@@ -16,6 +16,7 @@ from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.callbacks.formats import FORMATS
 from xbus.http.callbacks.signing import signature_headers
+from xbus.http.counters import RoutemasterCounters
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import ClaimedBatchMap
@@ -48,14 +49,23 @@ class SubscriptionCalls:
         back: gives batches.
         client: makes the calls.
         clock: tells the time.
+        counters: count calls.
     """
 
-    def __init__(self, subscription: SubscriptionMap, back: GatewayBack, client: CallbackClient, clock: Clock) -> None:
+    def __init__(
+        self,
+        subscription: SubscriptionMap,
+        back: GatewayBack,
+        client: CallbackClient,
+        clock: Clock,
+        counters: RoutemasterCounters,
+    ) -> None:
         self._subscription = subscription
         self._reader = subscription["reader"]
         self._back = back
         self._client = client
         self._clock = clock
+        self._counters = counters
         self._program = str(uuid.uuid4())
         self._is_well = False
         """Whether the back knows that the last call went well."""
@@ -125,12 +135,22 @@ class SubscriptionCalls:
         """Call once. The back hands a batch that is not taken out again when it is time, or parks it."""
         if not told["events"]:
             return _Delivery.TAKEN
-        outcome = await self._call(told["id"], batch)
+        outcome = await self._counted_call(told["id"], batch)
         if outcome.is_taken:
             await self._note_success()
             return _Delivery.TAKEN
         await self._note_failure(outcome, batch)
         return _Delivery.ENDED if outcome.is_end else _Delivery.NOT_TAKEN
+
+    async def _counted_call(self, message_id: str, batch: ReaderBatch) -> CallOutcome:
+        name, events = self._subscription["name"], len(batch)
+        began, waited = self._clock.monotonic(), (self._clock.now() - batch.events[0].sealed_at).total_seconds()
+        if not batch.is_repeated:
+            self._counters.handed_out(name, events, waited)
+        outcome = await self._call(message_id, batch)
+        took = self._clock.monotonic() - began
+        self._counters.called(name, events, took, waited, is_taken=outcome.is_taken)
+        return outcome
 
     async def _call(self, message_id: str, batch: ReaderBatch) -> CallOutcome:
         """Call once. The body is written for each call: kept, those of dead subscribers would take much memory."""

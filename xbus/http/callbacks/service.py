@@ -12,7 +12,9 @@ from xbus.http.callbacks.addresses import AllowedAddresses
 from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.calling import SubscriptionCalls
 from xbus.http.callbacks.client import CallbackClient
+from xbus.http.callbacks.look import SubscriptionLook
 from xbus.http.connection import connected
+from xbus.http.counters import RoutemasterCounters
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
 from xbus.rpc.messages.subscriptions import SubscriptionMap
 
@@ -32,12 +34,14 @@ class CallbackService:
         back: tells them, and gives their batches.
         client: makes the calls.
         clock: tells the time.
+        counters: count calls.
     """
 
-    def __init__(self, back: GatewayBack, client: CallbackClient, clock: Clock) -> None:
+    def __init__(self, back: GatewayBack, client: CallbackClient, clock: Clock, counters: RoutemasterCounters) -> None:
         self._back = back
         self._client = client
         self._clock = clock
+        self._counters = counters
         self._served: dict[str, tuple[SubscriptionMap, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
@@ -68,7 +72,7 @@ class CallbackService:
 
     async def _serve(self, subscription: SubscriptionMap) -> None:
         programs = [
-            SubscriptionCalls(subscription, self._back, self._client, self._clock)
+            SubscriptionCalls(subscription, self._back, self._client, self._clock, self._counters)
             for _ in range(min(subscription["ranges"], MOST_PROGRAMS))
         ]
         try:
@@ -84,13 +88,17 @@ class CallbackService:
 
 
 @asynccontextmanager
-async def call_subscribers(settings: HttpSettings, address: str, clock: Clock) -> AsyncIterator[None]:
+async def call_subscribers(
+    settings: HttpSettings, address: str, clock: Clock, counters: RoutemasterCounters, look: SubscriptionLook
+) -> AsyncIterator[None]:
     """Call subscribers for as long as the block lasts, if the configuration says so.
 
     Args:
         settings: the section of the configuration.
         address: of the broker's back.
         clock: tells the time.
+        counters: count calls.
+        look: measures subscriptions for as long.
     """
     if not settings.callbacks:
         yield
@@ -100,7 +108,12 @@ async def call_subscribers(settings: HttpSettings, address: str, clock: Clock) -
         CallbackClient(AllowedAddresses(settings.callback_hosts)) as client,
         asyncio.TaskGroup() as tasks,
     ):
-        service = CallbackService(GatewayBack(connection, settings.callback_token), client, clock)
+        back = GatewayBack(connection, settings.callback_token)
+        service = CallbackService(back, client, clock, counters)
         serving = tasks.create_task(service.run(), name="subscriptions")
+        look.measure = back.measure
+        counters.began("worker")
         yield
+        counters.ended("worker")
+        look.measure = None
         serving.cancel()

@@ -10,6 +10,7 @@ from xbus.clock import Clock
 from xbus.config import HttpSettings
 from xbus.emitter.context import EmitterContext
 from xbus.http.bodies import Body, Room
+from xbus.http.counters import RoutemasterCounters
 from xbus.http.front import FrontConnection
 from xbus.http.reading import BackConnection, Tails
 from xbus.http.request_tags import token_of
@@ -26,6 +27,7 @@ class Gateway:
         clock: tells the moment.
         room: bounds what all bodies keep.
         settings: the section ``[http]`` of the configuration.
+        counters: count what publishers push.
     """
 
     front: FrontConnection
@@ -34,6 +36,7 @@ class Gateway:
     clock: Clock
     room: Room
     settings: HttpSettings
+    counters: RoutemasterCounters
 
     async def line(self, request: Request) -> EmitterContext:
         """Give the way to the front for the token of a request.

@@ -1,6 +1,7 @@
 """Our own dialect: publish envelopes, ask for immediate replies, and see whether the gateway works."""
 
 import json
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 from starlette.requests import Request
@@ -13,10 +14,12 @@ from xbus.errors import Refused
 from xbus.headers import event_tags
 from xbus.http.bodies import FORMATS, items_of
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
-from xbus.http.dialects.schemas import RECEIPT
+from xbus.http.dialects.schemas import RECEIPT, SUBSCRIPTIONS
 from xbus.http.publishing import ask, publish
-from xbus.http.request_tags import CONTENT_TYPE, one_value, tags_of
+from xbus.http.request_tags import CONTENT_TYPE, one_value, tags_of, token_of
 from xbus.rpc.codec import Value, pack
+from xbus.rpc.messages.subscriptions import MeasuredSubscriptions, SubscriptionHealthMap
+from xbus.rpc.shapes import AnswerReader
 
 MSGPACK = "application/msgpack"
 
@@ -40,6 +43,9 @@ REFUSALS = (
     "slow_down",
     "journal_unavailable",
 )
+
+
+_MEASURED = AnswerReader("xbus.measure_subscriptions", MeasuredSubscriptions)
 
 
 def receipt_map(receipt: Receipt) -> dict[str, object]:
@@ -95,6 +101,30 @@ def _json(reply: Value) -> str:
         ) from None
 
 
+async def _get_subscriptions(gateway: Gateway, request: Request) -> Response:
+    answer = await gateway.back.call("xbus.measure_subscriptions", token_of(request.headers))
+    return JsonAnswer({"subscriptions": [*map(_health, _MEASURED.read(answer)["subscriptions"])]})
+
+
+def _health(each: SubscriptionHealthMap) -> dict[str, object]:
+    return {
+        "name": each["name"],
+        "state": each["state"],
+        "events": each["events"],
+        "waits_since": _moment(each["waits_since"]),
+        "failures": each["failures"],
+        "failing_since": _moment(each["failing_since"]),
+        "retry_at": _moment(each["retry_at"]),
+        "code": each["code"] or None,
+        "error": each["error"] or None,
+        "parked_batches": each["parked"],
+    }
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
 async def _live(gateway: Gateway, request: Request) -> Response:
     return JsonAnswer({"alive": True})
 
@@ -126,6 +156,15 @@ OPERATIONS = (
         (*REFUSALS, "no_reply", "reply_refused", "reply_timed_out"),
         tuple(FORMATS),
         TAGS,
+    ),
+    Operation(
+        "GET",
+        "/v1/subscriptions",
+        "See how subscriptions are: what waits for each, and how its calls go.",
+        _get_subscriptions,
+        {200: "All subscriptions in use."},
+        ("token_missing", "not_a_gateway", "journal_unavailable"),
+        produces={"application/json": SUBSCRIPTIONS},
     ),
     Operation("GET", "/healthz", "See whether the gateway lives.", _live, {200: "It does."}, needs_token=False),
     Operation(

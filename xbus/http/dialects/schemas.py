@@ -46,3 +46,26 @@ BATCH = _object(
 LEASE = _object({"lease": SECONDS})
 
 RANGES = _object({"ranges": _list(WHOLE), "give_up": _list(WHOLE)})
+
+_MOMENT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
+
+SUBSCRIPTIONS = _object(
+    {
+        "subscriptions": _list(
+            _object(
+                {
+                    "name": TEXT,
+                    "state": {"enum": ["healthy", "failed", "paused", "stopped"]},
+                    "events": {**WHOLE, "description": "Events that wait for it, counted up to 10,000."},
+                    "waits_since": _MOMENT_OR_NULL,
+                    "failures": WHOLE,
+                    "failing_since": _MOMENT_OR_NULL,
+                    "retry_at": _MOMENT_OR_NULL,
+                    "code": TEXT_OR_NULL,
+                    "error": TEXT_OR_NULL,
+                    "parked_batches": WHOLE,
+                }
+            )
+        )
+    }
+)

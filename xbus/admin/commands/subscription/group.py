@@ -29,6 +29,8 @@ HEADS = (
     "LAG",
     "OLDEST",
     "FAILURES",
+    "PARKED",
+    Column("NEXT CALL", optional=True),
     Column("URL", narrows=12, optional=True),
 )
 
@@ -46,8 +48,9 @@ def list_(config_path: Path | None, output: Output) -> None:
     """Show each subscription: whether its calls go well, and how far it lags behind.
 
     LAG counts the events that wait for it, OLDEST is the age of the first of them. FAILURES counts calls that failed
-    one after another. A failing subscription is called again by itself. One that has ended was told by its subscriber
-    that it wants no more: xbus subscription resume has it go on.
+    one after another, PARKED the batches that wait for a person. A failing subscription is called again by itself,
+    less and less often: NEXT CALL says when. One that has ended was told by its subscriber that it wants no more:
+    xbus subscription resume has it go on.
     """
     now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
@@ -62,7 +65,28 @@ def list_(config_path: Path | None, output: Output) -> None:
 
 def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> tuple[object, ...]:
     oldest = None if reader.waits_since is None else age(reader.waits_since, now)
-    return (each.name, subscription_state(each, reader), each.format, reader.lag, oldest, each.failures, each.url)
+    return (
+        each.name,
+        subscription_state(each, reader),
+        each.format,
+        reader.lag,
+        oldest,
+        each.failures,
+        _parked(reader),
+        _next_call(each, now),
+        each.url,
+    )
+
+
+def _parked(reader: ReaderStatus) -> int:
+    return 0 if reader.subscriber is None else reader.subscriber.parked
+
+
+def _next_call(each: SubscriptionEntry, now: datetime) -> str | None:
+    """Say in how long a failing subscriber is called again; nothing of one that is well, or due."""
+    if each.retry_at is None or each.retry_at <= now:
+        return None
+    return f"in {age(now, each.retry_at)}"
 
 
 @subscription.command()
@@ -89,6 +113,7 @@ def show(config_path: Path | None, name: str, as_json: bool) -> None:
         "place": str(reader.place),
         "lag": reader.lag,
         "failures": found.failures or None,
+        "parked batches": _parked(reader) or None,
         "failing since": found.failing_since,
         "next call": found.retry_at,
         "error": None if found.code is None else f"[{found.code}] {found.error}",

@@ -1,6 +1,7 @@
 """Does what a reader wants when it lags too far: tells people, has retention wait no longer, or has it skip."""
 
 import logging
+from collections import Counter
 
 from xbus.broker.back.readers.desks import ReaderDesks
 from xbus.broker.journal.journal import Journal
@@ -23,6 +24,9 @@ class BehindReaders:
         desks: know whose programs give signs of life, and which batches are out.
         health: shows readers that stay beyond their limits.
         clock: measures ages.
+
+    Attributes:
+        skipped: how many envelopes each reader was made to do without, by its name, since the process began.
     """
 
     def __init__(self, journal: Journal, desks: ReaderDesks, health: Health, clock: Clock) -> None:
@@ -30,6 +34,7 @@ class BehindReaders:
         self._desks = desks
         self._health = health
         self._clock = clock
+        self.skipped: Counter[str] = Counter()
 
     async def look(self) -> None:
         """Look at all readers with a limit once.
@@ -49,6 +54,7 @@ class BehindReaders:
             desk = self._desks.desk(reader.entry.key)
             moved = 0 if desk is None else await desk.pass_to(Place(reader.upto + 1), reader.told)
             if moved:
+                self.skipped[reader.entry.name] += reader.passes
                 log.warning(
                     "the reader %s skips: %s", *(reader.entry.name, reader.told), extra={"action": "skipped", **told}
                 )

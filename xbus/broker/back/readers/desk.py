@@ -252,16 +252,16 @@ class ReaderDesk:
     async def pass_to(self, place: Place, reason: str) -> int:
         """Have the ranges that stand before a place go on there; returns how many do.
 
-        A batch that is out stays so: it is forgotten only where its program is gone and it ends before the place.
+        A batch that is out, and nobody works on, is forgotten if it ends before the place. A resumed batch stays.
 
         Raises:
             JournalUnavailable: the database can't be written now.
         """
-        moved = 0
-        note = self._note(MAX_LAG, ReaderAct.SKIP, reason)
+        moved, note = 0, self._note(MAX_LAG, ReaderAct.SKIP, reason)
         for lease in list(self.sharing.leases.values()):
             known = self._ranges[lease.range_id]
-            is_in_use = known.handed_out and (lease.owner is not None or known.batch_end > place)
+            is_idle = lease.owner is None or self._times.is_too_early(known)
+            is_in_use = known.batch_of is not None or (known.handed_out and (known.batch_end > place or not is_idle))
             if lease.range_id in self._busy or known.place >= place or is_in_use:
                 continue
             self._busy.add(lease.range_id)
@@ -272,7 +272,7 @@ class ReaderDesk:
             finally:
                 self._busy.discard(lease.range_id)
             self._ranges[passed.id] = passed
-            lease.counter, lease.is_out = passed.counter, passed.handed_out
+            lease.owner, lease.counter, lease.is_out = passed.owner, passed.counter, passed.handed_out
             moved += 1
         self.calls.wake()
         return moved

@@ -1,14 +1,17 @@
 """Subscriptions in the back: gateways ask for them and tell how calls went; health hears of those that fail."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from xbus.broker.back.readers.calls import FailedCall
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.readers.parked import ParkedBatch, list_parked_batches
+from xbus.broker.journal.readers.status import ReaderStatus, list_readers
+from xbus.broker.journal.readers.subscribers import SubscriberStatus
 from xbus.broker.journal.readers.subscriptions import CallFailure, SubscriptionEntry, list_subscriptions, note_call
 from xbus.clock import Clock
-from xbus.rpc.messages.subscriptions import SubscriptionMap
+from xbus.rpc.messages.subscriptions import SubscriptionHealthMap, SubscriptionMap
 from xbus.supervision.health import Health, Problem
 
 SUBSCRIPTION_FAILING = "subscription_failing"
@@ -26,12 +29,48 @@ class Subscriptions:
         journal: keeps them.
         health: shows those that fail.
         clock: dates calls.
+        skipped: how many envelopes readers were made to do without, by their names.
     """
 
-    def __init__(self, journal: Journal, health: Health, clock: Clock) -> None:
+    def __init__(self, journal: Journal, health: Health, clock: Clock, skipped: Mapping[str, int]) -> None:
         self._journal = journal
         self._health = health
         self._clock = clock
+        self._skipped = skipped
+        self._told: Counter[str] = Counter()
+
+    async def measure(self, *, notes_dropped: bool) -> list[SubscriptionHealthMap]:
+        """Tell how all subscriptions are.
+
+        Args:
+            notes_dropped: whether the caller counts what they were made to do without: nobody else is told of it then.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        found = await self._journal.read(list_readers)
+        told = [self._told_of(each, each.subscriber) for each in found if each.subscriber is not None]
+        if notes_dropped:
+            self._told = Counter(self._skipped)
+        return told
+
+    def _told_of(self, reader: ReaderStatus, subscriber: SubscriberStatus) -> SubscriptionHealthMap:
+        name = reader.entry.name
+        dropped = self._skipped.get(name, 0) - self._told[name]
+        return {
+            "name": subscriber.name,
+            "state": reader.state.value if subscriber.ended_at is None and reader.is_paused else subscriber.state,
+            "events": reader.lag,
+            "waits_since": _seconds(reader.waits_since),
+            "batch_events": reader.entry.batch_items,
+            "failures": subscriber.failures,
+            "failing_since": _seconds(subscriber.failing_since),
+            "retry_at": _seconds(subscriber.retry_at),
+            "code": subscriber.code or "",
+            "error": subscriber.error or "",
+            "parked": subscriber.parked,
+            "dropped": dropped,
+        }
 
     async def of_gateways(self) -> list[SubscriptionMap]:
         """List the subscriptions that gateways are to serve, with their secrets.
@@ -84,6 +123,10 @@ class Subscriptions:
         told = [problem for each in found if (problem := _problem(each)) is not None]
         told += _parked_problems(await self._journal.read(list_parked_batches))
         self._health.replace([SUBSCRIPTION_FAILING, SUBSCRIPTION_ENDED, BATCHES_PARKED], told)
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()
 
 
 def _parked_problems(parked: list[ParkedBatch]) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from xbus.broker.back.readers import ReaderDesks, Subscriptions, read_failed_cal
 from xbus.broker.sessions import Sessions
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
-from xbus.rpc.messages.subscriptions import FailedCallAnswer, SubscriptionsAnswer
+from xbus.rpc.messages.subscriptions import FailedCallAnswer, MeasuredSubscriptions, SubscriptionsAnswer
 
 
 class SubscriptionVerbs:
@@ -27,6 +27,12 @@ class SubscriptionVerbs:
     async def list_subscriptions(self, token: str) -> SubscriptionsAnswer:
         self._desks.gateway(self._sessions.owner(token))
         return {"subscriptions": await self._subscriptions.of_gateways()}
+
+    @verb("xbus.measure_subscriptions")
+    @coded_answer
+    async def measure_subscriptions(self, token: str, notes_dropped: bool = False) -> MeasuredSubscriptions:
+        self._desks.gateway(self._sessions.owner(token))
+        return {"subscriptions": await self._subscriptions.measure(notes_dropped=notes_dropped)}
 
     @verb("xbus.note_callback")
     @coded_answer

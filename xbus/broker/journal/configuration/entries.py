@@ -298,9 +298,8 @@ class SubscriptionSpec:
         max: the most items of a batch.
         timeout: milliseconds that a batch waits for more items; 0 for none.
         ranges: with how many ranges of the ring of hashes it begins; with one, all comes in the order of the log.
-        keeps: whether retention waits for it.
         retry: when a batch that was not taken is called again, and when it is parked.
-        start: where it begins when it is new, as of a reader.
+        keeps, max_lag, when_behind, start: as of a reader.
     """
 
     name: str
@@ -313,6 +312,8 @@ class SubscriptionSpec:
     timeout: int = 500
     ranges: int = 1
     keeps: bool = True
+    max_lag: int | timedelta | None = None
+    when_behind: Literal["alarm", "detach", "skip"] = "alarm"
     retry: RetrySettings = field(default_factory=RetrySettings)
     start: Start | None = field(default=None, compare=False)
     renamed_from: str | None = field(default=None, compare=False)
@@ -327,6 +328,8 @@ class SubscriptionSpec:
             batch_items=self.max,
             batch_wait=self.timeout / 1000,
             keeps=self.keeps,
+            max_lag=self.max_lag,
+            when_behind=self.when_behind,
             start=self.start,
         )
 

@@ -20,6 +20,10 @@ KEPT_MOVES = 100_000
 """So many of the newest moves of all readers stay in the history. More can be undone, and take space."""
 
 
+ACTS_PER_LOOK = 64
+"""One checkpoint in so many, by its id, looks for old moves. More keep some moves longer, and cost less each."""
+
+
 class ReaderAct(StrEnum):
     """The kinds of acts that move a place of a reader."""
 
@@ -121,7 +125,7 @@ def settle(
     before = owned_range(connection, lease)
     after = before.settled(place)
     note_moves(connection, note, before, after)
-    _forget_old(connection)
+    _forget_old(connection, note)
     if after.has_ended:
         return complete(connection, after, note.at)
     gives = give_up and not after.handed_out
@@ -141,10 +145,17 @@ def settle_and_put_out(
     Raises:
         Refused: as ``settle`` and ``put_out``; then nothing was done.
     """
-    settled = settle(connection, done.lease, done.place, done.note)
-    if lease.range_id == settled.id:
-        lease = replace(lease, counter=settled.counter)
-    return settled, put_out(connection, lease, to, expires_at)
+    if lease.range_id != done.lease.range_id:
+        return settle(connection, done.lease, done.place, done.note), put_out(connection, lease, to, expires_at)
+    before = owned_range(connection, done.lease)
+    settled = before.settled(done.place)
+    if settled.has_ended:
+        raise lease_lost(lease.range_id)
+    note_moves(connection, done.note, before, settled)
+    _forget_old(connection, done.note)
+    # The range is written once: this is the step of each batch of a reader that is busy.
+    out = write_range(connection, settled.with_batch(to), expires_at=expires_at, settled_at=done.note.at)
+    return settled, out
 
 
 def release(connection: sa.Connection, leases: Iterable[LeaseOf]) -> None:
@@ -159,7 +170,7 @@ def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: A
     """Have a range go on at a place, if it stands before it; a batch that is out of it is forgotten.
 
     Args:
-        known: the range as the caller knows it. The owner of a batch that is out has to be gone.
+        known: the range as the caller knows it. Nobody may be at work on a batch that is out.
 
     Raises:
         Refused: somebody has changed the range (``lease_lost``).
@@ -173,7 +184,7 @@ def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: A
         raise lease_lost(known.id)
     free = replace(before, stretches=joined(replace(each, until=None) for each in before.stretches))
     if before.handed_out:
-        free = replace(free, handed_out=False, owner=None, counter=before.counter + 1)
+        free = replace(free, handed_out=False, owner=None, counter=before.counter + 1, attempts=0, retry_at=None)
     after = free.passed(place)
     note_moves(connection, note, before, after)
     return write_range(connection, after)
@@ -212,8 +223,10 @@ def note_moves(connection: sa.Connection, note: ActNote, before: ReaderRange, af
         connection.execute(sa.insert(model.reader_move), rows)
 
 
-def _forget_old(connection: sa.Connection) -> None:
-    """Bound the history of checkpoints; what people did stays."""
+def _forget_old(connection: sa.Connection, note: ActNote) -> None:
+    """Bound the history of checkpoints, at one of them in a while; what people did stays."""
+    if note.id.int % ACTS_PER_LOOK:
+        return
     row = model.reader_move.c
     newest = sa.select(sa.func.max(row.id)).scalar_subquery()
     old = sa.delete(model.reader_move).where(row.id < newest - KEPT_MOVES, row.kind == ReaderAct.CHECKPOINT.value)

@@ -28,12 +28,14 @@ class BehindReader:
     Args:
         upto: what it has not read up to this position is beyond its limit: with a number at the most
             :data:`MOST_SKIPPED` envelopes, with an age all that are older.
+        passes: how many envelopes that are.
         told: the limit and how far it is exceeded, as the end of a sentence.
     """
 
     entry: ReaderEntry
     when_behind: WhenBehind
     upto: int
+    passes: int
     told: str
 
 
@@ -59,16 +61,23 @@ def find_behind(connection: sa.Connection, now: datetime) -> list[BehindReader]:
 
 def _beyond_age(
     connection: sa.Connection, entry: ReaderEntry, place: Place, now: datetime, seconds: float
-) -> tuple[int, str] | None:
+) -> tuple[int, int, str] | None:
     before = now - timedelta(seconds=seconds)
     oldest = find_waiting_since(connection, entry, place)
     if oldest is None or oldest >= before:
         return None
     told = f"the oldest event that it has not read was sealed {oldest:%Y-%m-%d %H:%M} UTC"
-    return last_before(connection, before), f"{told}, and max_lag allows {timedelta(seconds=seconds)}"
+    upto = last_before(connection, before)
+    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
+    listed = min(upto, max(read_contents_end(connection), place.position - 1))
+    rest = sa.select(sa.func.count()).select_from(_rest(graphs, listed, upto).subquery())
+    passes = count_listed(connection, graphs, place.position - 1, listed) + connection.execute(rest).scalar_one()
+    return upto, passes, f"{told}, and max_lag allows {timedelta(seconds=seconds)}"
 
 
-def _beyond_number(connection: sa.Connection, entry: ReaderEntry, place: Place, most: int) -> tuple[int, str] | None:
+def _beyond_number(
+    connection: sa.Connection, entry: ReaderEntry, place: Place, most: int
+) -> tuple[int, int, str] | None:
     graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
     after = max(place.position, read_oldest(connection) or 0) - 1
     head, listed = read_head(connection), max(read_contents_end(connection), after)
@@ -80,16 +89,17 @@ def _beyond_number(connection: sa.Connection, entry: ReaderEntry, place: Place, 
     found = [*find_listed(connection, graphs, after, beyond).positions]
     if len(found) < beyond:
         found += connection.execute(_rest(graphs, listed).limit(beyond - len(found))).scalars().all()
-    return found[-1], f"it lacks some {lacks:,} envelopes, and max_lag allows {most:,}"
+    return found[-1], len(found), f"it lacks some {lacks:,} envelopes, and max_lag allows {most:,}"
 
 
-def _rest(graphs: Sequence[int], after: int) -> sa.Select[int]:
-    """Select the positions of envelopes that the table of contents does not list yet."""
+def _rest(graphs: Sequence[int], after: int, upto: int | None = None) -> sa.Select[int]:
+    """Select the positions of envelopes that the table of contents does not list yet; None for no end."""
     envelope, event = model.envelope.c, model.event.c
     return (
         sa.select(envelope.position)
         .where(
             envelope.position > after,
+            sa.true() if upto is None else envelope.position <= upto,
             sa.exists().where(event.envelope_id == envelope.id, event.graph_id.in_(list(graphs))),
         )
         .order_by(envelope.position)

@@ -56,6 +56,7 @@ async def _push(gateway: Gateway, request: Request) -> Response:
         except Refused as refusal:
             raise refusal from error
         await send()
+    gateway.counters.pushed(topic)
     return nothing()
 
 

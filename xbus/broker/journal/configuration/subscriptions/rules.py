@@ -53,6 +53,8 @@ def _problems(each: SubscriptionSpec, present: SubscriptionSpec | None) -> Itera
         yield "max", f"max must be from 1 to {MOST_ITEMS:,}"
     if not 0 <= each.timeout <= MOST_MILLISECONDS:
         yield "timeout", f"timeout must be from 0 to {MOST_MILLISECONDS:,} milliseconds"
+    if each.max_lag is None and each.when_behind != "alarm":
+        yield "when_behind", f'when_behind = "{each.when_behind}" needs max_lag, which says what behind is'
     first, longest = each.retry.first_delay, each.retry.longest_delay
     if first is not None and longest is not None and first > longest:
         yield "first_delay", f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.configuration.entries import SubscriptionSpec
 from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.broker.journal.retention.limits import limit_of
 
 
 def is_of_subscription(service_id: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
@@ -24,13 +25,15 @@ def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[
         )
     ):
         types.setdefault(service_id, set()).add(name)
-    service = model.service.c
+    service, limit = model.service.c, model.lag_limit.c
+    lag = (limit.envelopes, limit.seconds, limit.when_behind)
     settings = (reader.batch_items, reader.batch_wait, reader.ranges, reader.keeps)
     retry = (service.attempts, service.first_delay, service.longest_delay, service.jitter)
     rows = connection.execute(
-        sa.select(model.subscription, *settings, *retry)
+        sa.select(model.subscription, *settings, *lag, *retry)
         .join(model.reader, reader.service_id == row.service_id)
         .join(model.service, service.id == row.service_id)
+        .outerjoin(model.lag_limit, sa.and_(limit.kind == "reader", limit.subject_id == row.service_id))
         .where(row.removed_at.is_not(None) if removed else row.removed_at.is_(None))
         .order_by(row.name)
     )
@@ -46,6 +49,8 @@ def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[
             timeout=round(each.batch_wait * 1000),
             ranges=each.ranges,
             keeps=each.keeps,
+            max_lag=limit_of(each.envelopes, each.seconds),
+            when_behind=each.when_behind or "alarm",
             retry=RetrySettings(each.attempts, each.first_delay, each.longest_delay, each.jitter),
         )
         for each in rows.all()
