@@ -6,16 +6,19 @@ counting begins anew.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow
-from xbus.broker.journal.samples.sample import Count, RoleLag, Sample, join
+from xbus.broker.journal.samples.sample import Count, Delivered, RoleLag, Sample, join
+
+T = TypeVar("T")
 
 STEP = 10
 """Seconds of a sample as it is taken."""
@@ -71,6 +74,19 @@ def read_samples(connection: sa.Connection, step: int, since: datetime) -> list[
     return [_sample(row) for row in connection.execute(_SINCE, {"step": step, "since": since})]
 
 
+def read_of_role(connection: sa.Connection, step: int, since: datetime, role_id: int) -> list[Sample]:
+    """Read them with the parts of one role only: others would be joined for nothing."""
+    found = read_samples(connection, step, since)
+    return [
+        replace(each, traffic={}, roles=_only(each.roles, role_id), delivered=_only(each.delivered, role_id))
+        for each in found
+    ]
+
+
+def _only(parts: Mapping[int, T], role_id: int) -> Mapping[int, T]:
+    return {role_id: parts[role_id]} if role_id in parts else {}
+
+
 def read_totals(connection: sa.Connection, step: int, since: datetime) -> list[Sample]:
     """Read them without their parts, which is faster."""
     return [Sample(*row) for row in connection.execute(_TOTALS, {"step": step, "since": since})]
@@ -103,6 +119,7 @@ def _parts(sample: Sample) -> Mapping[str, Sequence[Sequence[float]]]:
     return {
         "traffic": [[*pair, *count] for pair, count in sample.traffic.items()],
         "roles": [[role_id, *lag] for role_id, lag in sample.roles.items()],
+        "delivered": [[role_id, *number] for role_id, number in sample.delivered.items()],
     }
 
 
@@ -110,7 +127,9 @@ def _sample(row: NamedRow) -> Sample:
     parts: Mapping[str, Any] = row.parts
     traffic = {(emitter_id, type_id): Count(*count) for emitter_id, type_id, *count in parts["traffic"]}
     roles = {role_id: RoleLag(*lag) for role_id, *lag in parts["roles"]}
-    return Sample(**{name: getattr(row, name) for name in _COLUMNS}, traffic=traffic, roles=roles)
+    # Samples of an earlier version have no deliveries.
+    delivered = {role_id: Delivered(*number) for role_id, *number in parts.get("delivered", [])}
+    return Sample(**{name: getattr(row, name) for name in _COLUMNS}, traffic=traffic, roles=roles, delivered=delivered)
 
 
 _SAMPLE = model.sample.c
