@@ -185,6 +185,30 @@ async def test_a_delivery_that_does_not_arrive_by_itself(bus: Questions) -> None
     assert (found.code, found.proof.items) == (Code.ITEMS_PARKED, 1)
 
 
+@reaches(Code.ARCHIVE_AWAITED)
+async def test_what_waits_until_an_archive_is_back(bus: Questions) -> None:
+    await bus.journal.run(add_readers)
+    receipt = await bus.scribe.put([b"x"])
+    later = await bus.scribe.put([b"y"])
+    archive = sa.insert(model.archived_envelope).values(envelope_id=receipt.envelope_id, archived_at=NOW)
+    await bus.change(archive, _prune(receipt.envelope_id))
+    (found, beside) = await bus.why(receipt.envelope_id, "store_1")
+    assert (found.code, beside.code) == (Code.ARCHIVE_AWAITED, Code.ARCHIVED)
+    assert f"xbus restore {receipt.envelope_id}" in found.next_step
+    assert (await bus.why(later.envelope_id, "store_1"))[0].code is Code.IN_LINE
+    (of_role,) = await bus.ask(lambda inquiry: inquiry.role("store_1"))
+    assert (of_role.code, "only an archive has its items" in of_role.cause) == (Code.ROLE_BEHIND, True)
+    # A reader that comes to it waits, too.
+    lease = {"owner": uuid.uuid4(), "role_id": await _role(bus, "billing_1"), "expires_at": LATER}
+    await bus.change(sa.update(model.reader_range).values(lease))
+    (of_reader,) = await bus.ask(lambda inquiry: inquiry.role("billing"))
+    assert (of_reader.code, of_reader.proof.other_id) == (Code.ARCHIVE_AWAITED, receipt.envelope_id)
+    back = sa.update(model.envelope).where(model.envelope.c.id == receipt.envelope_id).values(pruned_at=None)
+    await bus.change(back, sa.update(model.archived_envelope).values(restored_at=LATER))
+    assert (await bus.why(receipt.envelope_id, "store_1"))[0].code is not Code.ARCHIVE_AWAITED
+    assert codes(await bus.ask(lambda inquiry: inquiry.role("billing"))) == [Code.READER_BEHIND]
+
+
 async def _event_of(bus: Questions, envelope_id: uuid.UUID) -> uuid.UUID:
     wanted = sa.select(model.event.c.id).where(_of(envelope_id))
     return await bus.journal.read(lambda connection: connection.execute(wanted).scalar_one())

@@ -45,6 +45,7 @@ class Code(StrEnum):
     BEHIND_ROW = "behind_row"
     SLOTS_TAKEN = "slots_taken"
     HELD_UP = "held_up"
+    ARCHIVE_AWAITED = "archive_awaited"
     WORKER_GRACE = "worker_grace"
     WORKER_BUSY = "worker_busy"
     WORKER_ABSENT = "worker_absent"
