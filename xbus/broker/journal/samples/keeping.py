@@ -83,7 +83,7 @@ def read_of_role(connection: sa.Connection, step: int, since: datetime, role_id:
     return found
 
 
-def _of_role(rows: Sequence[Sequence[Any]], role_id: int) -> Sequence[Any] | None:
+def _of_role(rows: Sequence[Sequence[int]], role_id: int) -> Sequence[int] | None:
     """Give the figures of a role among the rows of a part; None where it has none."""
     return next((row[1:] for row in rows if row[0] == role_id), None)
 
@@ -132,9 +132,9 @@ def _sample(row: NamedRow) -> Sample:
     return Sample(**{name: getattr(row, name) for name in _COLUMNS}, traffic=traffic, roles=roles, delivered=delivered)
 
 
-def _delivered(parts: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+def _delivered(parts: Mapping[str, Any]) -> Sequence[Sequence[int]]:
     """Give the deliveries among the parts; samples of an earlier version have none."""
-    found: Sequence[Sequence[Any]] = parts.get("delivered", ())
+    found: Sequence[Sequence[int]] = parts.get("delivered", ())
     return found
 
 
