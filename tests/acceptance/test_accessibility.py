@@ -30,6 +30,7 @@ PAGES = (
     "/readers",
     "/readers/billing",
     "/readers/subscription%2Fshop",
+    "/batches",
     "/bots",
     "/bots/nightly%2Freport",
     "/configuration",

@@ -29,6 +29,10 @@ from tests.support.processes import run, script
 from tests.support.sdk import Keeps, emit, send_values
 from tests.support.serving import serving
 from tests.support.waiting import eventually, wait_until
+from xbus.admin.why.asking import RunningBroker
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.roles import list_roles
+from xbus.broker.journal.samples.sample import Delivered
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
 
@@ -133,6 +137,12 @@ async def test_a_scrape_shows_the_way_of_an_envelope(start_daemon: StartDaemon, 
             lambda: scrape(url).values["xbus_deliveries_total", "done", "sink_1"] == 2, "both deliveries are counted"
         )
         values = (await asyncio.to_thread(scrape, url)).values
+    assert values["xbus_delivered_items_total", "sink_1"] == 4
+    # The same for those who come without Prometheus, such as xbus top.
+    with reading(bus) as connection:
+        role_id = list_roles(connection, "sink_1")[0].role_id
+    counted = await asyncio.to_thread(RunningBroker(daemon.config).delivered, [role_id, 10**9])
+    assert counted == {role_id: Delivered(2, 4)}
     assert values["xbus_received_envelopes_total", "emitter_1"] == 2
     assert values["xbus_received_events_total", "numbers"] == 2
     assert values["xbus_received_items_total", "numbers"] == 4

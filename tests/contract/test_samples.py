@@ -19,7 +19,7 @@ from xbus.broker.journal.samples.keeping import floor, keep, read_samples, read_
 from xbus.broker.journal.samples.lags import AheadOfRole, LagReader
 from xbus.broker.journal.samples.outline import read_bus
 from xbus.broker.journal.samples.roles import RoleFigures, read_roles
-from xbus.broker.journal.samples.sample import Count, RoleLag, Sample
+from xbus.broker.journal.samples.sample import Count, Delivered, RoleLag, Sample
 from xbus.broker.journal.samples.taking import TakenSample, take
 from xbus.broker.journal.samples.traffic import count_traffic
 from xbus.broker.journal.writes import (
@@ -243,6 +243,7 @@ def plain(began_at: datetime, seconds: int = 10, **figures: int) -> Sample:
         lag=figures.get("lag", 0),
         traffic={(1, 2): Count(1, items)},
         roles={3: RoleLag(figures.get("lag", 0), 0.5, 1)},
+        delivered={3: Delivered(1, items), 4: Delivered(2, 0)},
     )
 
 
@@ -258,6 +259,9 @@ async def test_samples_are_thinned(journal: Journal) -> None:
     assert (minute.began_at, minute.ended_at, minute.observed) == (NOW + 60 * SECOND, NOW + 120 * SECOND, 60)
     assert (minute.envelopes, minute.items, minute.lag) == (6, 12, 11)
     assert (minute.traffic, minute.roles) == ({(1, 2): Count(6, 12)}, {3: RoleLag(11, 0.5, 1)})
+    assert minute.delivered == {3: Delivered(6, 12), 4: Delivered(12, 0)}
+    of_role = await journal.read(keeping.read_of_role, 60, minute.began_at, 3)
+    assert (of_role[0].roles, of_role[0].delivered) == (minute.roles, {3: Delivered(6, 12)})
     assert (quarter.began_at, quarter.items, quarter.lag) == (NOW + 900 * SECOND, 180, 179)
     assert all(sum(sample.items for sample in steps[step]) == 1440 for step in (60, 900))
 

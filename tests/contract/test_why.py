@@ -1,7 +1,7 @@
 """``xbus why`` reads the same facts on every database, and each of its codes is reached here or by a real broker."""
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,8 +11,18 @@ from tests.support.journal import NOW, Scribe, small_bus
 from tests.support.why import LATER, Questions, codes
 from xbus import model
 from xbus.admin.why.findings import Code, Finding
-from xbus.broker.journal.configuration import ReaderSpec, RoleSpec, SubscriptionSpec, apply, make_plan, read_stored
+from xbus.broker.journal.configuration import (
+    BotSpec,
+    ReaderSpec,
+    RoleSpec,
+    ServiceSpec,
+    SubscriptionSpec,
+    apply,
+    make_plan,
+    read_stored,
+)
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.operations.bots import find_bot
 from xbus.broker.journal.operations.envelopes.details import MOST_EVENTS
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, IsolatedItem, ProgressUpdate
 from xbus.ids import keyed_envelope_id
@@ -173,6 +183,30 @@ async def test_a_delivery_that_does_not_arrive_by_itself(bus: Questions) -> None
     await bus.journal.write(ProgressUpdate(NOW, deliveries=moves))
     (found,) = await bus.why(done.envelope_id, "store_1")
     assert (found.code, found.proof.items) == (Code.ITEMS_PARKED, 1)
+
+
+@reaches(Code.ARCHIVE_AWAITED)
+async def test_what_waits_until_an_archive_is_back(bus: Questions) -> None:
+    await bus.journal.run(add_readers)
+    receipt = await bus.scribe.put([b"x"])
+    later = await bus.scribe.put([b"y"])
+    archive = sa.insert(model.archived_envelope).values(envelope_id=receipt.envelope_id, archived_at=NOW)
+    await bus.change(archive, _prune(receipt.envelope_id))
+    (found, beside) = await bus.why(receipt.envelope_id, "store_1")
+    assert (found.code, beside.code) == (Code.ARCHIVE_AWAITED, Code.ARCHIVED)
+    assert f"xbus restore {receipt.envelope_id}" in found.next_step
+    assert (await bus.why(later.envelope_id, "store_1"))[0].code is Code.IN_LINE
+    (of_role,) = await bus.ask(lambda inquiry: inquiry.role("store_1"))
+    assert (of_role.code, "only an archive has its items" in of_role.cause) == (Code.ROLE_BEHIND, True)
+    # A reader that comes to it waits, too.
+    lease = {"owner": uuid.uuid4(), "role_id": await _role(bus, "billing_1"), "expires_at": LATER}
+    await bus.change(sa.update(model.reader_range).values(lease))
+    (of_reader,) = await bus.ask(lambda inquiry: inquiry.role("billing"))
+    assert (of_reader.code, of_reader.proof.other_id) == (Code.ARCHIVE_AWAITED, receipt.envelope_id)
+    back = sa.update(model.envelope).where(model.envelope.c.id == receipt.envelope_id).values(pruned_at=None)
+    await bus.change(back, sa.update(model.archived_envelope).values(restored_at=LATER))
+    assert (await bus.why(receipt.envelope_id, "store_1"))[0].code is not Code.ARCHIVE_AWAITED
+    assert codes(await bus.ask(lambda inquiry: inquiry.role("billing"))) == [Code.READER_BEHIND]
 
 
 async def _event_of(bus: Questions, envelope_id: uuid.UUID) -> uuid.UUID:
@@ -558,6 +592,80 @@ def add_readers(connection: sa.Connection) -> None:
     shop = SubscriptionSpec("shop", frozenset({"notes"}), "https://shop.example/hook", secret=secret, start="oldest")
     roles = {**bus.roles, "billing_1": RoleSpec("billing_1", "billing")}
     plan = make_plan(read_stored(connection), replace(bus, readers=readers, subscriptions={"shop": shop}, roles=roles))
+    assert not plan.problems, plan.problems
+    apply(connection, plan, NOW)
+
+
+@reaches(
+    *(Code.UNKNOWN_BOT, Code.BOT_PAUSED, Code.BOT_SLOWED, Code.BOT_RUNNING, Code.BOT_RETRIES, Code.BOT_BEHIND),
+    *(Code.BOT_FAILED, Code.BOT_IDLE, Code.RUNNER_PAUSED, Code.RUNNER_ABSENT, Code.RUNNER_IDLE),
+)
+async def test_a_bot_and_its_runner(bus: Questions) -> None:
+    async def of(name: str) -> Finding:
+        (found,) = await bus.ask(lambda inquiry: inquiry.bot(name))
+        return found
+
+    async def of_runner() -> list[Code]:
+        return codes(await bus.ask(lambda inquiry: inquiry.role("runner_1")))
+
+    await bus.journal.run(add_bots, ())
+    assert await of_runner() == [Code.RUNNER_IDLE]
+    await bus.journal.run(add_bots, ("nightly", "counting"))
+    assert (await of("nobody")).code is Code.UNKNOWN_BOT
+    idle = await of("nightly")
+    assert (idle.code, idle.proof.until_at) == (Code.BOT_IDLE, NOW.replace(day=1, month=3, hour=3))
+    assert "its next slot is 2020-03-01 03:00:00Z" in idle.cause
+    # Its events wait, and no broker has its ranges yet.
+    await bus.scribe.put([b"x"])
+    found = await of("counting")
+    assert (found.code, found.proof.since) == (Code.BOT_BEHIND, NOW)
+    assert "1 event from 1 on wait for counting" in found.cause
+    assert "nobody has 1 of its 1 range" in found.cause
+    await bus.change(sa.update(model.reader_range).values(owner=uuid.uuid4(), expires_at=LATER))
+    assert "held by a broker" in (await of("counting")).cause
+
+    # A run: it waits, is taken, fails, is tried again, and has failed.
+    bot_id = await bus.journal.read(lambda connection: find_bot(connection, "nightly"))
+    runner = await _role(bus, "runner_1")
+    due = {"bot_id": bot_id, "slot": NOW, "state": "due", "due_at": NOW, "attempts": 0}
+    await bus.change(sa.insert(model.bot_run).values(due))
+    found = await of("nightly")
+    assert (found.code, found.proof.since) == (Code.RUNNER_ABSENT, NOW)
+    assert "no program of runner_1 has taken it" in found.cause
+    assert await of_runner() == [Code.BOT_BEHIND, Code.RUNNER_ABSENT]
+    await _pause(bus, "role", runner)
+    assert (await of("nightly")).code is Code.RUNNER_PAUSED
+    await bus.change(sa.delete(model.pause))
+    run = sa.update(model.bot_run)
+    await bus.change(run.values(state="running", role_id=runner, started_at=NOW, attempts=1, lease_until=LATER))
+    found = await of("nightly")
+    assert (found.code, found.proof.place, found.proof.since) == (Code.BOT_RUNNING, "runner_1", NOW)
+    again = LATER + timedelta(minutes=1)
+    await bus.change(run.values(state="due", due_at=again, code="failed", error="no paper"))
+    found = await of("nightly")
+    assert (found.code, found.proof.until_at, "no paper" in found.cause) == (Code.BOT_RETRIES, again, True)
+    await bus.change(run.values(state="failed", ended_at=LATER))
+    found = await of("nightly")
+    assert (found.code, found.proof.since, found.proof.attempts) == (Code.BOT_FAILED, LATER, 1)
+    of_nightly = sa.update(model.bot_state).where(model.bot_state.c.bot_id == bot_id)
+    await bus.change(of_nightly.values(failures=7, failed_at=LATER, slowed_until=again))
+    found = await of("nightly")
+    assert (found.code, found.proof.until_at, found.proof.attempts) == (Code.BOT_SLOWED, again, 7)
+    await _pause(bus, "bot", bot_id)
+    assert (await of("nightly")).code is Code.BOT_PAUSED
+
+
+def add_bots(connection: sa.Connection, names: Collection[str]) -> None:
+    """Add a runner beside the small bus, and bots of these names: one for a cron, one that reads notes."""
+    bus = small_bus()
+    bots = {
+        "nightly": BotSpec("nightly", call="reports:nightly", cron="0 3 * * *"),
+        "counting": BotSpec("counting", call="reports:count", reads=frozenset({"notes"})),
+    }
+    services = {**bus.services, "runners": ServiceSpec("runners", kind="runner")}
+    roles = {**bus.roles, "runner_1": RoleSpec("runner_1", "runners")}
+    wanted = replace(bus, services=services, roles=roles, bots={name: bots[name] for name in names})
+    plan = make_plan(read_stored(connection), wanted)
     assert not plan.problems, plan.problems
     apply(connection, plan, NOW)
 

@@ -59,7 +59,7 @@ def ask_for_all(description: str, token: str, seconds: str, *more: str) -> int:
         seconds: how long.
         more: further options.
     """
-    options = ["--header", f"Authorization: Bearer {token}", "--phases", "examples,coverage,fuzzing"]
+    options = ["--header", f"Authorization: Bearer {token}", "--phases", "examples,coverage,fuzzing,stateful"]
     bounds = ["--max-time", seconds, "--continue-on-failure", "--checks", CHECKS]
     return subprocess.run([str(PROGRAM), "run", description, *options, *bounds, *more], check=False).returncode
 

@@ -14,6 +14,7 @@ from xbus.broker.journal.database.connection import Connection, writing
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import ActNote, LeaseOf, ReaderAct, put_out, read_ranges, read_readers, settle, take
+from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.rpc.codec import pack, pack_items
 
 BUS = """\
@@ -97,6 +98,20 @@ class ReadingBus:
             row = {"bot_id": bot_id, "state": "done", "due_at": now, "attempts": 1, "started_at": now, "ended_at": now}
             added = sa.insert(model.bot_run).values({**row, **values}).returning(model.bot_run.c.id)
             return int(connection.execute(added).scalar_one())
+
+    def park(self, cause: str = "HTTP 422", position: int = 1) -> str:
+        """Park a batch of the subscription, with the event at a position; its id."""
+        hashes = {"first": "0" * 16, "last": "f" * 16}
+        places = {"position": position, "event": 0, "item": 0, "to_position": position + 1, "to_event": 0, "to_item": 0}
+        with writing(self.url) as connection:
+            shop = connection.execute(sa.select(model.subscription.c.service_id)).scalar_one()
+            (of_ring, *_) = read_ranges(connection, [shop])
+            failed = {"parked_at": datetime.now(UTC), "attempts": 3, "code": "refused", "cause": cause}
+            row = {"service_id": shop, "batch_of": of_ring.id, "handed_out": True, **hashes, **failed}
+            added = sa.insert(model.reader_range).values(**row).returning(model.reader_range.c.id)
+            range_id = connection.execute(added).scalar_one()
+            connection.execute(sa.insert(model.reader_stretch).values(**hashes, **places, range_id=range_id))
+            return next(each.id for each in list_parked_batches(connection) if each.range.id == range_id)
 
     def places(self) -> list[str]:
         """Where the ranges of the reader in use are."""

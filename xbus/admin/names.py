@@ -1,6 +1,6 @@
 """Names of the bus as arguments of commands; a shell completes them from the bus itself."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ KINDS = {
     "type": Section.EVENT_TYPE,
     "emitter": Section.EMITTER,
     "bot": Section.BOT,
+    "reader": Section.READER,
+    "subscription": Section.SUBSCRIPTION,
 }
 """The sections of the names, by the word for their kind on the command line."""
 
@@ -56,29 +58,31 @@ class Name(click.ParamType[str]):
     """A name of the bus, in use or not: a command looks it up by itself.
 
     Args:
-        section: that it is of; None where the argument ``kind`` before it tells.
+        sections: those that it is of; none where the argument ``kind`` before it tells.
     """
 
     name = "name"
 
-    def __init__(self, section: Section | None) -> None:
-        self._section = section
+    def __init__(self, *sections: Section) -> None:
+        self._sections = sections
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        section = self._section or KINDS.get(ctx.params.get("kind", ""))
-        if section is None:
-            return []
-        names = _names(ctx.params.get("config_path"), section)
+        of_kind = KINDS.get(ctx.params.get("kind", ""))
+        sections = self._sections or (() if of_kind is None else (of_kind,))
+        names = _names(ctx.params.get("config_path"), sections)
         return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
-def _names(config_path: Path | None, section: Section) -> Iterable[str]:
+def _names(config_path: Path | None, sections: Collection[Section]) -> Collection[str]:
+    if not sections:
+        return ()
     try:
         with reading(load(config_path).database.url) as connection:
-            return read_stored(connection).in_use.section(section)
+            in_use = read_stored(connection).in_use
+            return {name for section in sections for name in in_use.section(section)}
     except XbusError:
         # The person is still typing: the command itself says what is wrong.
         return ()
@@ -96,6 +100,7 @@ ROLE, SERVICE, READER, TYPE, EMITTER, BOT, SUBSCRIPTION = map(
         Section.SUBSCRIPTION,
     ),
 )
-OF_KIND = Name(None)
+READER_OR_ROLE = Name(Section.ROLE, Section.READER, Section.SUBSCRIPTION)
+OF_KIND = Name()
 PERSON = PersonName()
 RIGHT = RightName()

@@ -35,7 +35,7 @@ sample = Table(
         JSON(none_as_null=True),
         nullable=False,
         comment='A map. "traffic": lists of emitter id, event type id, events, items. "roles": lists of role id, lag, '
-        "lag in seconds, parked; without roles that lacked nothing.",
+        'lag in seconds, parked; without roles that lacked nothing. "delivered": lists of role id, envelopes, items.',
     ),
     comment="What the monitor saw. Samples are thinned, so that the table never grows beyond some thousand rows.",
 )

@@ -19,6 +19,7 @@ _STATUS_OF_CODE = {
     "login_refused": HTTPStatus.FORBIDDEN,
     "cross_origin": HTTPStatus.FORBIDDEN,
     "no_page": HTTPStatus.NOT_FOUND,
+    "batch_not_parked": HTTPStatus.NOT_FOUND,
     "wrong_method": HTTPStatus.METHOD_NOT_ALLOWED,
     "slow_down": HTTPStatus.TOO_MANY_REQUESTS,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

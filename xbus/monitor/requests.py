@@ -6,12 +6,13 @@
 from collections.abc import Callable, Coroutine
 from typing import Annotated, TypeAlias
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
 from xbus.broker.journal.people import Right
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.live.ranges import RangeName
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.door import Door
 from xbus.monitor.people.visitor import NotLoggedIn, Visitor
@@ -70,6 +71,9 @@ def _sampler(parts: TheParts) -> Sampler:
 
 
 TheSampler: TypeAlias = Annotated[Sampler, Depends(_sampler)]
+
+TheRange: TypeAlias = Annotated[RangeName, Query(alias="range")]
+"""The range of plots that a page shows."""
 
 
 def visitor_of(request: Request, parts: TheParts) -> Visitor:

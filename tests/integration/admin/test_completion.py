@@ -8,6 +8,26 @@ from click.testing import CliRunner
 from tests.integration.admin.conftest import Xbus
 from xbus.admin.cli import main
 
+MORE = """
+[[service]]
+name = "machines"
+kind = "runner"
+
+[[bot]]
+name = "report"
+call = "reports:make"
+
+[[reader]]
+name = "fresh"
+event_types = ["flights"]
+
+[[subscription]]
+name = "fast"
+event_types = ["flights"]
+url = "https://shop.example/hook"
+secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+"""
+
 
 def completed(typed: str) -> list[str]:
     """What a shell offers for the last word of a line."""
@@ -26,6 +46,14 @@ def completed(typed: str) -> list[str]:
         ("xbus parked list --service f", ["flight_store"]),
         ("xbus envelope list --emitter ", ["airport_1"]),
         ("xbus replay --type ", ["flights"]),
+        ("xbus why --emitter ", ["airport_1"]),
+        ("xbus why --role f", ["fast", "flight_store_1", "fresh"]),
+        ("xbus why --bot ", ["report"]),
+        ("xbus bot show ", ["report"]),
+        ("xbus pause bot ", ["report"]),
+        ("xbus reader show ", ["fresh"]),
+        ("xbus subscription show ", ["fast"]),
+        ("xbus parked batch list --subscription ", ["fast"]),
         ("xbus recipient detach a", ["airline_names_1"]),
         ("xbus pause type ", ["flights"]),
         ("xbus password role f", ["flight_store_1"]),
@@ -37,6 +65,7 @@ def completed(typed: str) -> list[str]:
     ],
 )
 def test_commands_options_and_names_are_completed(xbus: Xbus, bus: Path, typed: str, names: list[str]) -> None:
+    bus.write_text(bus.read_text() + MORE)
     xbus("apply", bus)
     xbus("person", "add", "ada", "--no-password")
     assert completed(typed) == names

@@ -1,5 +1,7 @@
 """Roles in the browser: how they are, and pausing, draining, detaching and attaching them."""
 
+from datetime import timedelta
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -7,9 +9,12 @@ from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import CHEAP, Monitor
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration import Section, read_stored
-from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_pauses
+from xbus.broker.journal.operations.roles import list_roles
 from xbus.broker.journal.people import Right
+from xbus.broker.journal.samples.keeping import keep
+from xbus.broker.journal.samples.sample import Delivered, RoleLag, Sample
 from xbus.broker.journal.writes import PauseKind
 
 SUBJECTS = {"role": "store_1", "service": "store", "type": "clients", "emitter": "shop_1"}
@@ -34,6 +39,26 @@ def test_a_role_shows_why_and_what_failed(viewer: TestClient, parked: ParkedBus)
     assert "/live/why?role=counter_1" in page
     assert "parked for counter_1" in viewer.get("/live/why", params={"role": "counter_1"}).text
     assert "/audit?object=role+%22counter_1%22" in page
+
+
+def test_a_role_shows_its_rates_and_its_lag_over_time(viewer: TestClient, monitor: Monitor, parked: ParkedBus) -> None:
+    with writing(parked.url) as connection:
+        roles = {role.role: role.role_id for role in list_roles(connection)}
+        now = monitor.bus.now()
+        for place in range(60, 0, -1):
+            at = now - place * timedelta(seconds=10)
+            delivered = {roles["store_1"]: Delivered(40, 700), roles["counter_1"]: Delivered(1, 10)}
+            lags = {roles["store_1"]: RoleLag(23, 7.0, 5)}
+            keep(connection, Sample(10, at, at + timedelta(seconds=10), 10, 1, roles=lags, delivered=delivered))
+    page = viewer.get("/recipients/store_1").text
+    plots = viewer.get("/live/role-plots", params={"role": "store_1"}, headers={"hx-request": "true"}).text
+    for shown in (page, plots):
+        assert "Z: 70, 4 envelopes/s" in shown
+        assert "Z: 7 s" in shown
+        assert "Z: 23, 5 parked" in shown
+    assert "/live/role-plots?role=store_1&amp;range=15min" in page
+    assert "Items delivered each second" in viewer.get("/recipients/store_1", params={"range": "5w"}).text
+    assert viewer.get("/live/role-plots", params={"role": "nobody"}).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/recipients/nobody", "/recipients/a/b/../c", f"/recipients/{'x' * 1000}"])

@@ -35,7 +35,8 @@ def top(config_path: Path | None) -> None:
         with reading(url) as connection:
             types, roles = count_types(connection, now - timedelta(hours=1)), list_roles(connection)
         front, back = asyncio.run(broker.health_of_both())
-        look = BusLook(now, types, roles, {"front": front, "back": back})
+        delivered = broker.delivered([role.role_id for role in roles if role.kind == "consumer"]) if back else None
+        look = BusLook(now, types, roles, {"front": front, "back": back}, delivered or {})
         rates.note(clock.monotonic(), look.counts)
         click.echo("\n".join(overview(look, rates, Output.of(Form.USUAL))))
 

@@ -1,21 +1,25 @@
 """Writes one look at the bus as lines for a screen; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from xbus.admin.output import CAUSE, STATE, Output, age, counted, moment, name_column
 from xbus.admin.top.rates import Rates
 from xbus.broker.journal.operations.event_types import TypeCounts
 from xbus.broker.journal.operations.roles import RoleStatus
+from xbus.broker.journal.samples.sample import Delivered
 from xbus.rpc.messages import HealthReport
 
 TYPE_HEADS = (name_column("TYPE"), "EVENTS/S", "ITEMS/S", "LAST HOUR", "NEWEST")
-ROLE_HEADS = (name_column("ROLE"), name_column("SERVICE"), "KIND", STATE, "LAG", "LAG S", "PARKED")
+ROLE_HEADS = (
+    *(name_column("ROLE"), name_column("SERVICE"), "KIND", STATE),
+    *("ITEMS/S", "ENVELOPES/S", "LAG", "LAG S", "PARKED"),
+)
 PROBLEM_HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE)
 
 LOG = "log"
-"""The name of the count of envelopes. That of a type's events and items begins with another letter and a blank."""
+"""The name of the count of envelopes. Those of types and roles begin with another letter and a blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +31,23 @@ class BusLook:
         types: the counts of each type.
         roles: the state of each role.
         sides: the health of front and back; None for one that can't be reached.
+        delivered: how much roles have committed, by role id; without those of which the back tells nothing.
     """
 
     now: datetime
     types: TypeCounts
     roles: Sequence[RoleStatus]
     sides: Mapping[str, HealthReport | None]
+    delivered: Mapping[int, Delivered] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
         """Count all that grows, for :class:`Rates`."""
         events = {f"e {each.name}": each.events for each in self.types.types}
         items = {f"i {each.name}": each.items for each in self.types.types}
-        return {LOG: self.types.head, **events, **items}
+        brought = {_envelopes_to(role_id): number.envelopes for role_id, number in self.delivered.items()}
+        within = {_items_to(role_id): number.items for role_id, number in self.delivered.items()}
+        return {LOG: self.types.head, **events, **items, **brought, **within}
 
 
 def overview(look: BusLook, rates: Rates, output: Output) -> Iterator[str]:
@@ -63,7 +71,11 @@ def overview(look: BusLook, rates: Rates, output: Output) -> Iterator[str]:
     ]
     yield from ("", *output.table(TYPE_HEADS, types)) if types else ()
     roles = [
-        (role.role, role.service, role.kind, role.state, role.lag, _seconds(role, look.now), _parked(role))
+        (
+            *(role.role, role.service, role.kind, role.state),
+            *(_rate(rates, _items_to(role.role_id)), _rate(rates, _envelopes_to(role.role_id))),
+            *(role.lag, _seconds(role, look.now), _parked(role)),
+        )
         for role in look.roles
     ]
     yield from ("", *output.table(ROLE_HEADS, roles)) if roles else ()
@@ -84,6 +96,16 @@ def _health(look: BusLook, output: Output) -> Iterator[str]:
         yield from ("", *output.table(PROBLEM_HEADS, problems))
     elif not away:
         yield "The broker is healthy."
+
+
+def _envelopes_to(role_id: int) -> str:
+    """Name the count of envelopes that a role has committed."""
+    return f"d {role_id}"
+
+
+def _items_to(role_id: int) -> str:
+    """Name the count of items in them."""
+    return f"r {role_id}"
 
 
 def _rate(rates: Rates, name: str) -> str | None:

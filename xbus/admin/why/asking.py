@@ -1,27 +1,32 @@
 """Asks the running broker, by calls that need no login."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 from uuid import UUID
 
 from xbus.admin.address import broker_address
-from xbus.errors import Failed
+from xbus.broker.journal.samples.sample import Delivered
+from xbus.errors import Failed, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import new_context
-from xbus.rpc.messages import HealthReport, Insight, RefusedCall, SlowedEmitter
+from xbus.rpc.messages import DeliveredSoFar, HealthReport, Insight, RefusedCall, SlowedEmitter
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 3.0
 """Seconds to wait for an answer. Fewer may take a busy broker for one that is away."""
+
+MOST_ROLES = 1000
+"""So many roles are asked about in one call. The back tells of no more."""
 
 Side: TypeAlias = Literal["front", "back"]
 
 _INSIGHT = AnswerReader("xbus.why", Insight)
 _REFUSED = AnswerReader("xbus.refused", RefusedCall)
 _SLOWED = AnswerReader("xbus.slowed", SlowedEmitter)
+_DELIVERED = AnswerReader("xbus.delivered", DeliveredSoFar)
 _HEALTH = AnswerReader("xbus.health", HealthReport)
 
 
@@ -44,6 +49,21 @@ class RunningBroker:
         told = None if envelope_id is None else str(envelope_id)
         answer = self._ask("back", "xbus.why", [*role_ids], told, position)
         return None if answer is None else _INSIGHT.read(answer)
+
+    def delivered(self, role_ids: Collection[int]) -> Mapping[int, Delivered] | None:
+        """Ask the back how much each role has committed since it began; None if it can't be reached, or is older."""
+        found: dict[int, Delivered] = {}
+        asked: list[Value] = [*role_ids]
+        for first in range(0, len(asked), MOST_ROLES):
+            try:
+                answer = self._ask("back", "xbus.delivered", asked[first : first + MOST_ROLES])
+            except Refused:
+                return None
+            if answer is None:
+                return None
+            roles = _DELIVERED.read(answer)["roles"]
+            found |= {role["role"]: Delivered(role["envelopes"], role["items"]) for role in roles}
+        return found
 
     def refused(self, envelope_id: UUID) -> RefusedCall | None:
         """Ask the front for the last call about an envelope that it refused; None also if it can't be reached."""

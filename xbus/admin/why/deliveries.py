@@ -199,6 +199,10 @@ def _in_turn(facts: DeliveryFacts, around: Surroundings) -> Finding:
         ahead = counted(number, "envelope", at_least=len(facts.ahead) == MOST_AHEAD)
         cause = f"its turn at {login} is to come after {ahead}"
         return _found(Code.IN_LINE, facts, cause, f"xbus why --role {login}", envelopes=number)
+    if facts.is_archived:
+        cause = f"only an archive has its items, and {login} waits until the broker has put them back"
+        next_step = f"xbus health, then xbus restore {facts.envelope_id} if that fails"
+        return _found(Code.ARCHIVE_AWAITED, facts, cause, next_step)
     if (in_hand := _key_in_hand(facts, around)) is not None:
         return in_hand
     if (grace := _grace(facts, around)) is not None:

@@ -45,6 +45,7 @@ class Code(StrEnum):
     BEHIND_ROW = "behind_row"
     SLOTS_TAKEN = "slots_taken"
     HELD_UP = "held_up"
+    ARCHIVE_AWAITED = "archive_awaited"
     WORKER_GRACE = "worker_grace"
     WORKER_BUSY = "worker_busy"
     WORKER_ABSENT = "worker_absent"
@@ -76,6 +77,19 @@ class Code(StrEnum):
     SUBSCRIPTION_FAILING = "subscription_failing"
     SUBSCRIPTION_ENDED = "subscription_ended"
     BATCHES_PARKED = "batches_parked"
+
+    # A bot, and the programs that run it.
+    UNKNOWN_BOT = "unknown_bot"
+    BOT_PAUSED = "bot_paused"
+    BOT_SLOWED = "bot_slowed"
+    BOT_RUNNING = "bot_running"
+    BOT_RETRIES = "bot_retries"
+    RUNNER_PAUSED = "runner_paused"
+    RUNNER_ABSENT = "runner_absent"
+    RUNNER_IDLE = "runner_idle"
+    BOT_BEHIND = "bot_behind"
+    BOT_FAILED = "bot_failed"
+    BOT_IDLE = "bot_idle"
 
     # An item that a role gets otherwise, or not with its event.
     ITEM_PARKED = "item_parked"

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 from uuid import UUID
 
+from xbus.admin.why.bots import explain_bot, explain_runner, explain_unknown_bot
 from xbus.admin.why.deliveries import Surroundings
 from xbus.admin.why.emitters import explain_emitter, explain_slowed, explain_unknown_emitter, explain_unknown_key
 from xbus.admin.why.envelopes import explain_envelope, explain_refused, explain_unknown
@@ -13,6 +14,7 @@ from xbus.admin.why.readers import explain_reader
 from xbus.admin.why.roles import explain_role, explain_unknown_role
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes.short_ids import DIGITS
+from xbus.broker.journal.operations.why.bots import list_bots_of, read_bot_facts
 from xbus.broker.journal.operations.why.deliveries import KeyedEnvelope, read_keyed
 from xbus.broker.journal.operations.why.emitters import find_emitter, read_emitter_facts
 from xbus.broker.journal.operations.why.envelopes import AskedPart, EnvelopeFacts, read_envelope_facts
@@ -152,7 +154,10 @@ class Inquiry:
         return self._read(partial(read_logins, role_ids=named)) if named else {}
 
     def role(self, login: str) -> list[Finding]:
-        """Explain a role, a reader or a subscription; of the role of a reader, that reader."""
+        """Explain a role, a reader or a subscription; of the role of a reader that reader, of a runner its bots."""
+        bots = self._read(partial(list_bots_of, login=login))
+        if bots is not None:
+            return explain_runner(login, [finding for name in bots for finding in self.bot(name)])
         facts = self._read(partial(read_role_facts, login=login))
         reader = login if facts is None or facts.role.removed_at is not None else facts.role.service
         of_reader = self._read(partial(read_reader_facts, name=reader))
@@ -168,6 +173,11 @@ class Inquiry:
         if facts.oldest is None:
             return None
         return self.envelope(facts.oldest, AskedPart(facts.role.login))[0]
+
+    def bot(self, name: str) -> list[Finding]:
+        """Explain a bot."""
+        facts = self._read(partial(read_bot_facts, name=name, now=self._clock.now()))
+        return [explain_unknown_bot(name)] if facts is None else explain_bot(facts, self._clock.now())
 
     def emitter(self, login: str) -> list[Finding]:
         """Explain an emitter."""

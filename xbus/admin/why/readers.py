@@ -1,6 +1,7 @@
 """Explains a reader, or the subscription that stands on one: why it lags, or that it is well; pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
 from xbus.admin.why.obstacles import resume
@@ -49,6 +50,10 @@ def _state(facts: ReaderFacts) -> Finding:
         program = "a gateway with start_xbushttp" if subscriber is not None else f"a program that reads {name}"
         cause = f"no program has a range of {name}{lag}"
         return Finding(Code.READER_ABSENT, cause, f"start {program}", proof=_proof(status))
+    if facts.archived is not None:
+        cause = f"only an archive has the next envelope of {name}, and it waits until the broker has put that back{lag}"
+        next_step = f"xbus health, then xbus restore {facts.archived} if that fails"
+        return Finding(Code.ARCHIVE_AWAITED, cause, next_step, proof=replace(_proof(status), other_id=facts.archived))
     if status.lag:
         free = sum(each.range.state is RangeState.FREE for each in status.ranges)
         of_all = f"{free} of its {counted(len(status.ranges), 'range')} without a program"

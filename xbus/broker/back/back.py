@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from xbus.backoff import Backoff
@@ -26,6 +26,7 @@ from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.exchange import Callee
+from xbus.rpc.messages import DeliveredToRole
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,11 @@ class Back:
     def figures(self) -> DeliveryFigures:
         """The figures of deliveries, as metrics show them."""
         return self._assembly.figures
+
+    def delivered(self, role_ids: Iterable[int]) -> list[DeliveredToRole]:
+        """Tell how much was delivered to roles since this process began; those not in use are left out."""
+        known = self._configuration.catalog.roles
+        return [*self.figures.delivered(known[role_id] for role_id in role_ids if role_id in known)]
 
     def is_registered(self, role_id: int) -> bool:
         """Check whether a recipient is registered for a role."""

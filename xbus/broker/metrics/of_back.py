@@ -19,6 +19,7 @@ def delivery_families(back: Back, catalog: Catalog) -> Iterator[Family]:
     figures = back.figures
     roles = sorted(catalog.roles.values(), key=lambda role: role.id)
     yield counter("xbus_deliveries", "Attempts to deliver an envelope, by what came of them", _results(figures, roles))
+    yield counter("xbus_delivered_items", "Items of the envelopes that a role has committed", _items(figures, roles))
     yield gauge(
         "xbus_deliveries_in_flight",
         "Envelopes that are being brought to a role, or wait in its bundle",
@@ -46,5 +47,11 @@ def delivery_families(back: Back, catalog: Catalog) -> Iterator[Family]:
 def _results(figures: DeliveryFigures, roles: Iterable[RoleEntry]) -> list[tuple[Labels, float]]:
     results = {(role.login, result): 0 for role in roles if not role.worker for result in EXPECTED}
     for login, counts in figures.counts.items():
-        results |= {(login or "", result): number for result, number in counts.items()}
+        results |= {(login or "", result): number for result, number in counts.results.items()}
     return [({"role": login, "result": result}, number) for (login, result), number in results.items()]
+
+
+def _items(figures: DeliveryFigures, roles: Iterable[RoleEntry]) -> list[tuple[Labels, float]]:
+    items = {role.login: 0 for role in roles if not role.worker}
+    items |= {login or "": counts.items for login, counts in figures.counts.items()}
+    return [({"role": login}, number) for login, number in items.items()]

@@ -176,7 +176,7 @@ class BackPart:
                 ReaderVerbs(self._back.readers, self._sessions),
                 SubscriptionVerbs(self._subscriptions, self._back.readers, self._sessions),
                 HealthVerbs(shared.health),
-                InsightVerbs(self._back.insight),
+                InsightVerbs(self._back),
                 knows=self._sessions.knows,
             ),
             name="back",

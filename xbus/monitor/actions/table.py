@@ -2,6 +2,7 @@
 
 from xbus.monitor.actions.action import Action
 from xbus.monitor.actions.attachment import Attach, Detach
+from xbus.monitor.actions.batches import DropBatches, ResumeBatches
 from xbus.monitor.actions.bots import FireBot, ReleaseBot
 from xbus.monitor.actions.clearing import ClearItem
 from xbus.monitor.actions.configuration import ApplyBusFile
@@ -41,6 +42,8 @@ ACTIONS: tuple[type[Action], ...] = (
     UndoMove,
     SplitRange,
     MergeRanges,
+    ResumeBatches,
+    DropBatches,
     FireBot,
     ReleaseBot,
     SetLoginPassword,

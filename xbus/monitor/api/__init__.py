@@ -2,7 +2,18 @@
 
 from fastapi import APIRouter
 
-from xbus.monitor.api import bots, clearing, description, envelopes, failures, items, parked, readers, state
+from xbus.monitor.api import (
+    batches,
+    bots,
+    clearing,
+    description,
+    envelopes,
+    failures,
+    items,
+    parked,
+    readers,
+    state,
+)
 
 RESOURCES: tuple[APIRouter, ...] = (
     envelopes.router,
@@ -11,6 +22,7 @@ RESOURCES: tuple[APIRouter, ...] = (
     failures.router,
     clearing.router,
     readers.router,
+    batches.router,
     bots.router,
     state.router,
     description.router,

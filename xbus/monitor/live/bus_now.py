@@ -8,7 +8,7 @@ from xbus.broker.journal.samples.attention import Attention
 from xbus.broker.journal.samples.outline import BusOutline
 from xbus.broker.journal.samples.readers import ReaderFigures
 from xbus.broker.journal.samples.roles import RoleFigures
-from xbus.broker.journal.samples.sample import Count, Sample
+from xbus.broker.journal.samples.sample import Count, Delivered, Sample
 from xbus.rpc.messages import HealthProblem
 
 
@@ -59,6 +59,15 @@ class BusNow:
         seconds = self.minute.observed
         return {pair: _each_second(count, seconds) for pair, count in self.minute.traffic.items()}
 
+    @property
+    def delivered_rates(self) -> Mapping[int, tuple[float, float]]:
+        """The envelopes and items that a role commits each second, by role id."""
+        if self.minute is None or not self.minute.observed:
+            return {}
+        seconds = self.minute.observed
+        return {role_id: _each_second(each, seconds) for role_id, each in self.minute.delivered.items()}
 
-def _each_second(count: Count, seconds: float) -> tuple[float, float]:
-    return count.events / seconds, count.items / seconds
+
+def _each_second(count: Count | Delivered, seconds: float) -> tuple[float, float]:
+    number, items = count
+    return number / seconds, items / seconds

@@ -5,8 +5,9 @@ After each look it leaves the journal alone for many times as long as the look t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
@@ -16,13 +17,14 @@ from xbus.broker.journal.samples.attention import Attention, read_attention
 from xbus.broker.journal.samples.lags import LagReader
 from xbus.broker.journal.samples.outline import BusOutline, read_bus
 from xbus.broker.journal.samples.readers import ReaderFigures, read_reader_figures
-from xbus.broker.journal.samples.sample import Sample, join
+from xbus.broker.journal.samples.sample import Delivered, Sample, join
 from xbus.broker.journal.samples.taking import TakenSample, take
 from xbus.clock import span
 from xbus.errors import XbusError
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.live.audience import Audience
 from xbus.monitor.live.bus_now import BrokerHealth, BusNow
+from xbus.monitor.live.delivered import DeliveryCounts
 from xbus.rpc.messages import HealthProblem, HealthReport
 
 log = logging.getLogger(__name__)
@@ -64,6 +66,7 @@ class Sampler:
         self._took = 0.0
         """Seconds of the last look at the journal."""
         self._lags = LagReader()
+        self._deliveries = DeliveryCounts()
         self._outline: BusOutline | None = None
         self.newest: BusNow | None = None
         self.trouble: XbusError | None = None
@@ -98,11 +101,18 @@ class Sampler:
         try:
             now, began = self._bus.now(), self._bus.clock.monotonic()
             taken, outline, attention, readers = await asyncio.to_thread(self._read, now)
-            minute = await asyncio.to_thread(self._keep, taken.sample, now)
+            sample = replace(taken.sample, delivered=await self._delivered(taken, began))
+            minute = await asyncio.to_thread(self._keep, sample, now)
             self._took = self._bus.clock.monotonic() - began
         finally:
             reports = await health
         self.newest = BusNow(now, outline, minute, taken.roles, attention, _health(reports), readers)
+
+    async def _delivered(self, taken: TakenSample, at: float) -> Mapping[int, Delivered]:
+        """Ask the back what it delivered in the time of a sample."""
+        role_ids = [role.role_id for role in taken.roles]
+        counts = await asyncio.to_thread(self._bus.broker.delivered, role_ids)
+        return self._deliveries.since_last(counts, at, taken.sample.observed)
 
     def _read(self, now: datetime) -> _LookedAt:
         open_before = now - span(60 * self._bus.config.health.open_minutes)

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 
 from xbus.monitor.pages import (
     audit,
+    batches,
     bots,
     clearing,
     configuration,
@@ -28,6 +29,7 @@ PAGES: tuple[APIRouter, ...] = (
     clearing.router,
     recipients.router,
     readers.router,
+    batches.router,
     bots.router,
     *configuration.ROUTERS,
     people.router,

@@ -1,9 +1,8 @@
 """The home page: the bus as it is just now, its last weeks, and what needs a decision."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, StreamingResponse
 
@@ -18,11 +17,9 @@ from xbus.monitor.live.plots import draw_plots
 from xbus.monitor.live.ranges import RANGES, USUAL, RangeName, parts_of
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.visitor import NotLoggedIn
-from xbus.monitor.requests import LIVE, TheBus, ThePage, TheParts, TheSampler, TheVisitor, visitor_of
+from xbus.monitor.requests import LIVE, TheBus, ThePage, TheParts, TheRange, TheSampler, TheVisitor, visitor_of
 
 router = APIRouter()
-
-TheRange = Annotated[RangeName, Query(alias="range")]
 
 
 @router.get("/")

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from xbus.broker.journal.configuration import Section, read_stored
+from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.broker.journal.readers.people import find_reader
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, list_moves, list_readers
 from xbus.monitor.pages.configuration.entries import read_entry
@@ -15,6 +16,9 @@ router = APIRouter()
 
 SHOWN_MOVES = 50
 """Acts of the history at first. More make the page long."""
+
+SHOWN_BATCHES = 20
+"""Parked batches of a subscription. More make the page long; the list of batches has them."""
 
 Moves = Annotated[int, Query(ge=1, le=1000)]
 
@@ -43,8 +47,9 @@ def show(bus: TheBus, page: ThePage, name: str, moves: Moves = SHOWN_MOVES) -> H
     with bus.reading() as connection:
         entry = find_reader(connection, name)
         (reader,) = list_readers(connection, name)
-        shown = None
+        shown, batches = None, []
         if reader.subscriber is not None:
+            batches = list_parked_batches(connection, reader.subscriber.name, SHOWN_BATCHES + 1)
             shown = read_entry(connection, Section.SUBSCRIPTION, reader.subscriber.name)
         elif reader.bot is None:
             # A reader of a bot is no entry of the bus file.
@@ -57,6 +62,8 @@ def show(bus: TheBus, page: ThePage, name: str, moves: Moves = SHOWN_MOVES) -> H
         shown=shown,
         roles=sorted(login for login, role in in_use.roles.items() if role.service == name),
         history=history,
+        batches=batches[:SHOWN_BATCHES],
+        are_more=len(batches) > SHOWN_BATCHES,
         is_cut=len(history) == moves < 1000,
         most=MOST_COUNTED_EVENTS,
     )

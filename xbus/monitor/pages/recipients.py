@@ -15,9 +15,13 @@ from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
+from xbus.broker.journal.samples.keeping import read_of_role
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
-from xbus.monitor.requests import LIVE, TheBus, ThePage
+from xbus.monitor.drawings.plot import LinePlot
+from xbus.monitor.live.plots import draw_role_plots
+from xbus.monitor.live.ranges import RANGES, USUAL, RangeName
+from xbus.monitor.requests import LIVE, TheBus, ThePage, TheRange
 
 router = APIRouter()
 
@@ -46,10 +50,11 @@ class _ShownRole:
 
 
 @router.get("/recipients/{login:path}")
-def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
-    """Show a role: its programs and their work, and its newest failures."""
+def show(bus: TheBus, page: ThePage, login: str, shown: TheRange = USUAL) -> HTMLResponse:
+    """Show a role: its programs and their work, its rates and its lag over time, and its newest failures."""
     with bus.reading() as connection:
         role = _read(connection, login)
+        plots = _plots(connection, role.status, shown, bus.now())
     return page(
         "recipients/show.html",
         role=role,
@@ -58,7 +63,28 @@ def show(bus: TheBus, page: ThePage, login: str) -> HTMLResponse:
         progress_of=progress_of,
         moment_of=datetime.fromisoformat,
         most=MOST_COUNTED,
+        plots=plots,
+        ranges=RANGES,
+        shown=shown,
     )
+
+
+@router.get(f"{LIVE}/role-plots")
+def role_plots(bus: TheBus, page: ThePage, role: str, shown: TheRange = USUAL) -> HTMLResponse:
+    """Show the plots of a role; its page asks for them again and again."""
+    with bus.reading() as connection:
+        find_subject(connection, PauseKind.ROLE, role)
+        plots = _plots(connection, list_roles(connection, role)[0], shown, bus.now())
+    return page("live/plots.html", plots=plots)
+
+
+def _plots(connection: Connection, role: RoleStatus, shown: RangeName, now: datetime) -> list[LinePlot]:
+    """Draw a role over time; a worker has nothing of its own to lack."""
+    if role.kind != "consumer":
+        return []
+    range_ = RANGES[shown]
+    samples = read_of_role(connection, range_.step, range_.since(now), role.role_id)
+    return draw_role_plots(samples, role.role_id, range_, now)
 
 
 def _read(connection: Connection, login: str) -> _ShownRole:

@@ -282,6 +282,20 @@ class Insight(TypedDict):
     busy: list[str]
 
 
+class DeliveredToRole(TypedDict):
+    """The deliveries to a role, named by its id, since the back began: the envelopes that it has committed."""
+
+    role: int
+    envelopes: int
+    items: int
+
+
+class DeliveredSoFar(TypedDict):
+    """The answer to ``xbus.delivered``."""
+
+    roles: list[DeliveredToRole]
+
+
 class RefusedCall(TypedDict):
     """The answer to ``xbus.refused``: the last call about an envelope that the front refused."""
 

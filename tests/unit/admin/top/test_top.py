@@ -9,6 +9,7 @@ from xbus.admin.top.overview import LOG, BusLook, overview
 from xbus.admin.top.rates import Rates
 from xbus.broker.journal.operations.event_types import TypeCount, TypeCounts
 from xbus.broker.journal.operations.roles import RoleStatus
+from xbus.broker.journal.samples.sample import Delivered
 from xbus.rpc.messages import HealthReport
 from xbus.states import PresenceState
 
@@ -17,10 +18,11 @@ STORE = RoleStatus(
     *("store_1", "store", "consumer", PresenceState.PRESENT, NOW, NOW, NOW, [], 12, NOW - timedelta(seconds=75)),
     parked=3,
     parked_items=2,
+    role_id=1,
 )
-MILL = RoleStatus("mill_1", "mill", "worker", PresenceState.ABSENT, None, None, None, [], None, None, 0, 0)
+MILL = RoleStatus("mill_1", "mill", "worker", PresenceState.ABSENT, None, None, None, [], None, None, 0, 0, role_id=2)
 NOTES = TypeCount("notes", 100, 1_000, 40, NOW)
-LOOK = BusLook(NOW, TypeCounts([NOTES], 50, 50), [STORE, MILL], {"front": WELL, "back": WELL})
+LOOK = BusLook(NOW, TypeCounts([NOTES], 50, 50), [STORE, MILL], {"front": WELL, "back": WELL}, {1: Delivered(7, 70)})
 
 
 def lines(look: BusLook, rates: Rates) -> list[str]:
@@ -46,20 +48,23 @@ def test_a_first_look_has_no_rates() -> None:
         "TYPE EVENTS/S ITEMS/S LAST HOUR NEWEST",
         "notes - - 40 0 s",
         "",
-        "ROLE SERVICE KIND STATE LAG LAG S PARKED",
-        "store_1 store consumer present 12 75 3, 2 items",
-        "mill_1 mill worker absent - - -",
+        "ROLE SERVICE KIND STATE ITEMS/S ENVELOPES/S LAG LAG S PARKED",
+        "store_1 store consumer present - - 12 75 3, 2 items",
+        "mill_1 mill worker absent - - - - -",
     ]
 
 
 def test_a_later_look_has_them() -> None:
     rates = Rates()
     rates.note(0.0, LOOK.counts)
-    later = replace(LOOK, types=TypeCounts([replace(NOTES, events=120, items=1_001)], 60, 60))
+    later = replace(
+        LOOK, types=TypeCounts([replace(NOTES, events=120, items=1_001)], 60, 60), delivered={1: Delivered(9, 90)}
+    )
     rates.note(4.0, later.counts)
     assert rates.rate(LOG) == 2.5
     assert lines(later, rates)[0].endswith("position 60 2.5 envelopes/s lag 12 parked 3")
     assert lines(later, rates)[4] == "notes 5.0 0.2 40 0 s"
+    assert lines(later, rates)[7] == "store_1 store consumer present 5.0 0.5 12 75 3, 2 items"
 
 
 def test_problems_come_first_and_a_broker_that_is_away_is_told() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from xbus.admin.names import BOT, EMITTER, READER_OR_ROLE
 from xbus.admin.objects import of_finding
 from xbus.admin.output import Output, facts, moment
 from xbus.admin.program import EnvelopeId, config_option, database_url, output_option
@@ -23,9 +24,15 @@ INDENT = "  "
 @click.command()
 @config_option
 @click.argument("id_", type=EnvelopeId(), metavar="[ID]", required=False)
-@click.option("--emitter", metavar="LOGIN", help="The emitter, or that of --key.")
+@click.option("--emitter", type=EMITTER, metavar="LOGIN", help="The emitter, or that of --key.")
 @click.option("--key", metavar="TEXT", help="The envelope to which --emitter gave this key.")
-@click.option("--role", metavar="LOGIN", help="The role, reader or subscription; of an envelope, its delivery there.")
+@click.option(
+    *("--role", "role"),
+    type=READER_OR_ROLE,
+    metavar="LOGIN",
+    help="The role, reader or subscription; of an envelope, its delivery there.",
+)
+@click.option("--bot", type=BOT, metavar="NAME", help="The bot.")
 @click.option("--event", type=click.IntRange(1), metavar="NUMBER", help="This event of the envelope, from 1.")
 @click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item of the event, from 0.")
 @output_option("answer")
@@ -35,11 +42,12 @@ def why(
     emitter: str | None,
     key: str | None,
     role: str | None,
+    bot: str | None,
     event: int | None,
     item: int | None,
     output: Output,
 ) -> None:
-    """Say why an envelope, an event, a role, a reader or an emitter is as it is.
+    """Say why an envelope, an event, a role, a reader, a bot or an emitter is as it is.
 
     ID is that of an envelope or an event. The answer is one sentence with its code, its proof, and the command that
     helps; where roles differ, each has its own, the most urgent first.
@@ -48,24 +56,28 @@ def why(
     # The reads of an answer share one engine: it compiles each statement once.
     with closing(ConnectionPool(database_url(config_path))) as journal:
         inquiry = Inquiry(journal.read, RunningBroker(config_path), SystemClock())
-        findings = _ask(inquiry, id_, emitter, key, part)
+        findings = _ask(inquiry, id_, emitter, key, bot, part)
     if output.as_json:
         output.objects(map(of_finding, findings))
         return
     click.echo("\n\n".join("\n".join(_told(finding, output)) for finding in findings))
 
 
-def _ask(inquiry: Inquiry, id_: str | None, emitter: str | None, key: str | None, part: AskedPart) -> list[Finding]:
-    match (id_, emitter, key):
-        case (str(), None, None):
+def _ask(
+    inquiry: Inquiry, id_: str | None, emitter: str | None, key: str | None, bot: str | None, part: AskedPart
+) -> list[Finding]:
+    match (id_, emitter, key, bot):
+        case (str(), None, None, None):
             return inquiry.by_id(id_, part)
-        case (None, str(), str()):
+        case (None, str(), str(), None):
             return inquiry.by_key(emitter, key, part)
-        case (None, str(), None) if part == AskedPart():
+        case (None, None, None, str()) if part == AskedPart():
+            return inquiry.bot(bot)
+        case (None, str(), None, None) if part == AskedPart():
             return inquiry.emitter(emitter)
-        case (None, None, None) if part.role is not None and part == AskedPart(part.role):
+        case (None, None, None, None) if part.role is not None and part == AskedPart(part.role):
             return inquiry.role(part.role)
-    raise click.UsageError("give an ID, --emitter with --key, --role alone, or --emitter alone")
+    raise click.UsageError("give an ID, --emitter with --key, --role alone, --emitter alone, or --bot alone")
 
 
 def _told(finding: Finding, output: Output) -> Iterator[str]:

@@ -10,7 +10,7 @@ from xbus.broker.back.progress.lane import Lane
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
 from xbus.broker.back.progress.recovery import Recovery
-from xbus.broker.back.progress.results import RunResults
+from xbus.broker.back.progress.results import RoleCounts, RunResults
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.progress.retry_schedule import RetrySchedule
 from xbus.broker.back.progress.transitions import before_its_turn, settled
@@ -27,6 +27,7 @@ __all__ = [
     "Recovery",
     "RetryPolicy",
     "RetrySchedule",
+    "RoleCounts",
     "RunResults",
     "Serving",
     "before_its_turn",

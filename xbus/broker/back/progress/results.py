@@ -2,7 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.bad_item_search import BadItems, Serving
@@ -27,6 +28,25 @@ from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RoleCounts:
+    """The results of the deliveries to a role since this process began.
+
+    Args:
+        results: how often a delivery came to each state; ``done`` where the role has committed.
+        items: the items of the envelopes that it has committed.
+    """
+
+    results: Counter[str] = field(default_factory=Counter)
+    items: int = 0
+
+    def committed(self, envelopes: Iterable[LogEnvelope]) -> None:
+        """Count envelopes that the role has committed."""
+        for envelope in envelopes:
+            self.results[DONE] += 1
+            self.items += sum(event.items for event in envelope.events)
 
 
 class RunResults:
@@ -56,8 +76,8 @@ class RunResults:
         self._schedule = schedule
         self._bad_items = bad_items
         self._catalog = catalog
-        self.counts: CountsBy[str, Counter[str]] = CountsBy(Counter)
-        """By the login of a role, how often a delivery came to each state; ``done`` where it has committed."""
+        self.counts: CountsBy[str, RoleCounts] = CountsBy(RoleCounts)
+        """By the login of a role."""
 
     def settled(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow | None) -> None:
         """Note that a consumer has committed.
@@ -71,7 +91,7 @@ class RunResults:
         else:
             self._ledger.move(row, transitions.settled(row))
         self._probing.went_well(recipient.role.id)
-        self.counts[recipient.role.login][DONE] += 1
+        self.counts[recipient.role.login].committed([envelope])
         _log_delivered(envelope, recipient)
 
     def settled_bundle(self, bundle: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
@@ -80,7 +100,7 @@ class RunResults:
             return
         self._ledger.settle_all(recipient.role.id, [envelope.position for envelope in bundle])
         self._probing.went_well(recipient.role.id)
-        self.counts[recipient.role.login][DONE] += len(bundle)
+        self.counts[recipient.role.login].committed(bundle)
         for envelope in bundle if log.isEnabledFor(logging.DEBUG) else ():
             _log_delivered(envelope, recipient)
 
@@ -140,7 +160,7 @@ class RunResults:
                 else transitions.isolated(attempt, in_words(items))
             )
             self._ledger.move(row, new, items or ())
-            self.counts[recipient.role.login][new.state.value] += 1
+            self.counts[recipient.role.login].results[new.state.value] += 1
             if new.state is DeliveryState.RETRY:
                 retried.append(recipient.role.id)
             log.warning(

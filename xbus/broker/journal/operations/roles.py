@@ -1,7 +1,7 @@
 """The roles for operators: the recipients, their work, and how far they lag behind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -40,6 +40,7 @@ class RoleStatus:
         parked_items: how many items are parked alone for it.
         instances: the programs that are registered for it; empty for a role that has place for one alone.
         pause: why it gets nothing new; None while it does.
+        role_id: the id by which the back knows it.
     """
 
     role: str
@@ -56,6 +57,7 @@ class RoleStatus:
     parked_items: int
     instances: Sequence[PresenceInstance] = ()
     pause: PauseEntry | None = None
+    role_id: int = field(kw_only=True)
 
     def owes_too_long(self, owed_days: float, now: datetime) -> bool:
         """Check whether the role is away, and was owed an envelope for more than so many days; 0 for never."""
@@ -105,6 +107,7 @@ def list_roles(connection: sa.Connection, login: str | None = None) -> list[Role
             parked_items=parked_items.get(row.id, 0),
             instances=row.instances or (),
             pause=pause,
+            role_id=row.id,
         )
         statuses.append(status)
     return statuses

@@ -24,6 +24,17 @@ class Count(NamedTuple):
         return Count(self.events + other.events, self.items + other.items)
 
 
+class Delivered(NamedTuple):
+    """Numbers of envelopes that a role has committed, and of the items in them."""
+
+    envelopes: int
+    items: int
+
+    def __add__(self, other: object) -> "Delivered":
+        assert isinstance(other, Delivered)
+        return Delivered(self.envelopes + other.envelopes, self.items + other.items)
+
+
 NOTHING = Count(0, 0)
 
 Traffic: TypeAlias = Mapping[tuple[int, int], Count]
@@ -62,6 +73,7 @@ class Sample:
         traffic: the events received in it.
         roles: arrears by role id; roles without any are left out.
         lag: the most envelopes that all roles together lacked.
+        delivered: the envelopes that roles have committed in it, by role id; without roles that committed none.
     """
 
     step: int
@@ -77,17 +89,21 @@ class Sample:
     parked: int = 0
     traffic: Traffic = field(default_factory=dict)
     roles: Mapping[int, RoleLag] = field(default_factory=dict)
+    delivered: Mapping[int, Delivered] = field(default_factory=dict)
 
 
 def join(samples: Sequence[Sample], step: int, began_at: datetime) -> Sample:
     """Make one sample of several that follow each other: what came is added up, of what lagged the most is kept."""
     traffic: defaultdict[tuple[int, int], Count] = defaultdict(lambda: NOTHING)
     roles: dict[int, RoleLag] = {}
+    delivered: defaultdict[int, Delivered] = defaultdict(lambda: Delivered(0, 0))
     for sample in samples:
         for pair, count in sample.traffic.items():
             traffic[pair] += count
         for role_id, lag in sample.roles.items():
             roles[role_id] = lag.most(roles.get(role_id, lag))
+        for role_id, number in sample.delivered.items():
+            delivered[role_id] += number
     return Sample(
         step=step,
         began_at=began_at,
@@ -102,6 +118,7 @@ def join(samples: Sequence[Sample], step: int, began_at: datetime) -> Sample:
         parked=max(sample.parked for sample in samples),
         traffic=most_of(traffic, lambda count: count.events),
         roles=most_of(roles, lambda lag: lag.lag + lag.parked),
+        delivered=most_of(delivered, lambda number: number.envelopes),
     )
 
 

@@ -61,6 +61,7 @@ class DeliveryFacts:
         failure: the newest failed call of this role, or of a worker on the way; None without any.
         resent_as: the envelope by which it was sent again; None where it was not.
         consumers: the logins of all consumer roles of the envelope.
+        is_archived: whether only an archive has its items.
     """
 
     envelope_id: UUID
@@ -78,6 +79,7 @@ class DeliveryFacts:
     failure: FailureSummary | None = None
     resent_as: UUID | None = None
     consumers: frozenset[str] = frozenset()
+    is_archived: bool = False
 
 
 def read_deliveries(

@@ -90,6 +90,9 @@ def read_envelope_facts(connection: sa.Connection, envelope_id: UUID, part: Aske
         return EnvelopeFacts(detail, end, part, is_gone=is_gone, event=event)
     services = None if event is None else event.services
     deliveries = read_deliveries(connection, detail, services, part.role)
+    if end.pruned_at is not None:
+        # What is gone for good was told above.
+        deliveries = [replace(delivery, is_archived=True) for delivery in deliveries]
     if part.item is not None:
         # Of the items that are parked alone only the one counts that is asked about.
         deliveries = [replace(delivery, parked_items=0) for delivery in deliveries]
