@@ -80,6 +80,8 @@ ENTRIES: dict[Section, Entry] = {
         100,
         4,
         False,
+        5000,
+        "skip",
         RetrySettings(3, 2.0, 60.0, 0.5),
     ),
 }
