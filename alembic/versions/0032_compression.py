@@ -52,8 +52,13 @@ def _decompress() -> None:
     connection = op.get_bind()
     names: list[sa.ColumnClause[Any]] = [sa.column(name) for name in ("event_id", "first_index", "data", "plain_bytes")]
     segment = sa.table("segment", *names)
-    next_one = sa.select(*names).where(segment.c.plain_bytes.is_not(None)).limit(1)
-    while (row := connection.execute(next_one).one_or_none()) is not None:
+    key = (segment.c.event_id, segment.c.first_index)
+    # In the order of the key, so that each one is looked for behind the last one, and not from the beginning.
+    next_one = sa.select(*names).where(segment.c.plain_bytes.is_not(None)).order_by(*key).limit(1)
+    row = connection.execute(next_one).one_or_none()
+    while row is not None:
         place = sa.and_(segment.c.event_id == row.event_id, segment.c.first_index == row.first_index)
         plain = zstandard.ZstdDecompressor().decompress(bytes(row.data))
         connection.execute(sa.update(segment).where(place).values(data=plain, plain_bytes=None))
+        behind = sa.tuple_(*key) > sa.tuple_(row.event_id, row.first_index)
+        row = connection.execute(next_one.where(behind)).one_or_none()

@@ -117,7 +117,15 @@ class Broker:
     ) -> bool:
         failure = RunFailure(code, "it did not work") if code else None
         return await self.journal.write(
-            EndRun(given.run.id, role_id or self.runner, program, given.run.attempt, failure, "said", self.clock.now())
+            EndRun(
+                given.run.id,
+                role_id or self.runner,
+                program,
+                token_hash(given.ticket),
+                failure,
+                "said",
+                self.clock.now(),
+            )
         )
 
 
@@ -223,6 +231,26 @@ async def test_a_runner_that_is_lost_loses_its_run(journal: Journal, clock: Movi
     again = await broker.claim(PROGRAMS[1])
     assert again is not None
     assert (again.run.id, again.run.attempt) == (given.run.id, 2)
+
+
+async def test_a_repeated_end_of_a_probe_does_not_end_the_next_one(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(attempts=SLOWED_AFTER + 2))
+    clock.at += timedelta(hours=1)
+    await broker.look()
+
+    async def claimed() -> Given:
+        while (given := await broker.claim()) is None:
+            clock.at += timedelta(seconds=10)
+        return given
+
+    for _ in range(SLOWED_AFTER):
+        await broker.end(await claimed(), code="run_failed")
+    probe = await claimed()
+    assert await broker.end(probe, code="run_failed")
+    next_probe = await claimed()
+    assert next_probe.run.attempt == probe.run.attempt
+    assert not await broker.end(probe, code="run_failed")
+    assert await broker.end(next_probe)
 
 
 async def test_a_bot_that_fails_is_slowed_down_probed_and_recovers(journal: Journal, clock: MovingClock) -> None:
@@ -496,6 +524,7 @@ async def test_a_range_of_a_bot_is_not_cut_while_its_batch_is_out(journal: Journ
             await asyncio.sleep(0.005)
         before = await journal.read(read_ranges)
         (is_out,) = [each.id for each in before if each.handed_out]
+        assert await journal.read(people.plan_move, "bot/report", "oldest"), "nothing is done yet"
         with pytest.raises(Refused) as refused:
             await journal.run(people.split, "bot/report", is_out, decision)
         assert (refused.value.code, bool(refused.value.next_step)) == ("batch_is_out", True)
@@ -507,5 +536,12 @@ async def test_a_range_of_a_bot_is_not_cut_while_its_batch_is_out(journal: Journ
         broker.batches.look(given.run.id)
         while any(each.handed_out for each in await journal.read(read_ranges)):
             await asyncio.sleep(0.005)
+        for going_back in (
+            journal.run(people.move, "bot/report", "oldest", decision),
+            journal.run(people.undo, "bot/report", decision),
+        ):
+            with pytest.raises(Refused) as refused:
+                await going_back
+            assert (refused.value.code, bool(refused.value.next_step)) == ("bot_goes_back", True)
         assert len(await journal.run(people.split, "bot/report", is_out, decision)) == 2
         broker.die()

@@ -12,6 +12,7 @@ import alembic.command
 import alembic.config
 import pytest
 import sqlalchemy as sa
+import zstandard
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -193,6 +194,28 @@ def test_failures_of_before_are_in_groups(empty_database_url: str, tmp_path: Pat
         assert "fingerprint" not in {column["name"] for column in sa.inspect(connection).get_columns("failure")}
         alembic.command.upgrade(configured, "head")
     schema.check(empty_database_url)
+
+
+def test_compression_can_be_taken_back(database_url: str) -> None:
+    """For whoever has to go back to the version before, which reads plain data alone."""
+    with writing(database_url) as connection:
+        tables = sa.MetaData()
+        tables.reflect(connection, only=["segment"])
+        row_of_each_table(connection, tables)
+        table = tables.tables["segment"]
+        (row,) = connection.execute(sa.select(table)).all()
+        frame = zstandard.ZstdCompressor().compress(b"plain" * 100)
+        more = {"data": frame, "plain_bytes": 500}
+        connection.execute(sa.insert(table), [{**row._mapping, **more, "first_index": index} for index in (2, 3, 5)])
+        configured = alembic.config.Config()
+        configured.set_main_option("script_location", str(schema.PLACES[-1]))
+        configured.set_main_option("path_separator", "os")
+        configured.attributes["connection"] = connection
+        alembic.command.downgrade(configured, "0031")
+        found = connection.execute(sa.select(table.c.first_index, table.c.data).order_by(table.c.first_index)).all()
+        assert [(index, bytes(data)) for index, data in found] == [
+            (1, row.data), *((index, b"plain" * 100) for index in (2, 3, 5))
+        ]  # fmt: skip
 
 
 def test_public_keys_can_be_taken_back_and_their_edits_are_noticed(database_url: str) -> None:

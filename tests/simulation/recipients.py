@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -179,3 +179,15 @@ class SimulatedRecipient(VirtualRecipient):
             return RecipientEndpoint(made, Calls(made, desk), desk, clock, jobs)
 
         super().__init__(login, serve, name, listens=listens)
+
+
+def is_one_of(events: Mapping[str, Items], expected: Mapping[str, Sequence[tuple[list[int], set[bytes]]]]) -> bool:
+    """Check whether each item is where it must be, in one of its versions."""
+    return events.keys() == expected.keys() and all(
+        len(items) == len(expected[event_id])
+        and all(
+            indices == wanted and data in versions
+            for (indices, data), (wanted, versions) in zip(items, expected[event_id], strict=True)
+        )
+        for event_id, items in events.items()
+    )

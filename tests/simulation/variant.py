@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from tests.simulation.chaining import chain
 from xbus import model
 
 ISOLATING = ("notes", "fares")
@@ -27,6 +28,7 @@ class Variant:
         standby: whether one more waits for each of these roles.
         listening: the logins of the roles whose recipients the broker calls at an address, and not over the connections
             that they made.
+        chained: whether a node emits flights as events of another type.
     """
 
     ordered: tuple[str, ...] = ("store_2",)
@@ -36,6 +38,7 @@ class Variant:
     instances: int = 1
     standby: bool = False
     listening: tuple[str, ...] = ()
+    chained: bool = False
 
     @classmethod
     def chosen(cls, choices: random.Random) -> "Variant":
@@ -53,6 +56,8 @@ class Variant:
 
     def write(self, connection: sa.Connection) -> None:
         """Set a bus to this."""
+        if self.chained:
+            chain(connection)
         role, service, event_type = model.role.c, model.service.c, model.event_type.c
         connection.execute(sa.update(model.role).where(role.login.in_(self.ordered)).values(ordered=True))
         shared = sa.update(model.role).where(role.login.in_(SHARED))

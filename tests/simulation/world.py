@@ -4,15 +4,16 @@ import asyncio
 import itertools
 import random
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from tests.simulation import chaining
 from tests.simulation.bulk import BulkStamp, ReportLine
 from tests.simulation.emitters import Plan, Sent, SimulatedEmitter
 from tests.simulation.operators import Operator
-from tests.simulation.recipients import Commit, Items, Mood, SimulatedRecipient, Stamp, Store
+from tests.simulation.recipients import Commit, Mood, SimulatedRecipient, Stamp, Store, is_one_of
 from tests.simulation.settings import SETTINGS
 from tests.simulation.timing import many_times
 from tests.simulation.variant import Variant, toggle_order
@@ -30,7 +31,7 @@ from xbus.testing.loop import VirtualClock, VirtualLoop
 PATIENCE_SECONDS = 3_600.0
 """In virtual time: what is not delivered so long after the last fault counts as lost."""
 
-STAMPS = {"notes": 0, "flights": 1, "fares": 2}
+STAMPS = {"notes": 0, "flights": 1, "fares": 2, chaining.COPIES: 0}
 """How many workers mark an item of a type on its way to the stores."""
 
 STORES = ("store_1", "store_2")
@@ -308,9 +309,16 @@ class World:
 
     def undelivered(self) -> list[tuple[str, str]]:
         """Store and envelope of all that was received and is neither committed nor dropped."""
-        owed = [name for name in self.received() if self.sent.plans[name].events]
+        plans, received = self.plans(), self.received()
+        owed = [name for name in received if plans[name].events]
         over = {(login, name) for login in STORES for name in self.commits(login)} | self.operator.done.dropped
-        return [(login, name) for login in STORES for name in owed if (login, name) not in over]
+        lacking = [(login, name) for login in STORES for name in owed if (login, name) not in over]
+        return lacking + (self.database.read(chaining.lacking, plans, owed) if self.variant.chained else [])
+
+    def plans(self) -> dict[str, Plan]:
+        """What emitters send, and what a node that emits made of it."""
+        made = self.database.read(chaining.made_once, self.sent.plans) if self.variant.chained else {}
+        return self.sent.plans | {str(plan.envelope_id): plan for plan in made.values()}
 
     def check(self) -> None:
         """The promises of the bus, each by itself."""
@@ -340,12 +348,13 @@ class World:
     def _check_order(self, login: str, received: Sequence[str]) -> None:
         """For each ordering key the envelopes come, for the first time, in the order of their positions."""
         first: dict[str | None, list[int]] = {}
+        plans = self.plans()
         for name in self.commits(login):
-            first.setdefault(self.sent.plans[name].ordering_key, []).append(received.index(name))
+            first.setdefault(plans[name].ordering_key, []).append(received.index(name))
         assert all(positions == sorted(positions) for positions in first.values()), f"reordered: {first}"
 
     def _check_contents(self, login: str, received: set[str]) -> None:
-        isolated = self.operator.isolated()
+        isolated, plans = self.operator.isolated(), self.plans()
         for commit in self._commits[login]:
             assert commit.envelope_id in received, "invented"
             expected = {
@@ -354,9 +363,9 @@ class World:
                     for index, item in enumerate(items)
                     if (login, str(event_id), index) not in isolated
                 ]
-                for event_id, name, items in self.sent.plans[commit.envelope_id].events
+                for event_id, name, items in plans[commit.envelope_id].events
             }
-            assert _is_one_of(commit.events, expected), f"torn at {login}: {commit.events} in the place of {expected}"
+            assert is_one_of(commit.events, expected), f"torn at {login}: {commit.events} in the place of {expected}"
 
     def _versions(
         self, login: str, event_id: str, index: int, item: bytes, commit: Commit, stamps: bytes
@@ -386,15 +395,3 @@ class World:
         self.loop.run_until_complete(end())
         self.loop.close()
         self.database.close()
-
-
-def _is_one_of(events: Mapping[str, Items], expected: Mapping[str, Sequence[tuple[list[int], set[bytes]]]]) -> bool:
-    """Whether each item is where it must be, in one of its versions."""
-    return events.keys() == expected.keys() and all(
-        len(items) == len(expected[event_id])
-        and all(
-            indices == wanted and data in versions
-            for (indices, data), (wanted, versions) in zip(items, expected[event_id], strict=True)
-        )
-        for event_id, items in events.items()
-    )

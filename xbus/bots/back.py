@@ -59,7 +59,7 @@ class BackCalls:
 
     async def end(self, run: BotRun, result: dict[str, str]) -> bool:
         """End an attempt; whether it was still ours."""
-        answer = await self._call("xbus.end_run", run["run"], run["attempt"], result)
+        answer = await self._call("xbus.end_run", run["run"], run["ticket"], result)
         return _END.read(answer)["accepted"]
 
     async def log_out(self) -> None:

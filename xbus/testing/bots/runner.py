@@ -73,7 +73,7 @@ class VirtualRunner:
             outcome = await self._send(broker, run, output)
         self._functions.reach(run["bot"], "after_commit")
         failure = RunFailure(outcome.code, outcome.error) if outcome.code else None
-        ended = broker.bots.end(self._role_id, program, run["run"], run["attempt"], failure, "")
+        ended = broker.bots.end(self._role_id, program, run["run"], run["ticket"], failure, "")
         await broker.unless_dead(ended)
 
     async def _send(self, broker: VirtualBroker, run: BotRun, output: GatheredOutput) -> Outcome:

@@ -15,7 +15,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import EndRun, RenewRuns, RunFailure, run_key
 from xbus.clock import Clock
 from xbus.errors import Refused
-from xbus.ids import Ids, parse_new_uuid
+from xbus.ids import Ids, parse_new_uuid, token_hash
 from xbus.rpc.messages import BotRun, ClaimedBotRun
 
 log = logging.getLogger(__name__)
@@ -115,11 +115,12 @@ class Bots:
         return await self._journal.write(RenewRuns(role_id, _uuid(program), runs, until))
 
     async def end(
-        self, role_id: int, program: str, run: int, attempt: int, failure: RunFailure | None, said: str
+        self, role_id: int, program: str, run: int, ticket: str, failure: RunFailure | None, said: str
     ) -> bool:
         """End an attempt of a run; returns whether the program still had it.
 
         Args:
+            ticket: of the attempt.
             failure: None where all went well.
             said: what it printed.
 
@@ -130,7 +131,8 @@ class Bots:
         if failure is not None:
             failure = RunFailure(_clean(failure.code)[:MOST_CODE_LETTERS], _clean(failure.error)[:MOST_ERROR_LETTERS])
         now, log_end = self._clock.now(), _clean(said)[-MOST_LOG_LETTERS:]
-        is_ours = await self._journal.write(EndRun(run, role_id, _uuid(program), attempt, failure, log_end, now))
+        write = EndRun(run, role_id, _uuid(program), token_hash(ticket), failure, log_end, now)
+        is_ours = await self._journal.write(write)
         self._batches.look(run)
         self._claims.stir()
         return is_ours

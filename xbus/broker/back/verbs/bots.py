@@ -42,15 +42,15 @@ class BotVerbs:
 
     @verb("xbus.end_run")
     @coded_answer
-    async def end_run(self, token: str, program: str, run: int, attempt: int, result: Value) -> RunEnded:
+    async def end_run(self, token: str, program: str, run: int, ticket: str, result: Value) -> RunEnded:
         if not isinstance(result, dict):
             raise Refused("the result of a run makes no sense", "give a map, see docs/wire.md", code=WRONG)
-        if not 0 < run <= MOST_RUN or not 0 < attempt <= MOST_ATTEMPT:
-            raise Refused("there are no such numbers of runs", "give those of the claimed run", code=WRONG)
+        if not 0 < run <= MOST_RUN:
+            raise Refused("there are no such numbers of runs", "give that of the claimed run", code=WRONG)
         code, error, said = (str(result.get(key) or "") for key in ("code", "error", "log"))
         failure = RunFailure(code, error) if code else None
         owner = self._sessions.owner(token)
-        return {"accepted": await self._bots.end(owner, program, run, attempt, failure, said)}
+        return {"accepted": await self._bots.end(owner, program, run, ticket, failure, said)}
 
 
 WRONG = "wrong_arguments"
@@ -59,5 +59,4 @@ MOST_RENEWED = 1000
 """Runs whose leases one call extends. More would be a long statement."""
 
 MOST_RUN = 2**63 - 1
-MOST_ATTEMPT = 2**31 - 1
-"""The greatest numbers that the journal's columns hold: it would fail for greater ones."""
+"""The greatest number that the journal's column holds: it would fail for greater ones."""

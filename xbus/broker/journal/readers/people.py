@@ -73,7 +73,8 @@ def move(
         range_id: only this range; None for all.
 
     Raises:
-        Refused: the reader or the range is unknown (``unknown_name``, ``unknown_range``).
+        Refused: the reader or the range is unknown (``unknown_name``, ``unknown_range``), or the reader of a bot would
+            go back over what was done (``bot_goes_back``).
         BadPlace: the log ends before the place (``place_beyond_end``).
     """
     entry = _locked(connection, name)
@@ -87,7 +88,9 @@ def plan_move(connection: sa.Connection, name: str, start: Start, range_id: int 
     entry = find_reader(connection, name)
     place = read_start(connection, start)
     chosen = _chosen(connection, entry, None if range_id is None else [range_id])
-    return [RangeMove(each, each.moved(each.first, each.last, place)) for each in chosen]
+    moves = [RangeMove(each, each.moved(each.first, each.last, place)) for each in chosen]
+    _check_done_stays(connection, entry, moves)
+    return moves
 
 
 def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UUID | None = None) -> list[RangeMove]:
@@ -97,8 +100,9 @@ def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UU
         act: of the history; None for the newest that is not undone yet.
 
     Raises:
-        Refused: the reader is unknown (``unknown_name``); nothing can be undone (``nothing_to_undo``); the act has
-            moved no place (``not_undoable``).
+        Refused: the reader is unknown (``unknown_name``), nothing can be undone (``nothing_to_undo``), the act has
+            moved no place (``not_undoable``), or the reader of a bot would go back over what was done
+            (``bot_goes_back``).
     """
     entry = _locked(connection, name)
     undone, moves = plan_undo(connection, name, act)
@@ -135,7 +139,26 @@ def plan_undo(connection: sa.Connection, name: str, act: UUID | None = None) -> 
         for key, present in moved.items():
             if present.first <= last and present.last >= first:
                 moved[key] = present.moved(first, last, place)
-    return found, [RangeMove(before[key], moved[key]) for key in moved if moved[key] is not before[key]]
+    moves = [RangeMove(before[key], moved[key]) for key in moved if moved[key] is not before[key]]
+    _check_done_stays(connection, entry, moves)
+    return found, moves
+
+
+def _check_done_stays(connection: sa.Connection, entry: ReaderEntry, moves: Sequence[RangeMove]) -> None:
+    """Refuse to give a bot again what it has done: in batches with other bounds it would put it twice."""
+    if not entry.name.startswith(OF_BOTS):
+        return
+    row = model.reader_move.c
+    done = sa.select(row.id).where(row.service_id == entry.id, row.kind == ReaderAct.CHECKPOINT.value)
+    for stretch in (stretch for each in moves for stretch in each.after.stretches):
+        of_stretch = done.where(row.first <= written_hash(stretch.last), row.last >= written_hash(stretch.first))
+        beyond = sa.tuple_(row.to_position, row.to_event, row.to_item) > sa.tuple_(*stretch.position)
+        if connection.execute(of_stretch.where(beyond).limit(1)).first() is not None:
+            raise Refused(
+                f'the reader "{entry.name}" would go back over batches that its bot has done',
+                "move it to a later place; to have past events again, move the reader of a bot with another name",
+                code="bot_goes_back",
+            )
 
 
 def _check_has_moved(connection: sa.Connection, entry: ReaderEntry, act: UUID | None) -> None:

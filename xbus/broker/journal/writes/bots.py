@@ -106,6 +106,7 @@ class EndRun(Write[bool]):
 
     Args:
         role_id: of the runner that has it; another one can't end it.
+        ticket_hash: of the attempt. Its number may come again, as attempts at a slowed bot are not counted.
         failure: None where all went well.
         log: the end of what it printed.
     """
@@ -113,7 +114,7 @@ class EndRun(Write[bool]):
     run_id: int
     role_id: int
     program: UUID
-    attempt: int
+    ticket_hash: bytes
     failure: RunFailure | None
     log: str
     now: datetime

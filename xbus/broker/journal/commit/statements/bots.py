@@ -138,7 +138,7 @@ def _end(connection: sa.Connection, write: writes.EndRun) -> bool:
         _RUN.id == write.run_id,
         _RUN.role_id == write.role_id,
         _RUN.program == write.program,
-        _RUN.attempts == write.attempt,
+        _RUN.ticket_hash == write.ticket_hash,
         _RUN.state == BotRunState.RUNNING,
     )
     found = connection.execute(sa.select(model.bot_run).where(*of_program).with_for_update()).one_or_none()
