@@ -9,10 +9,9 @@ from typing import Any
 
 import httpx2
 
-from tests.acceptance.test_routemaster import apply_text
 from tests.conftest import StartDaemon
 from tests.support.browser import monitoring
-from tests.support.bus import PASSWORD, add_bus
+from tests.support.bus import PASSWORD, add_bus, apply_text
 from tests.support.gateway import serving_http
 from tests.support.operating import run_command
 from tests.support.ports import free_port
