@@ -67,7 +67,6 @@ PAGES = (
     "profiles/clients",
     "emitters/root",
     "recipients/gateway_1",
-    "readers/shop",
 )
 
 COMMANDS = (
@@ -199,6 +198,8 @@ def _pages(address: str, token: str) -> dict[str, str]:
         paths = [*dict.fromkeys(re.sub(r"{[^}]*}", name, path) for path in kinds for name in NAMES)]
         answers = [client.get(path if path.startswith("/api") else f"/api{path}") for path in paths]
         assert sum(answer.status_code == 200 for answer in answers) > 12, [(str(a.url), a.status_code) for a in answers]
-        pages = [client.get(f"/{page}") for page in ("", *PAGES)]
+        readers = [f"readers/{reader['reader']}" for reader in client.get("/api/readers").json()["found"]]
+        assert len(readers) == 2, "one of each subscription"
+        pages = [client.get(f"/{page}") for page in ("", *PAGES, *readers)]
         assert {answer.status_code for answer in pages} == {200}, [(str(a.url), a.status_code) for a in pages]
         return {str(answer.url): answer.text for answer in (*pages, *answers)}
