@@ -26,7 +26,7 @@ ROUNDS = 3
 KEPT = 0.3
 """The part of its pace that the emitter must keep in the best round: half of it is kept on a quiet machine."""
 
-IDLE_CONNECTIONS = 2_000
+IDLE_CONNECTIONS = 5_000
 DESCRIPTORS_OF_OTHERS = 200
 
 

@@ -14,12 +14,10 @@ from typing import Any
 import httpx2
 
 from tests.conftest import StartDaemon
-from tests.support.bus import add_bus
+from tests.support.bus import add_bus, apply_text
 from tests.support.gateway import serving_http
 from tests.support.waiting import wait_until
-from xbus.admin import bus_file
 from xbus.broker.journal.api_tokens import add_api_token
-from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 
@@ -57,13 +55,6 @@ timeout = 20
 max = 2
 verify = false
 """
-
-
-def apply_text(database_url: str, text: str) -> None:
-    with writing(database_url) as connection:
-        wished = bus_file.read(text.encode())
-        assert not wished.problems
-        apply(connection, make_plan(read_stored(connection), wished.bus), SystemClock().now())
 
 
 @contextmanager

@@ -1,17 +1,17 @@
 """Secrets of gateways, subscribers and clients are in nothing that a run writes: logs, commands, pages, arguments."""
 
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from tests.acceptance.test_routemaster import apply_text
 from tests.conftest import StartDaemon
 from tests.support.browser import monitoring
-from tests.support.bus import PASSWORD, add_bus
+from tests.support.bus import PASSWORD, add_bus, apply_text
 from tests.support.gateway import serving_http
 from tests.support.operating import run_command
 from tests.support.ports import free_port
@@ -26,6 +26,7 @@ SIGNS = "whsec_c2VjcmV0LW9mLWEtc3Vic2NyaXB0aW9uLTQ3MTE="
 OF_LISTENER = "uuid-of-the-listener-90210"
 NO_TOKEN = "xbus_api_no-such-token-31337"
 STORE = "object-store-secret-1f2e3d"
+IN_ADDRESS = "secret-of-the-address-77aa01"
 
 BUS = """
 [[emitter_profile]]
@@ -56,6 +57,17 @@ secret = "{secret}"
 max = 1
 timeout = 20
 """
+
+NAMES = ("orders", "emitter_1", "gateway_1", "store_1", "shop", "listener")
+"""What pages of the monitor have as parameters."""
+
+PAGES = (
+    "types/orders",
+    "services/callbacks",
+    "profiles/clients",
+    "emitters/root",
+    "recipients/gateway_1",
+)
 
 COMMANDS = (
     ("export",),
@@ -127,12 +139,13 @@ def test_no_secret_of_programs_is_written(sqlite_url: str, start_daemon: StartDa
             written[f"xbus {' '.join(command)}"] = done.stdout + done.stderr
         with monitoring(daemon.config) as monitor:
             written |= _pages(monitor, watcher)
-        written["arguments"] = Path(f"/proc/{daemon.pid}/cmdline").read_text()
+            written |= _arguments()
+        written |= _refused_stores(daemon.config)
     written["log of the monitor"] = daemon.config.with_name("monitor.log").read_text()
     written["log of the gateway"] = daemon.config.with_name("http.log").read_text()
     assert daemon.stop() == 0
     written["log"] = daemon.log
-    secrets = {SIGNS, SIGNS.removeprefix("whsec_"), OF_LISTENER, NO_TOKEN, STORE, watcher, *tokens.values()}
+    secrets = {SIGNS, SIGNS.removeprefix("whsec_"), OF_LISTENER, NO_TOKEN, STORE, IN_ADDRESS, watcher, *tokens.values()}
     assert len(written) > 40
     assert [(place, secret) for place, text in written.items() for secret in secrets if secret in text] == []
 
@@ -147,11 +160,46 @@ def _environment(name: str, value: str) -> Iterator[None]:
         del os.environ[name]
 
 
+def _refused_stores(config: Path) -> dict[str, str]:
+    """What is said of object stores whose address contains a key."""
+    written = {}
+    for number, place in enumerate((f"s3://key:{IN_ADDRESS}@bucket/x", f"s3://bucket/x?secret_key={IN_ADDRESS}")):
+        wrong = config.with_name(f"store-{number}.ini")
+        wrong.write_text(config.read_text() + f"\n[journal]\nobjects = {place}\n")
+        for command in (("config", "show"), ("config", "check"), ("doctor",), ("health",)):
+            done = run_command(*command, "-c", wrong)
+            written[f"xbus {command} of {number}"] = done.stdout + done.stderr
+            assert done.returncode != 0 or command == ("config", "show"), (command, done.stdout)
+    return written
+
+
+def _arguments() -> dict[str, str]:
+    """The arguments of all programs that this test has started, and of those that they have started."""
+    parents: dict[int, int] = {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(place.parent.name)] = int(place.read_text().rpartition(")")[2].split()[1])
+    ours = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    written = {}
+    for pid in ours:
+        with suppress(OSError):
+            written[f"arguments of {pid}"] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    assert len(written) > 3, "this test, the broker, the gateway and the monitor"
+    return written
+
+
 def _pages(address: str, token: str) -> dict[str, str]:
-    """All that the interface of the monitor tells without further parameters; errors, too."""
+    """All that the monitor tells by its interface and by pages, with parameters too; errors as well."""
     with httpx2.Client(base_url=address, headers={"authorization": f"Bearer {token}"}, timeout=60) as client:
         described = client.get("/api/openapi.json").json()["paths"]
-        paths = [path for path, verbs in described.items() if "get" in verbs and "{" not in path and "live" not in path]
+        kinds = [path for path, verbs in described.items() if "get" in verbs and "live" not in path]
+        paths = [*dict.fromkeys(re.sub(r"{[^}]*}", name, path) for path in kinds for name in NAMES)]
         answers = [client.get(path if path.startswith("/api") else f"/api{path}") for path in paths]
-        assert sum(answer.status_code == 200 for answer in answers) > 5, [(str(a.url), a.status_code) for a in answers]
-        return {str(answer.url): answer.text for answer in (client.get("/"), *answers)}
+        assert sum(answer.status_code == 200 for answer in answers) > 12, [(str(a.url), a.status_code) for a in answers]
+        readers = [f"readers/{reader['reader']}" for reader in client.get("/api/readers").json()["found"]]
+        assert len(readers) == 2, "one of each subscription"
+        pages = [client.get(f"/{page}") for page in ("", *PAGES, *readers)]
+        assert {answer.status_code for answer in pages} == {200}, [(str(a.url), a.status_code) for a in pages]
+        return {str(answer.url): answer.text for answer in (*pages, *answers)}

@@ -2,6 +2,7 @@
 
 import itertools
 import resource
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -252,6 +253,14 @@ def _descriptors(daemon: Daemon) -> int:
     return len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
 
 
+def _connections(daemon: Daemon) -> int:
+    found = 0
+    for descriptor in Path(f"/proc/{daemon.pid}/fd").iterdir():
+        with suppress(OSError):
+            found += str(descriptor.readlink()).startswith("socket:")
+    return found
+
+
 def _problems(asking: Stranger) -> list[str]:
     asking.call("xbus.health")
     _, told = asking.answer()
@@ -298,3 +307,47 @@ def test_nobody_but_the_broker_is_answered_by_a_recipient_that_listens(shared: D
         with Emitter(shared.front, "emitter_1", PASSWORD) as emitter:
             emitter.put("test_event", [{"id": 1, "name": "honest"}])
         wait_until(lambda: "client: honest" in process.text, "the broker has brought it", 20)
+
+
+PING = b"\x04\x07\x04PING\0\0"
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
+
+BREACHES = {
+    "a frame of 64 MiB": b"\x02" + struct.pack(">Q", 64 * 2**20) + bytes(1000),
+    "the longest frame": b"\x03" + b"\xff" * 8,
+    "a command without an end": b"\x06" + struct.pack(">Q", 2**40) + bytes(1000),
+    "a command that goes on": b"\x05\x04ERRO",
+    "frames without an end": b"\x01\x00" * 1000,
+    "signs of life without an end": PING * 10_000,
+    "a second handshake": READY,
+    "an unknown flag": b"\x88\x01x",
+}
+
+LEFT_OPEN = {
+    "half a header": b"\x02\0\0",
+    "a frame that never comes": b"\x00\xff" + bytes(10),
+    "a message whose end never comes": b"\x01\x03abc",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("place", ["front", "back"])
+def test_who_bends_the_rules_of_zmtp_is_put_out_or_costs_a_connection_at_most(place: str, shared: Daemon) -> None:
+    address = getattr(shared, place)
+    connections, memory = _connections(shared), peak_mib(shared.pid)
+    with Stranger(address) as honest, ExitStack() as stack:
+        for told, data in BREACHES.items():
+            with Stranger(address) as breaking:
+                with suppress(ConnectionError):
+                    breaking.send_raw(data)
+                assert breaking.is_over(), told
+        for data in LEFT_OPEN.values():
+            stack.enter_context(Stranger(address)).send_raw(data)
+            # Half of a message, and then the connection is reset.
+            with Stranger(address) as leaving:
+                leaving.send_raw(data)
+                leaving.reset()
+        honest.call("xbus.health")
+        assert isinstance(honest.answer()[1], dict)
+    wait_until(lambda: _connections(shared) <= connections, "their connections are given back")
+    assert peak_mib(shared.pid) - memory < FLOOD_MIB / 4

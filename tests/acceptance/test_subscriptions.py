@@ -23,14 +23,12 @@ from standardwebhooks import Webhook
 
 from tests.conftest import StartDaemon
 from tests.support import receiving
-from tests.support.bus import PASSWORD, add_bus
+from tests.support.bus import PASSWORD, add_bus, apply_text
 from tests.support.gateway import Gate
 from tests.support.ports import free_port
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
-from xbus.admin import bus_file
 from xbus.broker.journal.api_tokens import add_api_token
-from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
@@ -70,10 +68,8 @@ timeout = 20
 def configure(database_url: str, port: int, more: str = "") -> str:
     """Add the bus and its subscription; the token of the gateway."""
     add_bus(database_url, {"orders": {"store": []}})
+    apply_text(database_url, BUS.format(port=port, secret=SECRET) + more)
     with writing(database_url) as connection:
-        wished = bus_file.read((BUS.format(port=port, secret=SECRET) + more).encode())
-        assert not wished.problems
-        apply(connection, make_plan(read_stored(connection), wished.bus), SystemClock().now())
         return add_api_token(connection, "gateway", role="gateway_1", at=SystemClock().now())
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from xbus.admin import bus_file
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -34,6 +35,14 @@ Nodes = Mapping[str, Sequence[str]]
 def password_hash() -> str:
     """Of the one password; hashing is slow on purpose, so it is done once."""
     return Passwords().hash_password(PASSWORD)
+
+
+def apply_text(url: str, text: str) -> None:
+    """Add to a bus what a bus file says."""
+    wished = bus_file.read(text.encode())
+    assert not wished.problems
+    with writing(url) as connection:
+        apply(connection, make_plan(read_stored(connection), wished.bus), SystemClock().now())
 
 
 def add_demo(url: str) -> None:

@@ -61,6 +61,11 @@ class Stranger:
         self._stream.close()
         self._socket.close()
 
+    def reset(self) -> None:
+        """Leave by a reset, as one that crashes."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
     def call(self, method: str, *arguments: Any, request_id: int = 1) -> None:
         """Make a call; ``answer`` reads what is said to it."""
         self.send(method, pack(arguments), request_id=request_id)

@@ -450,3 +450,18 @@ def test_no_password_is_ever_shown(before: str, after: str) -> None:
 )
 def test_an_address_without_its_password_still_leads_there(address: str, shown: str) -> None:
     assert without_password(address) == shown
+
+
+@pytest.mark.parametrize("option", ["objects", "archive"])
+@pytest.mark.parametrize("address", ["s3://key:5ecret@bucket/objects", "s3://bucket/objects?secret_key=5ecret"])
+def test_a_place_with_a_key_is_refused_and_not_shown(file: Path, option: str, address: str) -> None:
+    file.write_text(f"[journal]\n{option} = {address}\n")
+
+    (problem,) = read(file).problems
+    assert "AWS_SECRET_ACCESS_KEY" in str(problem)
+    assert "5ecret" not in str(problem)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/objects?region=eu-west-3", "hdfs://clerk@here/objects", "objects"])
+def test_a_place_without_a_key_is_taken(file: Path, address: str) -> None:
+    assert configured(file, f"[journal]\nobjects = {address}\n").journal.objects.endswith(address)

@@ -23,6 +23,7 @@ from xbus.config.sections import (
     Option,
     ZmqSettings,
 )
+from xbus.config.values import has_secrets
 from xbus.errors import ConfigurationError
 
 FILE_VARIABLE = "XBUS_CONFIG"
@@ -145,7 +146,7 @@ class _Found:
         try:
             self.values[option] = option.check(text)
         except ValueError as error:
-            value = "the value" if option.is_secret else repr(text)
+            value = "the value" if option.is_secret or has_secrets(text) else repr(text)
             cure = "leave the line out" if place.startswith(f"{source}:") else "unset it"
             self.problems.append(
                 ConfigurationError(f"{place}: {value} {error}", f"correct it, or {cure} for the default")

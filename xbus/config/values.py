@@ -261,6 +261,11 @@ def webhook(value: str) -> str:
 
 def place(value: str) -> str:
     """Read a folder, or the address of one; nothing means none."""
+    if has_secrets(value):
+        raise ValueError(
+            "contains a key or a password, which everybody would see who may read the journal; give it by the storage's"
+            " own means, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     if "\0" in value:
         raise ValueError("is neither a folder nor an address such as s3://bucket/archive")
     return value
@@ -331,6 +336,11 @@ def without_secrets(address: str) -> str:
     login = "" if found["user"] is None else f"{found['user']}{'' if found['password'] is None else f':{HIDDEN}'}@"
     query = "" if found["query"] is None else f"?{'&'.join(map(_parameter, found['query'].split('&')))}"
     return f"{scheme}://{login}{found['place']}{query}"
+
+
+def has_secrets(value: str) -> bool:
+    """Check whether a value is an address with a password or another secret."""
+    return "://" in value and without_secrets(value) != value
 
 
 def without_password(address: str) -> str:

@@ -12,13 +12,11 @@ from pathlib import Path
 
 from tests.fault.calling.judge import Call, CallRuling, judge_calls
 from tests.support import receiving
-from tests.support.bus import add_bus
+from tests.support.bus import add_bus, apply_text
 from tests.support.daemon import Daemon
 from tests.support.gateway import Gate
 from tests.support.ports import free_port
-from xbus.admin import bus_file
 from xbus.broker.journal.api_tokens import add_api_token
-from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 
@@ -56,10 +54,8 @@ def set_up(url: str, port: int) -> tuple[str, str]:
     """Make the bus of a trial; the tokens of the gateways and of the shop."""
     add_bus(url, {"orders": {"store": []}})
     at = SystemClock().now()
+    apply_text(url, BUS.format(port=port))
     with writing(url) as connection:
-        wished = bus_file.read(BUS.format(port=port).encode())
-        assert not wished.problems
-        apply(connection, make_plan(read_stored(connection), wished.bus), at)
         gateways = add_api_token(connection, "gateways", role="gateway_1", at=at)
         return gateways, add_api_token(connection, "shop", emitter="emitter_1", at=at)
 

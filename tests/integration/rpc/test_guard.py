@@ -14,10 +14,11 @@ import zmq
 from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, SECONDS, Connect, Dial, Serve
 from tests.integration.rpc.verbs import Verbs
 from tests.support.strangers import Stranger
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import MESSAGE_ROOM_BYTES, Server, ServerLimits
+from xbus.rpc.zmtp import encode_message
 
 STRANGERS_BYTES = 1024 * 1024
 
@@ -159,3 +160,16 @@ async def test_strangers_that_leave_at_once_do_not_cost_a_newcomer_his_connectio
 
     await asyncio.to_thread(come_and_go)
     assert server.unreadable == 40
+
+
+async def test_who_reads_nothing_does_not_delay_a_stop(serve: Serve) -> None:
+    server, address = serve(Verbs())
+
+    async def is_left_unread() -> bool:
+        return not await server.drain(0)
+
+    with await asyncio.to_thread(Stranger, address) as silent:
+        await asyncio.to_thread(silent.send_raw, encode_message(CALL) * 200)
+        await answered(is_left_unread, "answers are left unread")
+        server.pause()
+        assert await server.drain(SECONDS)

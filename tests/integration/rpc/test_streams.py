@@ -136,3 +136,32 @@ async def test_a_client_is_not_its_own_server() -> None:
         assert not caller.has_connected
     finally:
         dealer.close()
+
+
+ANSWERS = 1000
+"""Answers of 1 kB: more than is under way at once, and less than both ends keep."""
+
+
+async def test_what_is_under_way_arrives_though_the_peer_has_sent_more_than_was_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        peer = socket.create_connection(listening.getsockname())
+        ours, _ = listening.accept()
+    with peer:
+        stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Keeper())
+        stream.start()
+        peer.sendall(SHAKEN)
+        await eventually(lambda: stream.has_heard, "the peer has said who it is")
+        stream.pause()
+        peer.sendall(encode_frame(0, b"a call that nobody reads"))
+        for _ in range(ANSWERS):
+            stream.send([b"x" * 1000])
+        stream.close()
+        came = await asyncio.to_thread(_all_of, peer)
+    assert came.count(b"x") == 1000 * ANSWERS
+
+
+def _all_of(peer: socket.socket) -> bytes:
+    parts = [b""]
+    while part := peer.recv(65536):
+        parts.append(part)
+    return b"".join(parts)

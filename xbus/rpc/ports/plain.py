@@ -1,9 +1,11 @@
 """Plain connections over TCP: their sockets belong to the event loop, and ZMTP is spoken here."""
 
 import asyncio
+import contextlib
 import errno
 import itertools
 import logging
+import math
 import secrets
 import socket
 from collections.abc import Callable
@@ -26,6 +28,10 @@ _UNREAD_SECONDS = 0.05
 
 _NO_DESCRIPTOR_SECONDS = 1.0
 """Seconds until connections are taken again after no descriptor was free."""
+
+_READS_NOTHING_SECONDS = 2.0
+"""Seconds after which a server that stops gives up peers that read nothing. Fewer lose answers to a peer that is busy;
+more let a peer delay the stop."""
 
 _ACCEPTED_AT_ONCE = 50
 """Connections that are taken in one turn of the loop. More keep the connected ones waiting."""
@@ -199,8 +205,16 @@ class PlainPort:
         peer.stream.send(frames[1:])
 
     async def all_read(self) -> None:
-        """Wait until no peer leaves something unread that keeps us from sending more."""
-        await self._all_read.wait()
+        """Wait until no peer leaves something unread that keeps us from sending more, as long as any of them reads."""
+        before, left = math.inf, self._left_unread
+        while 0 < left < before:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_read.wait(), _READS_NOTHING_SECONDS)
+            before, left = left, self._left_unread
+
+    @property
+    def _left_unread(self) -> int:
+        return sum(peer.stream.unsent_bytes for peer in self._unread.values())
 
     def close(self) -> None:
         """End all connections, after what can be sent at once."""

@@ -18,6 +18,11 @@ _PIECES_AT_ONCE = 256
 _LARGE_BYTES = 32 * 1024
 """Messages below this size are copied into one piece, which costs less than several pieces."""
 
+_DROPPED_BYTES = 256 * 1024
+_DROPPED_PARTS = 64
+"""Parts that are read and dropped at the end of a connection: more than the system keeps for most. A peer that sends on
+and on must not delay the end."""
+
 _NO_LINGER = struct.pack("=ii", 1, 0)
 
 
@@ -130,7 +135,16 @@ class ZmtpStream:
         """Send what can be sent at once, and end the connection; the owner does not hear of it."""
         if not self.is_closed:
             self._send()
+            self._drop_unread()
             self._close()
+
+    def _drop_unread(self) -> None:
+        """Read what has come, as the system drops what it still has to send where something is left unread."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            for _ in range(_DROPPED_PARTS):
+                if not self._socket.recv(_DROPPED_BYTES):
+                    return
 
     def cut_off(self) -> None:
         """End the connection at once; the owner does not hear of it."""

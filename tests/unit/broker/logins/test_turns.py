@@ -74,7 +74,8 @@ async def test_a_crowd_of_one_login_delays_no_other_login() -> None:
 
 async def test_a_login_that_is_cancelled_as_its_turn_comes_takes_none() -> None:
     gate = Gate()
-    first, second, late = await gate.arrive(["first", "second", "late"], CROWD)
+    running = [f"running {number}" for number in range(LOGINS_AT_ONCE)]
+    first, *others, late = await gate.arrive([*running, "late"], CROWD)
     # The end of the first is on its way when the late one is cancelled.
     gate.let_one_go()
     late.cancel()
@@ -82,9 +83,9 @@ async def test_a_login_that_is_cancelled_as_its_turn_comes_takes_none() -> None:
         await asyncio.sleep(0)
     assert first.done()
     assert first.exception() is None
-    others = await gate.arrive(["next"], HONEST)
-    assert gate.served == ["first", "second", "next"]
-    await end([second, late, *others])
+    others += await gate.arrive(["next"], HONEST)
+    assert gate.served == [*running, "next"]
+    await end([late, *others])
 
 
 async def test_a_full_queue_loses_the_newest_of_the_largest_crowd() -> None:
@@ -118,11 +119,12 @@ async def test_a_pause_is_kept_and_ends() -> None:
 
 async def test_who_gives_up_while_it_waits_takes_no_turn() -> None:
     gate = Gate()
-    tasks = await gate.arrive(["first", "second"], CROWD)
+    first = [f"first {number}" for number in range(LOGINS_AT_ONCE)]
+    tasks = await gate.arrive(first, CROWD)
     with pytest.raises(Failed) as caught:
         await gate.log_in("late", HONEST, 0.01)
     assert caught.value.code == "login_too_late"
-    tasks += await gate.arrive(["third"], HONEST)
+    tasks += await gate.arrive(["second"], HONEST)
     await gate.serve(1)
-    assert gate.served == ["first", "second", "third"]
+    assert gate.served == [*first, "second"]
     await end(tasks)
