@@ -129,7 +129,7 @@ clean:  ## remove all that the other targets made
 PINNED = $(IN_VENV) pip install --quiet --disable-pip-version-check --require-hashes --requirement
 
 lock: $(VENV)/bin/uv  ## pin the newest packages that pyproject.toml admits, with their hashes, in requirements/
-	for extra in broker http monitor spark dev; do $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	for extra in broker http monitor spark dev; do $(VENV)/bin/uv pip compile --quiet --upgrade --universal --no-strip-extras --python-version 3.11 \
 	    --generate-hashes --no-annotate --custom-compile-command 'make lock' --extra $$extra \
 	    --output-file requirements/$$extra.txt pyproject.toml || exit 1; done
 
