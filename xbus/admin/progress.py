@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,23 @@ def progress(length: int, label: str) -> Iterator["ProgressBar[int]"]:
             root.removeHandler(above)
             for handler in torn:
                 root.addHandler(handler)
+
+
+@contextmanager
+def shown_on_terminal(count: Callable[[], int], label: str) -> Iterator[Callable[[int], None]]:
+    """Show how far a work is, on a terminal alone; gives what takes the steps that were done since the last time.
+
+    Args:
+        count: tells about how many steps it has, on a terminal: the bar stays a step before its end until the end.
+        label: names the work.
+    """
+    if not sys.stderr.isatty():
+        yield lambda steps: None
+        return
+    length = max(1, count())
+    with progress(length, label) as bar:
+        yield lambda steps: bar.update(min(steps, length - 1 - bar.pos))
+        bar.update(length - bar.pos)
 
 
 def _writes_there(handler: logging.Handler) -> bool:

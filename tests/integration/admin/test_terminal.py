@@ -94,6 +94,13 @@ def test_a_search_shows_its_progress(bus: ParkedBus, config: str) -> None:
     assert [line.count('{"number": 4}') for line in written.split("\n")].count(1) == 2
 
 
+@pytest.mark.parametrize(("command", "label"), [(["fsck"], "Examining"), (["audit", "verify"], "Verifying")])
+def test_an_examination_shows_its_progress(config: str, command: list[str], label: str) -> None:
+    written = run_in_terminal(script("xbus"), *command, "-c", config, columns=100)
+    assert label in written
+    assert "100%" in written
+
+
 def test_without_a_terminal_the_log_is_as_always(xbus: Xbus) -> None:
     """And so is the list: 80 characters wide, without colours."""
     assert xbus("envelope", "list").stdout == "No envelopes.\n"

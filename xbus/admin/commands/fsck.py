@@ -1,6 +1,5 @@
 """``xbus fsck``."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,9 +9,9 @@ import click
 from xbus.admin.objects import JsonObject
 from xbus.admin.output import CAUSE, Output, counted, name_column
 from xbus.admin.program import config_option, database_url, output_option
-from xbus.admin.progress import progress
+from xbus.admin.progress import shown_on_terminal
 from xbus.admin.table import Column
-from xbus.broker.journal.database.connection import Connection, connected_to_states
+from xbus.broker.journal.database.connection import connected_to_states
 from xbus.broker.journal.fsck.examination import examine, steps
 from xbus.broker.journal.fsck.faults import Fault
 from xbus.ending import REFUSED
@@ -35,8 +34,11 @@ def fsck(config_path: Path | None, most: int, output: Output) -> None:
       1  something is; restore a backup, or ask for help with what it names
       3  the database can't be reached
     """
-    with connected_to_states(database_url(config_path)) as connection:
-        found = _found(connection, most)
+    with (
+        connected_to_states(database_url(config_path)) as connection,
+        shown_on_terminal(lambda: steps(connection), "Examining") as tell,
+    ):
+        found = list(islice(examine(connection, tell), most))
     if output.as_json:
         output.objects(map(_of_fault, found))
     else:
@@ -45,17 +47,6 @@ def fsck(config_path: Path | None, most: int, output: Output) -> None:
         click.echo(f"xbus: stopped after {counted(most, 'fault')}, there may be more: give a larger --most", err=True)
     if not all(fault.is_note for fault in found):
         click.get_current_context().exit(REFUSED)
-
-
-def _found(connection: Connection, most: int) -> list[Fault]:
-    if not sys.stderr.isatty():
-        return list(islice(examine(connection, lambda rows: None), most))
-    length = max(1, steps(connection))
-    with progress(length, "Examining") as bar:
-        # The number of rows is an estimate: the bar stays a step before its end until the end.
-        found = list(islice(examine(connection, lambda rows: bar.update(min(rows, length - 1 - bar.pos))), most))
-        bar.update(length - bar.pos)
-    return found
 
 
 def _told(found: Sequence[Fault], output: Output) -> Iterator[str]:

@@ -20,10 +20,12 @@ from xbus.admin.program import (
     output_option,
     reason_option,
 )
+from xbus.admin.progress import shown_on_terminal
 from xbus.admin.table import Column
 from xbus.broker.journal.audit.chain import ChainHead, hang_all
 from xbus.broker.journal.audit.cutting import count_older, cut_older
 from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts
+from xbus.broker.journal.audit.verifying import chain_length
 from xbus.broker.journal.audit.verifying import verify as verify_chain
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
@@ -116,8 +118,8 @@ def verify(config_path: Path | None, head: ChainHead | None, as_json: bool) -> N
     url = database_url(config_path)
     with writing(url) as connection:
         hang_all(connection)
-    with reading(url) as connection:
-        found = verify_chain(connection, head)
+    with reading(url) as connection, shown_on_terminal(lambda: chain_length(connection), "Verifying") as tell:
+        found = verify_chain(connection, head, tell)
     if as_json:
         click.echo(one_json(of_verification(found)))
     else:

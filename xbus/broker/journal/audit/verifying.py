@@ -1,6 +1,6 @@
 """Verifies the audit's chain: finds rows that were changed, removed, or put elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -12,6 +12,9 @@ from xbus.broker.journal.audit.reading import AuditRow, read_chain
 
 CUT = "audit_cut"
 """The action of who removed old rows."""
+
+TOLD_ROWS = 100
+"""After so many rows a walk tells how far it is."""
 
 MOST_FAULTS = 20
 """Faults that are reported; a chain that was tampered with may have one in each row."""
@@ -34,11 +37,20 @@ class Verification:
     faults: tuple[str, ...]
 
 
-def verify(connection: sa.Connection, noted: ChainHead | None = None) -> Verification:
+def chain_length(connection: sa.Connection) -> int:
+    """Count the rows that the chain should have."""
+    ends = connection.execute(sa.select(model.audit_head)).one()
+    return int(ends.number - ends.cut_number)
+
+
+def verify(
+    connection: sa.Connection, noted: ChainHead | None = None, tell: Callable[[int], None] = lambda rows: None
+) -> Verification:
     """Compute all hashes of the chain anew, and compare.
 
     Args:
         noted: an end of the chain that somebody wrote down before; it must still be in it.
+        tell: gets the number of rows that were verified since it was called last.
     """
     ends = connection.execute(sa.select(model.audit_head)).one()
     cut = ChainHead(ends.cut_number, bytes(ends.cut_hash))
@@ -46,6 +58,8 @@ def verify(connection: sa.Connection, noted: ChainHead | None = None) -> Verific
     # 1. The head is read. 2. A broker hangs further rows in. 3. They must not count as rows beyond the head.
     for row in read_chain(connection, cut.number, ends.number):
         walk.take(row)
+        if walk.rows % TOLD_ROWS == 0:
+            tell(TOLD_ROWS)
     faults = [*walk.faults]
     head = ChainHead(ends.number, bytes(ends.hash))
     if walk.last != head:
