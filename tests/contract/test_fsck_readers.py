@@ -28,6 +28,9 @@ def test_readers_that_read_have_no_faults(sqlite_url: str) -> None:
         (sa.update(RANGE).where(RANGE.c.first == "0" * 16).values(first="1" * 16), "its ranges have 1111"),
         (sa.update(RANGE).where(RANGE.c.last == "f" * 16).values(last="e" * 16), "its ranges end before ffff"),
         (sa.update(RANGE).where(RANGE.c.owner.is_not(None)).values(expires_at=None), "no lease"),
+        (sa.update(STRETCH).values(position=2), "and its history ends at 3"),
+        (sa.update(STRETCH).values(item=1), "and its history ends at 3"),
+        (sa.update(model.reader_move).values(to_position=4), "and its history ends at 4"),
     ],
 )
 def test_a_changed_place_or_range_is_named(sqlite_url: str, change: sa.Update, cause: str) -> None:

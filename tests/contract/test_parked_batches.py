@@ -150,6 +150,21 @@ async def test_a_resumed_batch_comes_with_its_id_and_ends(journal: Journal, scri
     assert await shop.read() is None
 
 
+async def test_the_end_of_a_resumed_batch_is_no_move_of_the_reader(journal: Journal, scribe: Scribe) -> None:
+    """An undo of it would have the reader go back to the batch, and get all again that came behind it."""
+    shop = await gateway(journal, scribe)
+    await shop.fail_until_parked(await shop.read())
+    (parked,) = await shop.parked()
+    second = await shop.read()
+    third = await shop.read(second)
+    await shop.decide(resume_batch, parked)
+    resumed = await shop.read(third)
+    assert positions(resumed) == [1, 2]
+    assert await shop.read(resumed) is None
+    _, (moved,) = await journal.read(people.plan_undo, shop.desk.entry.name)
+    assert (moved.before.place, moved.after.place) == (Place(7), Place(5))
+
+
 async def test_a_dropped_batch_is_gone_for_good(journal: Journal, scribe: Scribe) -> None:
     shop = await gateway(journal, scribe)
     await shop.fail_until_parked(await shop.read())

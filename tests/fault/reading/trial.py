@@ -18,7 +18,8 @@ from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
 from tests.torture.history import lines
 from xbus import model
-from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.database.connection import connected_to_states, reading, writing
+from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.log.slices.values import key_hash
 from xbus.broker.journal.readers import people, read_ranges
@@ -166,7 +167,10 @@ class ReaderTrial:
         finally:
             self._programs.end_all()
         handed = [*self._programs.handed()]
-        return judge(ReaderHistory(self.sent, handed, self._settled()))
+        ruling = judge(ReaderHistory(self.sent, handed, self._settled()))
+        with connected_to_states(self._broker.url) as connection:
+            ruling.violations += [fault.cause for fault in check_readers(connection, lambda rows: None)]
+        return ruling
 
     async def _send(self) -> None:
         """Send events with keys, more than one at a time now and then, until the strikes are over."""

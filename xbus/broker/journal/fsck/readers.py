@@ -1,4 +1,4 @@
-"""Compares the places of readers with the log, and their ranges with the ring that they have to tile."""
+"""Compares the places of readers with the log and their history, and their ranges with the ring that they tile."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,12 +9,14 @@ from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import LAST_HASH, Place, Stretch
 from xbus.broker.journal.readers import ReaderRange, read_ranges, read_readers
+from xbus.broker.journal.readers.steps import KEPT_MOVES
 
 
 def check_readers(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
     """Check the ranges of each reader in use: a place that is wrong skips items, and nobody else would notice."""
     with connection.begin():
         end = Place(read_head(connection) + 1)
+        newest = connection.execute(sa.select(sa.func.max(model.reader_move.c.id))).scalar() or 0
         for entry in read_readers(connection):
             ranges = read_ranges(connection, [entry.id])
             for cause in _tiling_causes([(each.first, each.last) for each in ranges], 0, LAST_HASH):
@@ -22,6 +24,8 @@ def check_readers(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
             for each in ranges:
                 for cause in _range_causes(each, end):
                     yield Fault(FaultCode.PROGRESS_WRONG, "reader_range", str(each.id), cause)
+            for cause in _history_causes(connection, entry.id, ranges, newest - KEPT_MOVES):
+                yield Fault(FaultCode.PROGRESS_WRONG, "reader", str(entry.id), cause)
             tell(len(ranges))
         yield from _check_names(connection)
 
@@ -44,6 +48,30 @@ def _stretch_causes(stretch: Stretch, end: Place, *, is_out: bool) -> Iterator[s
         yield f"{at} has {'no' if stretch.until is None else 'an'} end, and {'a' if is_out else 'no'} batch is out"
     if stretch.until is not None and not stretch.position <= stretch.until <= end:
         yield f"{at} stands at {stretch.position}, and its batch ends at {stretch.until}"
+
+
+def _history_causes(
+    connection: sa.Connection, service_id: int, ranges: Sequence[ReaderRange], oldest: int
+) -> Iterator[str]:
+    """Compare each stretch with the newest move of it in the history.
+
+    Args:
+        oldest: the id from which on the history is whole; of older moves some are forgotten.
+    """
+    row = model.reader_move.c
+    of_reader = sa.select(model.reader_move).where(row.service_id == service_id, row.id >= oldest)
+    left = [stretch for each in ranges for stretch in each.stretches]
+    for move in connection.execute(of_reader.order_by(row.id.desc())):
+        if not left:
+            return
+        first, last = int(move.first, 16), int(move.last, 16)
+        to = Place(move.to_position, move.to_event, move.to_item)
+        moved = [stretch for stretch in left if stretch.first <= last and stretch.last >= first]
+        left = [stretch for stretch in left if stretch not in moved]
+        for stretch in moved:
+            if stretch.position != to:
+                at = f"the stretch from {stretch.first:016x}"
+                yield f"{at} stands at {stretch.position}, and its history ends at {to}"
 
 
 def _tiling_causes(spans: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[str]:

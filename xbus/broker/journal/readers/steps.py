@@ -124,8 +124,10 @@ def settle(
     """
     before = owned_range(connection, lease)
     after = before.settled(place)
-    note_moves(connection, note, before, after)
-    _forget_old(connection, note)
+    # The end of a batch that stands beside the ring moves no place of the reader, so nothing can undo it.
+    if before.batch_of is None:
+        note_moves(connection, note, before, after)
+        _forget_old(connection, note)
     if after.has_ended:
         return complete(connection, after, note.at)
     gives = give_up and not after.handed_out
