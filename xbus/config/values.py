@@ -339,8 +339,11 @@ def without_secrets(address: str) -> str:
 
 
 def has_secrets(value: str) -> bool:
-    """Check whether a value is an address with a password or another secret."""
-    return "://" in value and without_secrets(value) != value
+    """Check whether a value is an address with a password or another secret, or one of which nobody can tell."""
+    if "://" not in value:
+        return False
+    found = _ADDRESS.fullmatch(value)
+    return found is None or found["password"] is not None or any(map(_is_telling, (found["query"] or "").split("&")))
 
 
 def without_password(address: str) -> str:
