@@ -34,10 +34,13 @@ PASSWORD = "only for a test"
 
 READABLE = {
     GrantPurpose.LOG_READER: {
-        *("alembic_version", "head", "envelope", "event", "segment"),
+        *("alembic_version", "head", "envelope", "event", "segment", "object_store"),
         *("archive_file", "archived_envelope", "archived_event"),
     },
-    GrantPurpose.BULK_WORKER: {"alembic_version", "event", "segment", "bulk_attempt", "bulk_segment"},
+    GrantPurpose.BULK_WORKER: {
+        *("alembic_version", "event", "segment", "object_store"),
+        *("bulk_attempt", "bulk_segment"),
+    },
 }
 """The tables of which a role may read all columns."""
 

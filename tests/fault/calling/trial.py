@@ -1,6 +1,7 @@
 """Starts gateways and a subscriber, strikes them and the broker at random from a seed, and lets all be called."""
 
 import asyncio
+import http.client
 import json
 import random
 import subprocess
@@ -134,7 +135,8 @@ class HttpTrial:
         except urllib.error.HTTPError as error:
             assert error.code == 503, f"{error.code}: {error.read()!r}"
             return False
-        except OSError:
+        except (OSError, http.client.HTTPException):
+            # The gateway died before its answer, or within it.
             return False
         return True
 

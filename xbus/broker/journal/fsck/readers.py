@@ -8,8 +8,7 @@ from xbus import model
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import LAST_HASH, Place, Stretch
-from xbus.broker.journal.readers import ReaderRange, read_ranges, read_readers
-from xbus.broker.journal.readers.steps import KEPT_MOVES
+from xbus.broker.journal.readers import KEPT_MOVES, ReaderRange, read_ranges, read_readers
 
 
 def check_readers(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:

@@ -9,6 +9,7 @@ Face: the names below, and ``parked``, ``people``, ``status``, ``subscribers``, 
 from xbus.broker.journal.readers.ranges import ReaderRange, read_range, read_ranges, read_served_ranges
 from xbus.broker.journal.readers.settings import ReaderEntry, make_ranges, read_readers, write_settings
 from xbus.broker.journal.readers.steps import (
+    KEPT_MOVES,
     ActNote,
     LeaseOf,
     ReaderAct,
@@ -23,6 +24,7 @@ from xbus.broker.journal.readers.steps import (
 )
 
 __all__ = [
+    "KEPT_MOVES",
     "ActNote",
     "LeaseOf",
     "ReaderAct",
