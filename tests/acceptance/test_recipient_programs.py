@@ -69,6 +69,9 @@ class AWorker(Worker):
 class ABulkWorker(BulkWorker):
     on_event_start = AWorker.on_event_start
 
+    async def make_output(self, handover, progress):
+        print("delivered", handover.envelope_id, flush=True)
+
 
 if __name__ == "__main__":
     run(globals()[sys.argv[1]], sys.argv[2], sys.argv[3], "password")

@@ -217,3 +217,9 @@ async def test_who_does_not_heed_being_cancelled_does_not_keep_the_recipient_fro
     (told,) = case.broker.told("xbus.output_failed")
     assert told["code"] == "recipient_stopping"
     let_go.set()
+
+
+def test_a_bulk_worker_that_makes_no_output_does_not_begin() -> None:
+    """It would refuse each large event."""
+    with pytest.raises(TypeError, match="make_output"):
+        type("Unfinished", (BulkWorker,), {})()

@@ -4,6 +4,7 @@ It is a worker like any other for small events. For an event of at least ``min_b
 items: it reads them from the journal by itself, writes its output beside the log, and reports it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -86,7 +87,7 @@ class Made:
     hash: bytes
 
 
-class BulkWorker(Worker):
+class BulkWorker(Worker, ABC):
     """A worker that takes large events by their ids and ranges instead of their items.
 
     Its other methods are those of a worker, and serve all else: smaller events, those whose emitter waits for a reply,
@@ -98,6 +99,7 @@ class BulkWorker(Worker):
 
     min_bulk_items: int = 100_000
 
+    @abstractmethod
     async def make_output(self, handover: Handover, progress: Callable[[float], None]) -> Made:
         """Make the output for an event and write it under the id of the attempt.
 
@@ -112,4 +114,3 @@ class BulkWorker(Worker):
             Failed: the output can't be made now; another attempt may succeed. JournalUnavailable means the same. Any
                 other exception counts as a fault of the program, which would happen again, and refuses the event.
         """
-        raise NotImplementedError
