@@ -111,9 +111,8 @@ async def call_subscribers(
         back = GatewayBack(connection, settings.callback_token)
         service = CallbackService(back, client, clock, counters)
         serving = tasks.create_task(service.run(), name="subscriptions")
-        look.measure = back.measure
         counters.began("worker")
-        yield
+        with look.measuring(back.measure):
+            yield
         counters.ended("worker")
-        look.measure = None
         serving.cancel()
