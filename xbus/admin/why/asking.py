@@ -12,14 +12,12 @@ from xbus.errors import Failed, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import new_context
-from xbus.rpc.messages import DeliveredSoFar, HealthReport, Insight, RefusedCall, SlowedEmitter
+from xbus.rpc.messages import HealthReport
+from xbus.rpc.messages.insight import MOST_ROLES_TOLD, DeliveredSoFar, Insight, RefusedCall, SlowedEmitter
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 3.0
 """Seconds to wait for an answer. Fewer may take a busy broker for one that is away."""
-
-MOST_ROLES = 1000
-"""So many roles are asked about in one call. The back tells of no more."""
 
 Side: TypeAlias = Literal["front", "back"]
 
@@ -54,9 +52,9 @@ class RunningBroker:
         """Ask the back how much each role has committed since it began; None if it can't be reached, or is older."""
         found: dict[int, Delivered] = {}
         asked: list[Value] = [*role_ids]
-        for first in range(0, len(asked), MOST_ROLES):
+        for first in range(0, len(asked), MOST_ROLES_TOLD):
             try:
-                answer = self._ask("back", "xbus.delivered", asked[first : first + MOST_ROLES])
+                answer = self._ask("back", "xbus.delivered", asked[first : first + MOST_ROLES_TOLD])
             except Refused:
                 return None
             if answer is None:

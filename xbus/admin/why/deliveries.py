@@ -16,7 +16,7 @@ from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
 from xbus.broker.journal.operations.why.deliveries import MOST_AHEAD, DeliveryFacts, KeyedEnvelope, NotOwed
 from xbus.broker.journal.writes import PauseEntry, longest
-from xbus.rpc.messages import CallInHand, Insight, RoleInsight
+from xbus.rpc.messages.insight import CallInHand, Insight, RoleInsight
 from xbus.states import ConsumerState, DeliveryState
 
 LIST = "xbus recipient list"

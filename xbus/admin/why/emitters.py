@@ -7,7 +7,8 @@ from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, m
 from xbus.admin.why.obstacles import resume
 from xbus.broker.journal.operations.why.emitters import MOST_LOOKED_AT, EmitterFacts
 from xbus.broker.journal.writes import PauseKind
-from xbus.rpc.messages import HealthProblem, HealthReport, SlowedEmitter
+from xbus.rpc.messages import HealthProblem, HealthReport
+from xbus.rpc.messages.insight import SlowedEmitter
 
 CONCERNS_EMITTERS = frozenset(
     {"journal_unavailable", "journal_unreadable", "journal_full", "descriptors_short", "drill"}

@@ -11,7 +11,7 @@ from xbus.broker.journal.log.overlays import AS_SENT, CORRECTED
 from xbus.broker.journal.operations.envelopes.details import MOST_EVENTS, EnvelopeDetail
 from xbus.broker.journal.operations.why.envelopes import EnvelopeFacts
 from xbus.broker.journal.operations.why.subjects import EventFacts, ItemFacts
-from xbus.rpc.messages import RefusedCall
+from xbus.rpc.messages.insight import RefusedCall
 from xbus.states import EnvelopeState, ItemState
 
 

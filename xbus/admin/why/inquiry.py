@@ -24,7 +24,8 @@ from xbus.broker.journal.operations.why.situations import read_logins
 from xbus.broker.journal.operations.why.subjects import find_keyed, find_subject, read_oldest
 from xbus.clock import Clock
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.messages import HealthReport, Insight, RefusedCall, SlowedEmitter
+from xbus.rpc.messages import HealthReport
+from xbus.rpc.messages.insight import Insight, RefusedCall, SlowedEmitter
 from xbus.states import EnvelopeState
 
 T = TypeVar("T")

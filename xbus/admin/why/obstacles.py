@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from xbus.admin.why.findings import Code, Finding, Proof, moment
 from xbus.broker.journal.operations.why.situations import RoleSituation
 from xbus.broker.journal.writes import PauseEntry
-from xbus.rpc.messages import RoleInsight
+from xbus.rpc.messages.insight import RoleInsight
 from xbus.states import ConsumerState
 
 

@@ -1,7 +1,8 @@
 """The maps of the wire that have named fields, as ``docs/wire.md`` describes them.
 
 Whoever sends one is checked by mypy; whoever gets one checks it by ``xbus.rpc.shapes``. Fields that are not required
-are missing in what older brokers, emitters and recipients send. ``subscriptions`` has those of gateways.
+are missing in what older brokers, emitters and recipients send. ``subscriptions`` has those of gateways,
+``insight`` those by which operators look into the memory of the broker.
 """
 
 from typing import NotRequired, TypedDict
@@ -238,83 +239,6 @@ class HealthReport(TypedDict):
     since: str
     problems: list[HealthProblem]
     pauses: NotRequired[list[HealthPause]]
-
-
-class RoleInsight(TypedDict):
-    """A role as the back knows it now; the last four fields are of a consumer. Roles are named by their ids.
-
-    ``state`` is an :class:`xbus.states.ConsumerState`; ``lane_at`` is None while nobody reads the log for the role.
-    """
-
-    role: int
-    state: str
-    programs: int
-    is_free: bool
-    trouble_since: str | None
-    probe_seconds: float | None
-    lane_at: int | None
-    held_up_by: list[int]
-    in_flight: list[int]
-    is_settled: bool
-
-
-class CallInHand(TypedDict):
-    """A recipient that has an envelope in hand, and the last call about it."""
-
-    role: int
-    verb: str
-    since: str
-
-
-class GraceLeft(TypedDict):
-    """A worker service that envelopes wait for in their turn for some seconds more; by its key."""
-
-    service: str
-    seconds: float
-
-
-class Insight(TypedDict):
-    """The answer to ``xbus.why``; ``busy`` has the keys of worker services that take no other event now."""
-
-    roles: list[RoleInsight]
-    in_hand: list[CallInHand]
-    graces: list[GraceLeft]
-    busy: list[str]
-
-
-class DeliveredToRole(TypedDict):
-    """The deliveries to a role, named by its id, since the back began: the envelopes that it has committed."""
-
-    role: int
-    envelopes: int
-    items: int
-
-
-class DeliveredSoFar(TypedDict):
-    """The answer to ``xbus.delivered``."""
-
-    roles: list[DeliveredToRole]
-
-
-class RefusedCall(TypedDict):
-    """The answer to ``xbus.refused``: the last call about an envelope that the front refused."""
-
-    verb: str
-    code: str
-    at: str
-
-
-class SlowedEmitter(TypedDict):
-    """The answer to ``xbus.slowed``: the calls of an emitter that were told to slow down without a pause between them.
-
-    ``cause`` and ``verb`` are of the last one, at ``at``; ``since`` is the moment of the first.
-    """
-
-    cause: str
-    verb: str
-    since: str
-    at: str
-    calls: int
 
 
 class HeadersMap(TypedDict):

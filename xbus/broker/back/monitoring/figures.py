@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xbus.broker.back.progress import RoleCounts
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.event_states import DONE
-from xbus.rpc.messages import DeliveredToRole
+from xbus.rpc.messages.insight import DeliveredToRole
 
 
 @dataclass(frozen=True, slots=True)

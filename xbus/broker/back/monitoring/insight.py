@@ -11,7 +11,7 @@ from xbus.broker.back.progress import ConsumerRoles
 from xbus.broker.back.recipients import CircuitBreakers, RecipientProxy, Registry, Slots
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.clock import Clock
-from xbus.rpc.messages import CallInHand, GraceLeft, Insight, RoleInsight
+from xbus.rpc.messages.insight import CallInHand, GraceLeft, Insight, RoleInsight
 from xbus.states import ConsumerState
 
 MOST_IN_FLIGHT = 1000

@@ -4,10 +4,7 @@ from xbus.broker.back.back import Back
 from xbus.errors import Refused
 from xbus.ids import parse_uuid
 from xbus.rpc.dispatch import verb
-from xbus.rpc.messages import DeliveredSoFar, Insight
-
-MOST_ROLES = 1000
-"""So many roles are told of in one answer. More would keep the back from its work for longer."""
+from xbus.rpc.messages.insight import MOST_ROLES_TOLD, DeliveredSoFar, Insight
 
 
 class InsightVerbs:
@@ -33,4 +30,4 @@ class InsightVerbs:
 
 
 def _role_ids(roles: list[int]) -> list[int]:
-    return [role_id for role_id in roles[:MOST_ROLES] if type(role_id) is int]
+    return [role_id for role_id in roles[:MOST_ROLES_TOLD] if type(role_id) is int]
