@@ -19,7 +19,8 @@ from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.exchange import Channels
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import answered, eventually
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import undoes, verb
-from xbus.rpc.server import ServerLimits
+from xbus.rpc.guard import ServerLimits
 
 HEADER = struct.pack("=HHLd", 1, 2, 3, 4.0)
 GOOD = [HEADER, b"echo", msgpack.packb([1]), b"\x80"]

@@ -47,8 +47,9 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
-from xbus.rpc.server import OF_PEERS, Server, ServerLimits
+from xbus.rpc.server import OF_PEERS, Server
 from xbus.supervision.health import Health
 from xbus.supervision.pinger import Pinger
 
