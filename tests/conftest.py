@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes long for what it shows each day; see make test-slow")
+    config.addinivalue_line("markers", f"{everyday.LONG}: takes seconds on each database, so every day it runs on one")
     # pytest-xdist tells its processes 80, and details that are not on a terminal are written whole.
     os.environ.pop("COLUMNS", None)
     # How long an example takes tells how busy the machine is; the first of a clone waits for a table of characters.

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from tests.contract.test_put import whole
 from tests.support.damage import examined
-from tests.support.journal import Scribe, add_small_bus, looking
+from tests.support.journal import Scribe, looking
 from xbus import model
 from xbus.broker.housekeeping.objects import ObjectRemover
 from xbus.broker.journal.database.engine import create_engine
@@ -50,13 +50,6 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.stop()
 
 
-@pytest.fixture
-def url(sqlite_url: str) -> str:
-    with looking(sqlite_url) as connection:
-        add_small_bus(connection)
-    return sqlite_url
-
-
 def journal_at(url: str, place: str | Path) -> Journal:
     return Journal(create_engine(url), "broker", objects=ObjectPlace(str(place), 64 * 1024))
 
@@ -77,10 +70,10 @@ async def refused(url: str, place: str | Path) -> XbusError:
     return caught.value
 
 
-async def test_objects_lie_in_s3(url: str, s3: str) -> None:
-    async with journal_at(url, s3) as journal:
+async def test_objects_lie_in_s3(file_url: str, s3: str) -> None:
+    async with journal_at(file_url, s3) as journal:
         digest = await put_large(journal)
-        assert examined(url) == []
+        assert examined(file_url) == []
         remover = ObjectRemover(journal, SystemClock(), Health("broker", SystemClock()))
         await remover.sweep()
         await journal.run(doom, [(1, digest)])
@@ -90,9 +83,9 @@ async def test_objects_lie_in_s3(url: str, s3: str) -> None:
         await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
         await journal.run(doom, [(1, digest)])
         await remover.remove()
-    async with journal_at(url, s3):
+    async with journal_at(file_url, s3):
         pass
-    assert "another journal" in (await refused_copy(url, s3)).cause
+    assert "another journal" in (await refused_copy(file_url, s3)).cause
 
 
 async def refused_copy(url: str, place: str) -> XbusError:
@@ -102,8 +95,8 @@ async def refused_copy(url: str, place: str) -> XbusError:
     return await refused(url, place)
 
 
-async def test_an_object_that_s3_lost_is_an_error(url: str, s3: str) -> None:
-    async with journal_at(url, s3) as journal:
+async def test_an_object_that_s3_lost_is_an_error(file_url: str, s3: str) -> None:
+    async with journal_at(file_url, s3) as journal:
         put = whole(await Scribe.of(journal), LARGE)
         await journal.write(put)
         files, root = fs.FileSystem.from_uri(s3)
@@ -115,46 +108,46 @@ async def test_an_object_that_s3_lost_is_an_error(url: str, s3: str) -> None:
     assert caught.value.code == MISSING
 
 
-async def test_a_folder_of_others_is_refused(url: str, tmp_path: Path) -> None:
+async def test_a_folder_of_others_is_refused(file_url: str, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").write_text("mine")
-    assert (await refused(url, tmp_path / "home")).code == claiming.FOREIGN
+    assert (await refused(file_url, tmp_path / "home")).code == claiming.FOREIGN
     (tmp_path / "home" / MARK).write_text("{}")
-    assert (await refused(url, tmp_path / "home")).code == claiming.FOREIGN
+    assert (await refused(file_url, tmp_path / "home")).code == claiming.FOREIGN
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["letter", MARK]
 
 
-async def test_a_place_that_can_not_be_used_is_refused(url: str, tmp_path: Path) -> None:
+async def test_a_place_that_can_not_be_used_is_refused(file_url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert (await refused(url, tmp_path / "file")).code == UNAVAILABLE
+    assert (await refused(file_url, tmp_path / "file")).code == UNAVAILABLE
     for place in ("s3://key:secret@bucket/objects", "nowhere://bucket"):
-        error = await refused(url, place)
+        error = await refused(file_url, place)
         assert isinstance(error, ConfigurationError)
     assert (await refused("sqlite://", tmp_path / "objects")).code == "bad_configuration"
 
 
-async def test_a_folder_that_is_not_mounted_is_refused(url: str, tmp_path: Path) -> None:
-    async with journal_at(url, tmp_path / "objects") as journal:
+async def test_a_folder_that_is_not_mounted_is_refused(file_url: str, tmp_path: Path) -> None:
+    async with journal_at(file_url, tmp_path / "objects") as journal:
         await put_large(journal)
     (tmp_path / "objects").rename(tmp_path / "away")
     (tmp_path / "objects").mkdir()
-    assert (await refused(url, tmp_path / "objects")).code == claiming.NOT_THERE
+    assert (await refused(file_url, tmp_path / "objects")).code == claiming.NOT_THERE
 
 
-async def test_data_stays_readable_where_it_was_and_a_moved_folder_is_found(url: str, tmp_path: Path) -> None:
-    async with journal_at(url, tmp_path / "first") as journal:
+async def test_data_stays_readable_where_it_was_and_a_moved_folder_is_found(file_url: str, tmp_path: Path) -> None:
+    async with journal_at(file_url, tmp_path / "first") as journal:
         await put_large(journal)
-    async with journal_at(url, tmp_path / "second") as journal:
+    async with journal_at(file_url, tmp_path / "second") as journal:
         await put_large(journal)
-        assert examined(url) == []
+        assert examined(file_url) == []
     (tmp_path / "first").rename(tmp_path / "third")
-    assert examined(url) != []
-    async with journal_at(url, tmp_path / "third"):
-        assert examined(url) == []
+    assert examined(file_url) != []
+    async with journal_at(file_url, tmp_path / "third"):
+        assert examined(file_url) == []
 
 
-async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(url: str, tmp_path: Path) -> None:
-    async with journal_at(url, tmp_path / "objects") as journal:
+async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(file_url: str, tmp_path: Path) -> None:
+    async with journal_at(file_url, tmp_path / "objects") as journal:
         await put_large(journal)
     copy = tmp_path / "copy.db"
     shutil.copy(tmp_path / "xbus.db", copy)
@@ -165,4 +158,4 @@ async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(url: str, tmp
         assert claiming.adopt(connection) == [str(tmp_path / "objects")]
     async with journal_at(copy_url, tmp_path / "objects") as journal:
         await put_large(journal)
-    assert (await refused(url, tmp_path / "objects")).code == claiming.ELSEWHERE
+    assert (await refused(file_url, tmp_path / "objects")).code == claiming.ELSEWHERE
