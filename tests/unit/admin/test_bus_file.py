@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from textwrap import dedent
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from zmq.utils import z85
 
@@ -444,6 +444,7 @@ def buses(draw: st.DrawFn) -> BusSpec:
     )
 
 
+@settings(max_examples=30)
 @given(buses())
 def test_what_is_written_is_read_again(bus: BusSpec) -> None:
     found = bus_file.read(bus_file.write(bus).encode())
