@@ -46,6 +46,8 @@ def test_an_event_is_pushed(shop: Shop, program: TestClient, extra: dict[str, An
         ("orders", {"type": ["create"]}),
         ("orders", {"url": "http://shop.example/orders/1"}),
         ("orders", {"url": "https://" + "x" * 1017}),
+        ("orders", {"url": "https://"}),
+        ("orders", {"url": "https://[shop/orders/1"}),
         ("orders", {"timestamp": "now"}),
         ("orders", {"timestamp": -1}),
         ("orders", {"timestamp": 10**18}),
