@@ -261,6 +261,8 @@ def test_an_emitter_subscribes_and_unsubscribes(url: str) -> None:
         unsubscribe(connection, south, "shop_returns", NOW)
         assert subscribed(connection) == {"south": ["shop_orders"]}
         remove_subscribed(connection, north, "shop_orders", NOW)
+        assert subscribed(connection) == {"south": []}, "it is a subscriber until it says that it wants no more"
+        unsubscribe(connection, south, None, NOW)
         assert subscribed(connection) == {}
         with pytest.raises(ConfigurationError) as refusal:
             unsubscribe(connection, south, None, NOW)

@@ -19,7 +19,10 @@ from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
 from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.operations.event_types import count_types
+from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers.status import count_lag
 from xbus.errors import ConfigurationError
 
 MOST_TOPICS = 1_000
@@ -169,26 +172,37 @@ def list_topics(connection: sa.Connection, emitter_id: int, at: datetime) -> lis
 
 
 def count_waiting(connection: sa.Connection, most: int) -> int:
-    """Count the envelopes between the end of the log and the recipient that is farthest behind, up to a number.
-
-    It counts places of the log, also of event types that the recipient does not get.
-    """
+    """Count the envelopes that the recipient lacks which is farthest behind, up to a number."""
     roles = (
         sa.select(sa.func.min(model.cursor.c.position))
         .join(model.role, model.role.c.id == model.cursor.c.role_id)
         .where(model.role.c.removed_at.is_(None), model.role.c.detached_at.is_(None))
     )
-    readers = (
-        sa.select(sa.func.min(model.reader_stretch.c.position))
-        .join(model.reader_range, model.reader_range.c.id == model.reader_stretch.c.range_id)
-        .join(model.service, model.service.c.id == model.reader_range.c.service_id)
-        .where(model.reader_range.c.completed_at.is_(None), model.service.c.removed_at.is_(None))
-    )
     head = read_head(connection)
-    # A reader's place is that of the item that it reads next; a cursor's is the last that is settled.
-    settled = connection.execute(roles).scalar_one(), connection.execute(readers).scalar_one()
-    lags = [head - settled[0] if settled[0] is not None else 0, head + 1 - settled[1] if settled[1] is not None else 0]
-    return min(most, max(0, *lags))
+    settled = connection.execute(roles).scalar_one()
+    found = 0 if settled is None else max(0, head - settled)
+    return min(most, found) if found >= most else _count_unread(connection, head, found, most)
+
+
+def _count_unread(connection: sa.Connection, head: int, found: int, most: int) -> int:
+    """Count what the reader lacks that lacks most, unless that is less than was found already.
+
+    The place of a reader stays where it is while nothing comes that it reads, so its events have to be counted.
+    """
+    entries = {entry.id: entry for entry in read_readers(connection)}
+    range_, stretch = model.reader_range.c, model.reader_stretch.c
+    places = (
+        sa.select(range_.service_id, sa.func.min(stretch.position).label("position"))
+        .join(model.reader_range, range_.id == stretch.range_id)
+        .where(range_.completed_at.is_(None), range_.service_id.in_([*entries]))
+        .group_by(range_.service_id)
+    )
+    for service_id, position in sorted(connection.execute(places).all(), key=lambda row: row.position):
+        if found >= most or head + 1 - position <= found:
+            break
+        lag = count_lag(connection, entries[service_id], Place(position), most)
+        found = max(found, min(lag, head + 1 - position))
+    return min(most, found)
 
 
 def _only(emitters: Collection[EmitterEntry], name: str) -> str | None:
