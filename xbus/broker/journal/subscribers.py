@@ -113,11 +113,10 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
     if present is not None:
         _change_topics(connection, emitter.login, plan, at)
     else:
-        apply(connection, plan, at)
+        apply(connection, plan, at, finish=lambda: forget_left(connection, _service_id(connection, emitter.login)))
     if present is None and before is not None:
         decision = ReaderDecision(acting_person() or emitter.login, at, "subscribed anew")
         move(connection, wished.reader.name, "head", decision)
-        forget_left(connection, _service_id(connection, emitter.login))
     _begin_anew(connection, emitter.login)
 
 
@@ -244,8 +243,8 @@ def _change_topics(connection: sa.Connection, name: str, plan: Plan, at: datetim
     """Carry a plan out for a subscription that goes on: it gets new topics from now on, and former ones until now."""
     service_id = _service_id(connection, name)
     former = read_spans(connection, service_id).get(service_id, {})
-    apply(connection, plan, at)
-    bound_spans(connection, service_id, former, read_head(connection))
+    head = read_head(connection)
+    apply(connection, plan, at, finish=lambda: bound_spans(connection, service_id, former, head))
 
 
 def _service_id(connection: sa.Connection, name: str) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here
+from xbus.broker.journal.audit import Act, act_here
 from xbus.broker.journal.configuration import EventTypeSpec, Section, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.names import is_name
@@ -66,7 +66,8 @@ def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datet
     own = sa.select(sa.func.count()).where(_type.publisher_id == emitter_id, _type.removed_at.is_(None))
     if connection.execute(own).scalar_one() >= MOST_TOPICS:
         raise refused(f"the emitter publishes {MOST_TOPICS:,} event types that it made, which is the most")
-    ensure_topic(connection, name, at)
+    publishing = act_here(at, "changed", f'event_type "{name}"', after=f'publisher "{emitter.login}"')
+    ensure_topics(connection, [name], at, publisher_id=emitter_id, acts=[publishing])
     found = connection.execute(sa.select(_type.publisher_id, _type.is_topic).where(_type.name == name)).one()
     if found.publisher_id == emitter_id:
         return
@@ -74,22 +75,25 @@ def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datet
         raise refused(f'event type "{name}" was made by an operator, and its profile does not allow it')
     if found.publisher_id is not None:
         raise refused(f'another emitter publishes event type "{name}"')
-    act = act_here(at, "changed", f'event_type "{name}"', after=f'publisher "{emitter.login}"')
-    with new_version(connection, "published", f'event type "{name}" by "{emitter.login}"', at, acts=[act]):
+    with new_version(connection, "published", f'event type "{name}" by "{emitter.login}"', at, acts=[publishing]):
         of_name = sa.update(model.event_type).where(_type.name == name)
         connection.execute(of_name.values(publisher_id=emitter_id))
 
 
-def ensure_topic(connection: sa.Connection, name: str, at: datetime) -> None:
-    """Make an event type without a publisher, unless one of this name is in use; see :func:`ensure_topics`."""
-    ensure_topics(connection, [name], at)
-
-
-def ensure_topics(connection: sa.Connection, names: Sequence[str], at: datetime) -> None:
-    """Make event types without a publisher, in one change of the configuration. Those in use stay as they are.
+def ensure_topics(
+    connection: sa.Connection,
+    names: Sequence[str],
+    at: datetime,
+    *,
+    publisher_id: int | None = None,
+    acts: Sequence[Act] = (),
+) -> None:
+    """Make event types, in one change of the configuration. Those in use stay as they are.
 
     Args:
         names: at most as many as a statement takes, a thousand or so.
+        publisher_id: the emitter that alone may send those that are made; None for no publisher yet.
+        acts: what the audit is told beside that they are made.
 
     Raises:
         ConfigurationError: an operator removed one of them, or there are too many (``type_not_allowed``).
@@ -110,9 +114,12 @@ def ensure_topics(connection: sa.Connection, names: Sequence[str], at: datetime)
         Change(Move.RESTORE if name in known else Move.ADD, Section.EVENT_TYPE, name, EventTypeSpec(name, False, {}))
         for name in wanted
     )
-    apply(connection, Plan(read_version(connection), changes, ()), at)
     made = sa.update(model.event_type).where(_type.name.in_(wanted))
-    connection.execute(made.values(is_topic=True, publisher_id=None))
+
+    def mark() -> None:
+        connection.execute(made.values(is_topic=True, publisher_id=publisher_id))
+
+    apply(connection, Plan(read_version(connection), changes, ()), at, finish=mark, acts=acts)
 
 
 def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: datetime) -> None:
@@ -128,9 +135,12 @@ def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: date
     if plan.problems or stored.in_use.event_types[name].nodes:
         cause = f'other entries of the bus name event type "{name}"'
         raise ConfigurationError(cause, "have an operator remove it with xbus apply", code="type_in_use")
-    apply(connection, replace(plan, changes=plan.removals), at)
-    # What its publisher removed may be made anew by a push.
-    connection.execute(sa.update(model.event_type).where(_type.name == name).values(is_topic=True))
+
+    def mark() -> None:
+        # What its publisher removed may be made anew by a push.
+        connection.execute(sa.update(model.event_type).where(_type.name == name).values(is_topic=True))
+
+    apply(connection, replace(plan, changes=plan.removals), at, finish=mark)
 
 
 def check_removal(connection: sa.Connection, emitter_id: int, name: str) -> None:

@@ -98,7 +98,6 @@ def bound_spans(connection: sa.Connection, service_id: int, before: Mapping[int,
     former = {each.type_id for each in before.values() if each.until is None or each.until >= place}
     new = [each.type_id for each in after.values() if each.until is None and each.type_id not in former]
     passed = [each.type_id for each in after.values() if each.until is not None and each.until < place]
-    # A statement that changes nothing would be noticed as an edit of the configuration, too.
     own = _ROW.service_id == service_id
     if new:
         begins = sa.update(model.reader_event_type).where(own, _ROW.event_type_id.in_(new))
