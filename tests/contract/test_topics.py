@@ -27,6 +27,7 @@ from xbus.broker.journal.configuration.table_checks import find_table_problems
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.broker.journal.subscribers import (
+    ATTEMPTS,
     SubscriptionWish,
     list_subscribers,
     make_topics,
@@ -313,6 +314,7 @@ def test_a_subscription_lags_as_far_as_its_operator_says_else_as_all_do(url: str
         south = ids(connection)["south"]
         subscribe(connection, south, wish("shop_orders"), NOW)
         assert limit(connection) == (None, "alarm")
+        assert read_stored(connection).in_use.subscriptions["south"].retry.attempts == ATTEMPTS
         subscribe(connection, south, replace(wish("shop_orders"), max_lag=500), NOW)
         assert limit(connection) == (500, "skip")
         own = replace(read_stored(connection).in_use.subscriptions["south"], max_lag=9, when_behind="detach")

@@ -27,6 +27,9 @@ MOST_SUBSCRIBED = 1_000
 
 MOST_WITHOUT_PUBLISHER = 1_000
 
+ATTEMPTS = 1_000_000
+"""Attempts before a batch is parked: clients of Routemaster are called until they take it. Nobody resumes theirs."""
+
 _TYPE, _RANGE = model.event_type.c, model.reader_range.c
 
 
@@ -104,7 +107,7 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
         ranges=before.ranges if before is not None else 1,
         max_lag=max_lag,
         when_behind=when_behind,
-        retry=present.retry if present is not None else RetrySettings(),
+        retry=present.retry if present is not None else RetrySettings(attempts=ATTEMPTS),
     )
     plan = make_plan(stored, BusSpec(subscriptions={emitter.login: wished}))
     if plan.problems:
