@@ -31,6 +31,12 @@ reader_event_type = Table(
     metadata,
     Column("service_id", ForeignKey("reader.service_id", ondelete="CASCADE"), primary_key=True),
     Column("event_type_id", ForeignKey("event_type.id"), primary_key=True),
+    Column("since", BigInteger, comment="From which position on the reader gets events of the type; null for all."),
+    Column(
+        "until",
+        BigInteger,
+        comment="Up to which position it gets them, and the type is none of its own any more; null while it is.",
+    ),
     comment="The event types that a reader reads.",
 )
 
