@@ -107,9 +107,8 @@ class Server:
             max_call_bytes=limits.max_call_bytes,
         )
         self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
-        self._owner = PortOwner(
-            name, clock, limits.traffic, self._serve, self._may_read, self._peers.gone, self._note_violation
-        )
+        reading = (self._serve, self._may_read, self._queue.has_room_for)
+        self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
         self._context = context
         self._limits = limits
         self._life_signs = life_signs

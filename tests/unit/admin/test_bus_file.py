@@ -135,6 +135,7 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
     [
         pytest.param('[[service]]\nname = "x\n', (2, "this is not TOML (Illegal character '\\n')"), id="not TOML"),
         pytest.param('[[service]]\nname = ["x",\n\n', (2, "this is not TOML (Invalid value)"), id="ends too early"),
+        pytest.param("a = " + "9" * 5000, (1, "it has a number of too many digits"), id="long number"),
         pytest.param("a = " + "[" * 50_000, (1, "its values are nested too deep"), id="nested deep"),
         pytest.param("a = 1\n\na = 2\n", (3, "this is not TOML (Cannot overwrite a value)"), id="a key twice"),
         pytest.param(
