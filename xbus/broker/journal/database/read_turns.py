@@ -8,7 +8,11 @@ from contextlib import asynccontextmanager
 from xbus.errors import JournalUnavailable
 
 MOST_WAITING = 1000
-"""Reads of a caller that may wait. More help callers that send many questions ahead, and take memory."""
+"""Reads of a caller that may wait. More help callers that send many questions ahead, and take memory. The broker itself
+has no such bound: it waits for its reads, and must not fail for their number."""
+
+BROKER = b""
+"""The caller of the reads that nobody called for."""
 
 
 class ReadTurns:
@@ -44,7 +48,7 @@ class ReadTurns:
 
     async def _wait(self, caller: bytes) -> None:
         waiting = self._waiting.setdefault(caller, deque())
-        if len(waiting) >= MOST_WAITING:
+        if caller != BROKER and len(waiting) >= MOST_WAITING:
             raise JournalUnavailable(
                 f"{MOST_WAITING} calls of this connection wait for the journal", "wait for their answers, then repeat"
             )
