@@ -44,8 +44,9 @@ class GatheredWrites:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(self._transport, name)
+        return found
 
     def write(self, data: bytes) -> None:
         """Write at the end of this turn, or at once where that would be much."""
