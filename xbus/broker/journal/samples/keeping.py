@@ -95,7 +95,7 @@ def read_totals(connection: sa.Connection, step: int, since: datetime) -> list[S
     return [Sample(*row) for row in _up_to_now(connection, _TOTALS, step, since)]
 
 
-def _up_to_now(connection: sa.Connection, samples: sa.Select[Any], step: int, since: datetime) -> Iterator[NamedRow]:
+def _up_to_now(connection: sa.Connection, samples: sa.Select[Any], step: int, since: datetime) -> Iterator[Any]:
     """Read the samples of a kind, then the shorter ones that none of them has yet."""
     for kind in sorted((kind for kind in KEPT if kind <= step), reverse=True):
         found = connection.execute(samples, {"step": kind, "since": since}).all()
