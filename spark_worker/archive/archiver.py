@@ -109,11 +109,12 @@ class Archiver:
         self._on_step = on_step
         self._pause = pause
 
-    def archive(self, scan: Scan) -> Report:
+    def archive(self, scan: Scan, tell: Callable[[int], None] = lambda positions: None) -> Report:
         """Archive all that is old enough and settled.
 
         Args:
             scan: says what is old enough.
+            tell: gets the numbers of positions of the log that it has passed.
 
         Raises:
             JournalError: a copy is not what it should be, or the database does not do it; what was archived before
@@ -126,12 +127,12 @@ class Archiver:
         total = Report(removed_bytes=self._remove())
         while True:
             # Again from the start: an envelope may go as soon as what repeats it has gone.
-            found = self._pass(scan)
+            found = self._pass(scan, tell)
             if not found.envelopes:
                 return total + found
             total += found
 
-    def _pass(self, scan: Scan) -> Report:
+    def _pass(self, scan: Scan, tell: Callable[[int], None]) -> Report:
         total = Report()
         after = 0
         while True:
@@ -140,6 +141,7 @@ class Archiver:
             if not events:
                 return total
             total += self._round(events)
+            tell(events[-1].position - after)
             after = events[-1].position
 
     def _round(self, events: Sequence[PlannedEvent]) -> Report:

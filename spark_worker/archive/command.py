@@ -25,9 +25,11 @@ from xbus import extras
 from xbus.admin.moments import Moment
 from xbus.admin.output import one_json
 from xbus.admin.program import EnvelopeId, config_option, database_url, json_option, load_config
+from xbus.admin.progress import shown_on_terminal
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.retention.ages import sealed_before, way_to_archive
 from xbus.broker.journal.retention.keeping import read_keepings
@@ -89,12 +91,21 @@ def archive(
     if scan is None:
         click.echo(one_json(asdict(Report())) if as_json else "Nothing to archive: no event type sets archive_after.")
         return
-    with begun(url, clock, ids) as run, _copying(url, master, conf) as copy:
+    with (
+        begun(url, clock, ids) as run,
+        _copying(url, master, conf) as copy,
+        shown_on_terminal(lambda: _positions(url), "Archiving") as tell,
+    ):
         try:
-            report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(scan)
+            report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(scan, tell)
         except OSError as error:
             raise _storage_failed(error) from error
     click.echo(one_json(asdict(report)) if as_json else _told(report))
+
+
+def _positions(url: str) -> int:
+    with reading(url) as connection:
+        return read_head(connection)
 
 
 def _due(url: str, clock: Clock) -> Scan | None:

@@ -1,6 +1,7 @@
 """The audit on every database: acts are kept with what they did, and the chain shows what was done to them since."""
 
 import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +21,11 @@ from xbus.broker.journal.audit.cutting import cut_older
 from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts, read_chain
 from xbus.broker.journal.audit.verifying import verify
 from xbus.broker.journal.commit.statements import pauses
-from xbus.broker.journal.configuration import apply, end_login, make_plan, read_stored, set_password
+from xbus.broker.journal.configuration import SubscriptionSpec, apply, end_login, make_plan, read_stored, set_password
 from xbus.broker.journal.configuration.pausing import pause, resume
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import EndPauses, PauseKind
 from xbus.errors import ConfigurationError, JournalError, Refused
@@ -306,6 +308,22 @@ def test_a_change_of_the_configuration_is_kept_with_both_values(shared_url: str)
     )
     added = {found.object for found in newest(shared_url, action="added")}
     assert {'emitter "north"', 'role "store_1"', 'event_type "flights"'} <= added
+
+
+def test_a_new_entry_is_kept_with_what_is_set(shared_url: str) -> None:
+    retry = RetrySettings(attempts=7)
+    shop = SubscriptionSpec(
+        "shop",
+        frozenset({"notes"}),
+        "https://shop.example",
+        secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        retry=retry,
+    )
+    with writing(shared_url) as connection:
+        apply(connection, make_plan(read_stored(connection), replace(small_bus(), subscriptions={"shop": shop})), NOW)
+    (added,) = (found for found in newest(shared_url, action="added") if found.object == 'subscription "shop"')
+    told = json.loads(added.after)
+    assert (told["retry"], told["secret"], "max_lag" in told) == ({"attempts": 7}, "(hidden)", False)
 
 
 def test_passwords_and_sessions_are_kept_without_any_secret(shared_url: str) -> None:

@@ -35,7 +35,9 @@ def target_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def move(source: str, target: str) -> dict[str, int]:
     told: dict[str, int] = {}
-    relocation.move(source, target, NOW, told.__setitem__)
+    steps: list[int] = []
+    relocation.move(source, target, NOW, told.__setitem__, steps.append)
+    assert sum(steps) == relocation.ROUNDS * sum(told.values())
     return told
 
 

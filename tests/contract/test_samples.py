@@ -254,7 +254,7 @@ async def test_samples_are_thinned(journal: Journal) -> None:
 
     await journal.run(fill, 2)
     steps = {step: await journal.read(read_samples, step, NOW) for step in keeping.KEPT}
-    assert {step: len(samples) for step, samples in steps.items()} == {10: 360, 60: 120, 900: 8}
+    assert {step: len(samples) for step, samples in steps.items()} == {10: 360, 60: 120, 900: 8, 5400: 1}
     minute, quarter = steps[60][1], steps[900][1]
     assert (minute.began_at, minute.ended_at, minute.observed) == (NOW + 60 * SECOND, NOW + 120 * SECOND, 60)
     assert (minute.envelopes, minute.items, minute.lag) == (6, 12, 11)
@@ -264,6 +264,11 @@ async def test_samples_are_thinned(journal: Journal) -> None:
     assert (of_role[0].roles, of_role[0].delivered) == (minute.roles, {3: Delivered(6, 12)})
     assert (quarter.began_at, quarter.items, quarter.lag) == (NOW + 900 * SECOND, 180, 179)
     assert all(sum(sample.items for sample in steps[step]) == 1440 for step in (60, 900))
+    # The longest samples end before now, and shorter ones go on from there.
+    lately = await journal.read(keeping.read_totals, 5400, NOW)
+    assert [(sample.step, sample.items) for sample in lately] == [(5400, 1080), (900, 180), (900, 180)]
+    told = await journal.read(keeping.read_of_role, 5400, NOW, 3)
+    assert sum(sample.delivered[3].items for sample in told) == 1440
 
 
 async def test_thinning_goes_on_after_a_gap(journal: Journal) -> None:

@@ -102,6 +102,22 @@ def test_an_examination_shows_its_progress(config: str, command: list[str], labe
     assert "100%" in written
 
 
+def test_what_takes_long_shows_its_progress(bus: ParkedBus, config: str, tmp_path: Path) -> None:
+    file = tmp_path / "bus.toml"
+    file.write_text('[[event_type]]\nname = "later"\n')
+    new = f"sqlite:///{tmp_path / 'new.db'}"
+    archive = ["archive", "--before", "0d", "--to", str(tmp_path / "archive")]
+    commands = (
+        ["plan", str(file), "--last", "5"],
+        archive,
+        ["journal", "move", "--to", new],
+    )
+    for command, label in zip(commands, ("Comparing", "Archiving", "Copying"), strict=True):
+        written = run_in_terminal(script("xbus"), *command, "-c", config, columns=100)
+        assert label in written
+        assert "100%" in written
+
+
 def test_without_a_terminal_the_log_is_as_always(xbus: Xbus) -> None:
     """And so is the list: 80 characters wide, without colours."""
     assert xbus("envelope", "list").stdout == "No envelopes.\n"

@@ -96,7 +96,7 @@ def test_parts_of_the_page_are_fetched_alone(viewer: TestClient, parked: ParkedB
 def test_plots_show_each_range(viewer: TestClient, monitor: Monitor, name: str) -> None:
     now = monitor.bus.now()
     with writing(monitor.url) as connection:
-        for step, number in ((10, 30), (60, 30), (900, 12)):
+        for step, number in ((10, 30), (60, 30), (900, 12), (5400, 12)):
             for place in range(number, 0, -1):
                 at = now - place * timedelta(seconds=step)
                 keep(connection, Sample(step, at, at + timedelta(seconds=step), step, 1, items=3 * step))

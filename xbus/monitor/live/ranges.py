@@ -39,7 +39,7 @@ RANGES: Mapping[RangeName, PlotRange] = {
     "6h": PlotRange("6 hours", timedelta(hours=6), 60, 180),
     "1d": PlotRange("1 day", timedelta(days=1), 60, 900),
     "1w": PlotRange("1 week", timedelta(weeks=1), 900, 5400),
-    "5w": PlotRange("5 weeks", timedelta(weeks=5), 900, 27_000),
+    "5w": PlotRange("5 weeks", timedelta(weeks=5), 5400, 27_000),
 }
 USUAL: RangeName = "15min"
 

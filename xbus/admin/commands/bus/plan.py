@@ -12,8 +12,9 @@ from xbus.admin.bus_file.change import Decisions, PlannedChange
 from xbus.admin.objects import JsonObject
 from xbus.admin.output import Output, counted, moment, name_column
 from xbus.admin.program import config_option, database_url, output_option
+from xbus.admin.progress import shown_on_terminal
 from xbus.admin.rehearsal.comparing import Route, Tally, TypeComparison
-from xbus.admin.rehearsal.last_events import rehearse
+from xbus.admin.rehearsal.last_events import rehearse, types_of
 from xbus.admin.rehearsal.routing import Way
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import connected
@@ -58,8 +59,10 @@ def plan(config_path: Path | None, file: BinaryIO, prune: bool, last: int | None
     found: list[TypeComparison] = []
     ids: Mapping[UUID, str] = {}
     if last is not None:
+        steps = last * len(types_of(change.plan))
         with connected(url) as connection:
-            found = list(rehearse(connection, change.plan, last))
+            with shown_on_terminal(lambda: steps, "Comparing") as tell:
+                found = list(rehearse(connection, change.plan, last, tell))
             if not output.is_wide:
                 with connection.begin():
                     ids = shorten(connection, (each for comparison in found for each in comparison.examples))

@@ -31,6 +31,7 @@ from xbus.broker.journal.configuration.logins import delete_api_tokens, end_sess
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.broker.journal.configuration.subscriptions.stored import rename_reader, write_subscription
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.operations.event_types import write_paths
 from xbus.broker.journal.readers import make_ranges, write_settings
 from xbus.broker.journal.retention.limits import write_limit
@@ -129,8 +130,12 @@ def _acts(plan: Plan, at: datetime) -> Iterator[Act]:
 
 
 def _told(entry: Entry, names: Sequence[str] = ()) -> str:
-    """Write an entry, or the values of some of its fields, as JSON."""
-    wanted = names or [field.name for field in fields(entry) if field.compare and field.name not in ("name", "login")]
+    """Write what is set of an entry, or the values of some of its fields, as JSON."""
+    wanted = names or [
+        field.name
+        for field in fields(entry)
+        if field.compare and field.name not in ("name", "login") and getattr(entry, field.name) is not None
+    ]
     is_hidden = isinstance(entry, SubscriptionSpec)
     values = {name: "(hidden)" if is_hidden and name == "secret" else getattr(entry, name) for name in wanted}
     return json.dumps(values, default=_plain, ensure_ascii=False)
@@ -145,7 +150,7 @@ def _plain(value: object) -> object:
             return sorted(value)
         case Mapping():
             return dict(value)
-        case SendingLimits():
+        case SendingLimits() | RetrySettings():
             return {name: limit for name, limit in asdict(value).items() if limit is not None}
     return str(value)
 

@@ -23,6 +23,9 @@ SMALL_ROWS = 1000
 TableRow: TypeAlias = tuple[Mapping[str, object], bytes]
 """The values of a row by column, and the row as PostgreSQL's COPY takes it."""
 
+Tell: TypeAlias = Callable[[int], None]
+"""Gets the number of rows that went by since it was called last."""
+
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FLOAT = struct.Struct("!d")
@@ -76,6 +79,16 @@ def read_rows(connection: sa.Connection, table: sa.Table) -> Iterator[TableRow]:
         yield values, b"".join(pack_row(fields))
 
 
+def counted(rows: Iterable[TableRow], tell: Tell) -> Iterator[TableRow]:
+    """Hand rows on, and tell now and then how many went by."""
+    number = 0
+    for number, row in enumerate(rows, 1):
+        yield row
+        if number % SMALL_ROWS == 0:
+            tell(SMALL_ROWS)
+    tell(number % SMALL_ROWS)
+
+
 def write_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[TableRow]) -> None:
     """Write rows as :func:`read_rows` gives them, in chunks."""
     write = _copy if connection.dialect.name == "postgresql" else _insert
@@ -91,10 +104,10 @@ def write_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[TableR
         write(connection, table, chunk)
 
 
-def read_contents(connection: sa.Connection, table: sa.Table) -> TableContents:
+def read_contents(connection: sa.Connection, table: sa.Table, tell: Tell = lambda rows: None) -> TableContents:
     """Read a whole table, to compare it."""
     contents = TableContents()
-    for _ in contents.counting(read_rows(connection, table)):
+    for _ in contents.counting(counted(read_rows(connection, table), tell)):
         pass
     return contents
 

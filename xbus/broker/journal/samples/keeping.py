@@ -24,9 +24,11 @@ STEP = 10
 KEPT: Mapping[int, timedelta] = {
     STEP: timedelta(hours=1),
     60: timedelta(days=1),
-    900: timedelta(weeks=5),
+    900: timedelta(days=8),
+    5400: timedelta(days=36),
 }
-"""The time for which samples of each kind are kept, in seconds of their length. More would make the table larger."""
+"""The time for which samples of each kind are kept, in seconds of their length. More would make the table larger. Plots
+go back a part further than a week, and than five weeks."""
 
 GAP = timedelta(seconds=60)
 """After so long a time without a sample counting begins anew: no monitor ran."""
@@ -73,9 +75,9 @@ def read_samples(connection: sa.Connection, step: int, since: datetime) -> list[
 
 
 def read_of_role(connection: sa.Connection, step: int, since: datetime, role_id: int) -> list[Sample]:
-    """Read them with the parts of one role only: to make all parts, and to join them, takes many times as long."""
+    """Read them up to now, with the parts of one role only: all parts take many times as long to make and to join."""
     found = []
-    for *totals, parts in connection.execute(_WITH_PARTS, {"step": step, "since": since}):
+    for *totals, parts in _up_to_now(connection, _WITH_PARTS, step, since):
         lag, number = _of_role(parts["roles"], role_id), _of_role(_delivered(parts), role_id)
         lags = {} if lag is None else {role_id: RoleLag(*lag)}
         delivered = {} if number is None else {role_id: Delivered(*number)}
@@ -89,8 +91,17 @@ def _of_role(rows: Sequence[Sequence[int]], role_id: int) -> Sequence[int] | Non
 
 
 def read_totals(connection: sa.Connection, step: int, since: datetime) -> list[Sample]:
-    """Read them without their parts, which is faster."""
-    return [Sample(*row) for row in connection.execute(_TOTALS, {"step": step, "since": since})]
+    """Read them up to now without their parts, which is faster."""
+    return [Sample(*row) for row in _up_to_now(connection, _TOTALS, step, since)]
+
+
+def _up_to_now(connection: sa.Connection, samples: sa.Select[Any], step: int, since: datetime) -> Iterator[Any]:
+    """Read the samples of a kind, then the shorter ones that none of them has yet."""
+    for kind in sorted((kind for kind in KEPT if kind <= step), reverse=True):
+        found = connection.execute(samples, {"step": kind, "since": since}).all()
+        yield from found
+        if found:
+            since = found[-1].began_at + timedelta(seconds=kind)
 
 
 def _thin(connection: sa.Connection, ended_at: datetime) -> None:
