@@ -12,7 +12,7 @@ from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
 from xbus.clock import Clock
-from xbus.errors import CallError, Failed, JournalError, Refused
+from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import HeadersMap
 
@@ -32,7 +32,8 @@ class EmittingConsumer:
         clock: dates what it writes.
         tasks: where calls are carried out.
         catalog: the configuration as it is now.
-        retry_seconds: between two tries while the database is away.
+        retry_seconds: between two tries while the database is away, or the journal is full.
+        may_emit: false while the journal is full.
     """
 
     connection: bytes | None = None
@@ -45,6 +46,7 @@ class EmittingConsumer:
         tasks: asyncio.TaskGroup,
         catalog: Callable[[], Catalog],
         retry_seconds: float,
+        may_emit: Callable[[], bool],
     ) -> None:
         self._role = role
         self._journal = journal
@@ -52,6 +54,7 @@ class EmittingConsumer:
         self._tasks = tasks
         self._catalog = catalog
         self._retry_seconds = retry_seconds
+        self._may_emit = may_emit
         self._emissions: dict[str, Emission] = {}
         self._answered = asyncio.Event()
         self._now = asyncio.get_running_loop().time
@@ -72,8 +75,14 @@ class EmittingConsumer:
     ) -> "asyncio.Future[Value]":
         """Carry a verb out; the back waits for its own database as long as it takes."""
         answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-        self.owed += 1
-        self._tasks.create_task(self._carry_out(answer, method, *args), name=f"{method} of {self._role.login}")
+        carrying_out = self._carry_out(answer, method, *args)
+        try:
+            self._tasks.create_task(carrying_out, name=f"{method} of {self._role.login}")
+        except RuntimeError:  # the broker ends just now
+            carrying_out.close()
+            answer.set_exception(ConnectionLost(f"{self._role.login}: the broker ends"))
+        else:
+            self.owed += 1
         return answer
 
     async def _carry_out(self, answer: "asyncio.Future[Value]", method: str, *args: Any) -> None:
@@ -194,7 +203,7 @@ class EmittingConsumer:
 
     def _new_emission(self, envelope_id: str, note: DeliveryNote | None, said: HeadersMap) -> Emission:
         derivation = derive(UUID(envelope_id), self._emitter_id(), note, said)
-        return Emission(self._journal, self._clock, derivation, self._retry_seconds)
+        return Emission(self._journal, self._clock, derivation, self._retry_seconds, self._may_emit)
 
     def _emission(self, envelope_id: str) -> Emission:
         emission = self._emissions.get(envelope_id)

@@ -65,7 +65,8 @@ class EmittingRoles:
     def _recipient(self, role: RoleEntry) -> RecipientProxy:
         runtime = self._runtime
         consumer = EmittingConsumer(
-            role, self._journal, runtime.clock, runtime.tasks, self._catalog, runtime.intervals.retry
+            *(role, self._journal, runtime.clock, runtime.tasks, self._catalog),
+            *(runtime.intervals.retry, runtime.may_emit),
         )
         name = f"node {role.login}"
         return RecipientProxy(role, name.encode(), name, consumer, ABILITIES, self._timeouts, self._registry.leave)
