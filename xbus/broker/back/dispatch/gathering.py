@@ -64,6 +64,18 @@ class ConsumerGathering:
                 self._slots.free(instance)
         return []
 
+    def take_further(self, instances: Sequence[RecipientProxy], most: int) -> dict[RecipientProxy, int]:
+        """Take more slots of instances of which one is taken, as far as they are free now.
+
+        Returns:
+            How many of each; give each back.
+        """
+        return {instance: self._slots.take_further(instance, most) for instance in instances}
+
+    def may_prepare(self, instance: RecipientProxy) -> int:
+        """Count the envelopes that an instance may hold open for a decision, beside what is open there already."""
+        return max(1, instance.abilities.prepares - (self._slots.taken(instance) - 1))
+
     async def others_wait(self, recipient: ServedRole, ready: Coroutine[object, object, None]) -> bool:
         """Let others wait until a recipient takes more, though not for ever.
 

@@ -177,6 +177,23 @@ class Slots(Generic[Member]):
                 self.free(member)
         self._serve()
 
+    def take_further(self, member: Member, most: int) -> int:
+        """Take more slots of a member of which one is taken, at once and as many as are free.
+
+        Returns:
+            How many were taken; give each back.
+        """
+        place = self._places.get(member)
+        further = 0 if place is None else max(0, min(most, place.capacity - place.taken))
+        if place is not None:
+            place.taken += further
+        return further
+
+    def taken(self, member: Member) -> int:
+        """Count the slots of a member that are taken."""
+        place = self._places.get(member)
+        return 0 if place is None else place.taken
+
     def free(self, member: Member) -> None:
         """Give a slot back; one of a recipient that has gone meanwhile is nobody's."""
         place = self._places.get(member)
