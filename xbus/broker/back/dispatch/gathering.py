@@ -73,8 +73,12 @@ class ConsumerGathering:
         return {instance: self._slots.take_further(instance, most) for instance in instances}
 
     def may_prepare(self, instance: RecipientProxy) -> int:
-        """Count the envelopes that an instance may hold open for a decision, beside what is open there already."""
-        return max(1, instance.abilities.prepares - (self._slots.taken(instance) - 1))
+        """Count the envelopes that an instance may keep open for a decision, beside what is open there already.
+
+        One of its slots is taken for that. A role that wants order has but one slot, whatever its program allows.
+        """
+        further = instance.abilities.prepares - instance.abilities.envelopes
+        return max(1, 1 + self._slots.spare(instance) + further)
 
     async def others_wait(self, recipient: ServedRole, ready: Coroutine[object, object, None]) -> bool:
         """Let others wait until a recipient takes more, though not for ever.

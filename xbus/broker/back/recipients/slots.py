@@ -183,16 +183,15 @@ class Slots(Generic[Member]):
         Returns:
             How many were taken; give each back.
         """
-        place = self._places.get(member)
-        further = 0 if place is None else max(0, min(most, place.capacity - place.taken))
-        if place is not None:
-            place.taken += further
-        return further
+        further = min(most, self.spare(member))
+        if further > 0:
+            self._places[member].taken += further
+        return max(0, further)
 
-    def taken(self, member: Member) -> int:
-        """Count the slots of a member that are taken."""
+    def spare(self, member: Member) -> int:
+        """Count the slots of a member that nobody took."""
         place = self._places.get(member)
-        return 0 if place is None else place.taken
+        return 0 if place is None else max(0, place.capacity - place.taken)
 
     def free(self, member: Member) -> None:
         """Give a slot back; one of a recipient that has gone meanwhile is nobody's."""

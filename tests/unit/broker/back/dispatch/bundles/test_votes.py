@@ -366,3 +366,14 @@ async def test_a_stop_of_the_broker_leaves_nothing_open_and_the_next_one_brings_
         await settled(broker, 3)
         await until_states(broker, [])
         assert sorted(letters(broker)) == sorted(letters(broker, "store_2")) == list("abc")
+
+
+async def test_an_ordered_role_has_one_open_at_a_time_even_if_its_program_allows_several(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal) as broker:
+        for store in STORES:
+            await broker.register(store, replace(VOTES, prepares=4, envelopes=4))
+        await broker.until_together()
+        await put_at_once(broker, "abc", ["k", "l", "m"])
+        await settled(broker, 3)
+        assert prepared(broker) == prepared(broker, "store_2") == ["a", "b", "c"]
