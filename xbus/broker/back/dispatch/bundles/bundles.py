@@ -76,8 +76,9 @@ class Bundles:
         while recipients:
             party = self._party(recipients)
             for recipient in recipients:
-                await self._others_emptied(recipient, party)
-            if not await self._has_room(party, recipients, in_company=in_company):
+                if len(self._parties[recipient]) > 1:
+                    await self._others_emptied(recipient, party)
+            if not party.queue.has_room and not await self._room(party, recipients, in_company=in_company):
                 return
             for recipient in recipients:
                 if self._eligibility.is_blocked(recipient, small.envelope):
@@ -115,10 +116,8 @@ class Bundles:
             for recipient in party.recipients:
                 self._roles[recipient.role.id].bring_by(task)
 
-    async def _has_room(self, party: BundleParty, recipients: Sequence[ServedRole], *, in_company: bool) -> bool:
+    async def _room(self, party: BundleParty, recipients: Sequence[ServedRole], *, in_company: bool) -> bool:
         """Wait until a party has room; false where its only consumer kept the others waiting for too long."""
-        if party.queue.has_room:
-            return True
         if in_company and len(recipients) == 1:
             return await self._gathering.others_wait(recipients[0], party.queue.room())
         # Of several the slow ones are left behind where their slots are taken, and after each bundle.

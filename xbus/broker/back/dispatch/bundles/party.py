@@ -38,7 +38,9 @@ class BundleParty:
 
     def is_for(self, recipients: Collection[ServedRole]) -> bool:
         """Check whether the next envelope for these consumers may be added."""
-        return not self.is_closing and set(self.recipients) == set(recipients)
+        if self.is_closing or len(recipients) != len(self.recipients):
+            return False
+        return all(recipient in self.recipients for recipient in recipients)
 
     def leave(self, recipient: ServedRole) -> None:
         """Let a consumer leave; what waits goes to the others without it."""

@@ -1,7 +1,7 @@
 """Sends what waits for a party: bundle after bundle, each to an instance of each of its consumers."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xbus.broker.back.dispatch.bundles.party import BundleParty
 from xbus.broker.back.dispatch.bundles.run import BundleRun
@@ -54,7 +54,10 @@ class BundleSender:
         try:
             while party.queue and not self._is_finishing:
                 await self._key_free(party)
-                taken = await self._gathering.take(list(party.recipients), self._eligibility.is_served)
+                taken = await self._gathering.take(
+                    list(party.recipients),
+                    lambda each: each in party.recipients and self._eligibility.is_served(each),
+                )
                 if not taken:
                     return
                 await self._send_one(party, taken)
@@ -82,7 +85,7 @@ class BundleSender:
         instances = {instance.role.id: instance for instance in taken}
         recipients = [recipient for recipient in party.recipients if recipient.role.id in instances]
         bundle = party.queue.take(
-            lambda envelope: self._key(recipients, envelope),
+            self._key_for(recipients),
             lambda key: self._is_in_hand(recipients, key),
             party.takers,
             min(map(self._gathering.may_prepare, taken)) if len(taken) > 1 else len(party.queue),
@@ -93,14 +96,16 @@ class BundleSender:
             role = self._roles[recipient.role.id]
             for small in shares.get(instances[role.id], ()):
                 role.keys_in_hand.begin(small.position, role.keys.key(small.envelope))
+        together: Sequence[SmallEnvelope] = ()
         try:
             outcome = await self._carry_out(party, shares)
             for instance in taken:
                 for _ in range(1 + further.get(instance, 0)):
                     self._context.release_slot(instance)
-            # Before the failures are noted, which may take long: another recipient may come in the meantime.
-            together = self._put_back(party, recipients, bundle, _results_at(shares, outcome))
-            await self._run.note_failed(shares, outcome)
+            if not all(result is BundleStatus.COMMITTED for results in outcome.values() for result in results):
+                # Before the failures are noted, which may take long: another recipient may come in the meantime.
+                together = self._put_back(party, recipients, bundle, _results_at(shares, outcome))
+                await self._run.note_failed(shares, outcome)
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].keys_in_hand.end([small.position for small in bundle])
@@ -130,13 +135,16 @@ class BundleSender:
         shares: dict[RecipientProxy, list[SmallEnvelope]] = {}
         for recipient in recipients:
             keys = self._roles[recipient.role.id].keys
+            share: list[SmallEnvelope] = []
             for small in bundle:
                 if not self._eligibility.is_due(recipient, small.envelope):
                     self._run.leave(recipient, [small])
                 elif keys.blocks(small.envelope):
                     self._run.block(recipient, [small])
                 else:
-                    shares.setdefault(instances[recipient.role.id], []).append(small)
+                    share.append(small)
+            if share:
+                shares[instances[recipient.role.id]] = share
         return shares
 
     def _put_back(
@@ -205,18 +213,18 @@ class BundleSender:
 
     async def _key_free(self, party: BundleParty) -> None:
         """Wait until an envelope that waits is of no ordering key that an instance of its consumers has in hand."""
-        while party.queue:
-            keys = party.queue.keys(lambda envelope: self._key(party.recipients, envelope))
+        while party.queue and party.recipients:
+            keys = party.queue.keys(self._key_for(party.recipients))
             if not all(self._is_in_hand(party.recipients, key) for key in keys):
                 return
             key = next(iter(keys))
             hands = (self._roles[recipient.role.id].keys_in_hand for recipient in party.recipients)
             await next(hand for hand in hands if key in hand).changed()
 
-    def _key(self, recipients: Iterable[ServedRole], envelope: LogEnvelope) -> str | None:
-        """Read the ordering key of an envelope, where one of some consumers wants order."""
-        keys = (self._roles[recipient.role.id].keys.key(envelope) for recipient in recipients)
-        return next((key for key in keys if key is not None), None)
+    def _key_for(self, recipients: Iterable[ServedRole]) -> Callable[[LogEnvelope], str | None]:
+        """Give what reads the ordering key of an envelope: None for all where none of some consumers wants order."""
+        keys = [self._roles[recipient.role.id].keys for recipient in recipients]
+        return next((each.key for each in keys if each.is_wanted), keys[0].key)
 
     def _is_in_hand(self, recipients: Iterable[ServedRole], key: str | None) -> bool:
         return any(key in self._roles[recipient.role.id].keys_in_hand for recipient in recipients)
