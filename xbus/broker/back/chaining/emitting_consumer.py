@@ -163,7 +163,26 @@ class EmittingConsumer:
         event_type = self._event_type()
         return list(await asyncio.gather(*(self._take_envelope(event_type, entry) for entry in entries)))
 
+    async def prepare_envelopes(self, entries: Sequence[BundleEntry]) -> Value:
+        """Keep what came of small envelopes until other consumers have taken them, too."""
+        event_type = self._event_type()
+        for entry in entries:
+            self._emissions[entry[0]] = self._emission_of(event_type, entry)
+        return [[True]] * len(entries)
+
+    async def commit_envelopes(self, envelope_ids: Sequence[str]) -> Value:
+        """Seal what is kept of envelopes; all of them share a commit."""
+        emissions = [self._emission(envelope_id) for envelope_id in envelope_ids]
+        answers = await asyncio.gather(*(self._seal(emission) for emission in emissions))
+        for envelope_id, answer in zip(envelope_ids, answers, strict=True):
+            if answer == [True]:
+                self._emissions.pop(envelope_id, None)
+        return list(answers)
+
     async def _take_envelope(self, event_type: EventType, entry: BundleEntry) -> Value:
+        return await self._seal(self._emission_of(event_type, entry))
+
+    def _emission_of(self, event_type: EventType, entry: BundleEntry) -> Emission:
         envelope_id, events, *note = entry
         first: HeadersMap = events[0][3] if events and len(events[0]) > 3 else {}
         emission = self._new_emission(envelope_id, note[0] if note else None, first)
@@ -172,6 +191,10 @@ class EmittingConsumer:
             emission.start_event(source_id, event_type, tags_of(headers[0] if headers else {}))
             for batch in batches:
                 emission.hold(source_id, RunBatch(*batch))
+        return emission
+
+    @staticmethod
+    async def _seal(emission: Emission) -> Value:
         try:
             await emission.seal()
         except JournalError as error:
@@ -185,6 +208,8 @@ class EmittingConsumer:
         "xbus.end_event": end_event,
         "xbus.take_event": take_event,
         "xbus.take_envelopes": take_envelopes,
+        "xbus.prepare_envelopes": prepare_envelopes,
+        "xbus.commit_envelopes": commit_envelopes,
         "end_envelope": end_envelope,
         "stop_envelope": stop_envelope,
     }
