@@ -129,10 +129,16 @@ class Stamp(_Moody, Worker):
 class Store(_Moody, Consumer):
     """Keeps what it was given, and has it for good at the commit."""
 
-    def __init__(self, choices: random.Random, mood: Mood, commits: list[Commit], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        choices: random.Random,
+        mood: Mood,
+        commits: list[Commit],
+        now: Callable[[], float],
+        envelopes: int,
+    ) -> None:
         super().__init__(choices, mood)
-        # With several open those that must agree decide about bundles, else in runs.
-        self.envelopes = choices.choice((1, 3))
+        self.envelopes = envelopes
         self._commits = commits
         self._now = now
         self._open: dict[str, dict[str, Items]] = {}

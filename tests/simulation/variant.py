@@ -29,6 +29,7 @@ class Variant:
         listening: the logins of the roles whose recipients the broker calls at an address, and not over the connections
             that they made.
         chained: whether a node emits flights as events of another type.
+        envelopes: how many envelopes a consumer may have open; with several those that must agree get bundles.
     """
 
     ordered: tuple[str, ...] = ("store_2",)
@@ -39,6 +40,7 @@ class Variant:
     standby: bool = False
     listening: tuple[str, ...] = ()
     chained: bool = False
+    envelopes: int = 1
 
     @classmethod
     def chosen(cls, choices: random.Random) -> "Variant":
@@ -47,8 +49,8 @@ class Variant:
         bulk = choices.random() < 0.5
         instances, standby = choices.choice((1, 1, 2, 3)), choices.random() < 0.3
         listening = choices.choice(((), ("names_1", "store_2"), ("names_1", "prices_1", "store_1", "store_2")))
-        chained = choices.random() < 0.3
-        return cls(ordered, own, isolates, bulk, instances, standby, listening, chained)
+        chained, envelopes = choices.random() < 0.3, choices.choice((1, 3))
+        return cls(ordered, own, isolates, bulk, instances, standby, listening, chained, envelopes)
 
     def programs(self, login: str) -> list[str]:
         """The names of all programs of a role; the first is called as the role."""

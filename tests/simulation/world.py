@@ -80,7 +80,7 @@ class World:
     def _recipient(self, login: str, name: str) -> SimulatedRecipient:
         def author(mood: Mood) -> Recipient:
             if login in STORES:
-                return Store(self.choices, mood, self._commits[login], self.loop.time)
+                return Store(self.choices, mood, self._commits[login], self.loop.time, self.variant.envelopes)
             return BulkStamp(self.choices, mood, self.database) if self.variant.bulk else Stamp(self.choices, mood)
 
         role_id = self.role_id(login)

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from xbus.admin.address import broker_address
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
+from xbus.admin.json_text import parse_json
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.output import STATE, Output, escaped, name_column
 from xbus.admin.program import (
@@ -245,14 +245,14 @@ def _field(text: str) -> tuple[str, Value]:
     if not (name and separator):
         raise click.UsageError(f'"{text}" is no NAME=VALUE')
     try:
-        return name, _json(value)
+        return name, parse_json(value)
     except ValueError:
         return name, value
 
 
 def _values_of(file: Path) -> dict[Key, Value]:
     try:
-        values = _json(file.read_bytes())
+        values = parse_json(file.read_bytes())
     except OSError as error:
         raise XbusError(
             f"{file} can't be read ({error.strerror})", "name a readable file", code="unreadable_file"
@@ -262,15 +262,6 @@ def _values_of(file: Path) -> dict[Key, Value]:
     if not isinstance(values, dict):
         raise XbusError(f"{file} is no map", 'write it as {"name": "value"}', code="bad_values")
     return values
-
-
-def _json(text: str | bytes) -> Value:
-    value: Value = json.loads(text, parse_constant=_no_constant)
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no value of JSON")
 
 
 def _plain(value: object) -> str:

@@ -1,16 +1,15 @@
 """Files that need no descriptor: CSV by the names in its first row, and lines of JSON."""
 
 import csv
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
-from typing import NoReturn
 
 from xbus.admin.files.entry import Entry, Unreadable
 from xbus.admin.files.plain_form import DELIMITERS, delimiter_in
 from xbus.admin.files.rows import Row, rows
 from xbus.admin.files.text import Text, TextReader, ended
+from xbus.admin.json_text import parse_json
 from xbus.rpc.codec import Value
 
 
@@ -80,16 +79,10 @@ class JsonReader(TextReader):
         if fault:
             return None, fault
         try:
-            return json.loads(text, parse_constant=_no_constant), ""
+            return parse_json(text), ""
         except ValueError as error:
             return None, f"this is not JSON ({error})"
-        except RecursionError:
-            return None, "this JSON is nested too deeply"
 
 
 def _strict(delimiter: str) -> type[csv.Dialect]:
     return type("_Strict", (csv.excel,), {"delimiter": delimiter, "strict": True})
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no value of JSON")

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NoReturn
 
+from xbus.admin.json_text import parse_json
 from xbus.admin.repair.masking import mask, numbered_mask, unmask
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import Value, unpack
@@ -129,14 +129,9 @@ def read_json(text: str) -> Value:
         Refused: it is no JSON (``bad_json``).
     """
     try:
-        value: Value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise Refused(f"that is no JSON: {error}", 'write as {"name": "ADA"}', code="bad_json") from error
-    return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is none of its values")
 
 
 def _text(data: bytes) -> str | None:

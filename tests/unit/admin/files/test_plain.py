@@ -85,8 +85,9 @@ def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> N
         ("a.csv", b"id\n1\n\xff\n2\n", [{"id": "1"}, "3: this is not text in UTF-8", {"id": "2"}]),
         ("a.jsonl", '1\n{"a": }\n2\n', [1, "2: this is not JSON (Expecting value: line 1 column 7 (char 6))", 2]),
         ("a.jsonl", "1\n\n[NaN]\n", [1, "3: this is not JSON (NaN is no value of JSON)"]),
+        ("a.jsonl", "[1e999]\n2\n", ["1: this is not JSON (the number 1e999 is too large)", 2]),
         ("a.jsonl", b'"\xff"\n2\n', ["1: this is not text in UTF-8", 2]),
-        ("a.jsonl", "[" * 100_000 + "\n2\n", ["1: this JSON is nested too deeply", 2]),
+        ("a.jsonl", "[" * 100_000 + "\n2\n", ["1: this is not JSON (it is nested too deeply)", 2]),
     ],
 )
 def test_behind_a_bad_line_it_goes_on(tmp_path: Path, name: str, content: str | bytes, seen: list[object]) -> None:

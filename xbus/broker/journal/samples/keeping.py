@@ -5,7 +5,7 @@ sample one is too late, and nothing is counted twice. After a time without a mon
 counting begins anew.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
@@ -76,13 +76,15 @@ def read_samples(connection: sa.Connection, step: int, since: datetime) -> list[
 
 def read_of_role(connection: sa.Connection, step: int, since: datetime, role_id: int) -> list[Sample]:
     """Read them up to now, with the parts of one role only: all parts take many times as long to make and to join."""
-    found = []
-    for *totals, parts in _up_to_now(connection, _WITH_PARTS, step, since):
+
+    def of_role(row: Sequence[Any]) -> Sample:
+        *totals, parts = row
         lag, number = _of_role(parts["roles"], role_id), _of_role(_delivered(parts), role_id)
         lags = {} if lag is None else {role_id: RoleLag(*lag)}
         delivered = {} if number is None else {role_id: Delivered(*number)}
-        found.append(replace(Sample(*totals), roles=lags, delivered=delivered))
-    return found
+        return replace(Sample(*totals), roles=lags, delivered=delivered)
+
+    return [*_up_to_now(lambda kind: map(of_role, connection.execute(_WITH_PARTS, kind)), step, since)]
 
 
 def _of_role(rows: Sequence[Sequence[int]], role_id: int) -> Sequence[int] | None:
@@ -92,16 +94,21 @@ def _of_role(rows: Sequence[Sequence[int]], role_id: int) -> Sequence[int] | Non
 
 def read_totals(connection: sa.Connection, step: int, since: datetime) -> list[Sample]:
     """Read them up to now without their parts, which is faster."""
-    return [Sample(*row) for row in _up_to_now(connection, _TOTALS, step, since)]
+    return [*_up_to_now(lambda kind: (Sample(*row) for row in connection.execute(_TOTALS, kind)), step, since)]
 
 
-def _up_to_now(connection: sa.Connection, samples: sa.Select[Any], step: int, since: datetime) -> Iterator[Any]:
-    """Read the samples of a kind, then the shorter ones that none of them has yet."""
+def _up_to_now(
+    read: Callable[[Mapping[str, object]], Iterable[Sample]], step: int, since: datetime
+) -> Iterator[Sample]:
+    """Iterate over the samples of a kind, then over the shorter ones that none of them has yet.
+
+    Args:
+        read: reads the samples of a kind, given its ``step``, ``since`` a moment.
+    """
     for kind in sorted((kind for kind in KEPT if kind <= step), reverse=True):
-        found = connection.execute(samples, {"step": kind, "since": since}).all()
-        yield from found
-        if found:
-            since = found[-1].began_at + timedelta(seconds=kind)
+        for sample in read({"step": kind, "since": since}):
+            yield sample
+            since = sample.began_at + timedelta(seconds=kind)
 
 
 def _thin(connection: sa.Connection, ended_at: datetime) -> None:
