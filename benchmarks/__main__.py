@@ -60,6 +60,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "worker": shapes.measure_worker,
     "chained": shapes.measure_chained,
     "fan_out": shapes.measure_fan_out,
+    "fan_out_several": shapes.measure_fan_out_several,
     "fan_out_own": shapes.measure_fan_out_own,
     "ordered": shapes.measure_ordered,
     "instances": instances.measure,

@@ -1,8 +1,9 @@
-"""A file from an SDK emitter to an SDK consumer that saves it, by an object store: MB/s, until it is committed.
+"""The file from an SDK emitter to an SDK consumer that saves it, by an object store: MB/s, until it is committed.
 
-Floor: the file is copied twice, each time with fsync: into files of 4 MiB by four threads, and from these into one, as
-everybody must who keeps it in between. ``objects_off_mb_s`` is the rate without an object store. Beside the
-broker's seconds of the processor stand those of the floor, which writes the file once more than the broker does.
+Floor: the bare disk. The file is copied twice past the page cache, each time with fsync: into files of 4 MiB by four
+threads, and from these into one, as everybody must who keeps it in between. ``cached_floor_mb_s`` is that through
+the page cache, ``loopback_mb_s`` is what pyzmq carries in frames of 4 MiB. ``objects_off_mb_s`` is the rate without an
+object store. Beside the broker's seconds of the processor stand those of the floor.
 """
 
 import os
@@ -10,10 +11,13 @@ import resource
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
-from typing import IO
+from typing import NamedTuple
+
+import zmq
 
 from benchmarks.bus import running_bus
 from benchmarks.databases import Databases
@@ -22,21 +26,40 @@ from benchmarks.programs.running import MOST_SECONDS, reports, running
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 from tests.support.waiting import wait_until
+from xbus.system.direct import DirectBuffers, DirectFile, read_direct
 
 MB = 10**6
 PIECE = 4 * 1024 * 1024
 THREADS = 4
 
 
+class _Round(NamedTuple):
+    """The rates of one round, in MB/s, and the seconds of the processor for a gigabyte."""
+
+    stored: float
+    plain: float
+    floor: float
+    cached_floor: float
+    loopback: float
+    cpu: float
+    floor_cpu: float
+
+
 def measure(databases: Databases, sizes: Sizes) -> Result:
-    """Rounds with a store and without, and of the bare disk, in turns."""
+    """Rounds with a store and without, of the bare disk and of loopback, in turns."""
     rounds = [_round(databases, sizes.file_mb * MB) for _ in range(sizes.rounds)]
-    with_store, without, floors, cpu, floor_cpu = (median(each) for each in zip(*rounds, strict=True))
-    more = {"objects_off_mb_s": without, "broker_cpu_s_per_gb": cpu, "floor_cpu_s_per_gb": floor_cpu}
-    return Result(with_store, floors, "MB/s", more)
+    found = _Round(*(median(each) for each in zip(*rounds, strict=True)))
+    more = {
+        "objects_off_mb_s": found.plain,
+        "cached_floor_mb_s": found.cached_floor,
+        "loopback_mb_s": found.loopback,
+        "broker_cpu_s_per_gb": found.cpu,
+        "floor_cpu_s_per_gb": found.floor_cpu,
+    }
+    return Result(found.stored, found.floor, "MB/s", more)
 
 
-def _round(databases: Databases, size: int) -> tuple[float, float, float, float, float]:
+def _round(databases: Databases, size: int) -> _Round:
     with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as name:
         folder = Path(name)
         source = folder / "source"
@@ -47,10 +70,12 @@ def _round(databases: Databases, size: int) -> tuple[float, float, float, float,
         shutil.rmtree(folder / "objects")
         plain, _ = _send(databases, folder, {})
         before = _own_cpu_seconds()
-        floor = _write(source, folder)
+        floor = _write(source, folder, _put_direct, _get_direct)
         floor_cpu = _own_cpu_seconds() - before
-    gigabytes = size / 1e9
-    return size / MB / stored, size / MB / plain, size / MB / floor, cpu / gigabytes, floor_cpu / gigabytes
+        cached = _write(source, folder, _put_cached, Path.read_bytes)
+        loopback = _carry(size)
+    rates = [size / MB / seconds for seconds in (stored, plain, floor, cached, loopback)]
+    return _Round._make([*rates, cpu / size * 1e9, floor_cpu / size * 1e9])
 
 
 def _own_cpu_seconds() -> float:
@@ -77,30 +102,60 @@ def _send(databases: Databases, folder: Path, journal: dict[str, object]) -> tup
     return seconds, cpu
 
 
-def _write(source: Path, folder: Path) -> float:
+def _write(
+    source: Path, folder: Path, put: Callable[[Path, Iterable[bytes]], None], get: Callable[[Path], bytes]
+) -> float:
     """Seconds for writing the file as it must be written on its way."""
-    size = source.stat().st_size
-    starts = range(0, size, PIECE)
+    parts = [folder / f"object{start}" for start in range(0, source.stat().st_size, PIECE)]
 
-    def put(start: int) -> None:
-        with source.open("rb") as read, (folder / f"object{start}").open("wb") as file:
-            read.seek(start)
-            _sync(file, read.read(PIECE))
+    def put_part(number: int) -> None:
+        with source.open("rb") as read:
+            read.seek(number * PIECE)
+            put(parts[number], [read.read(PIECE)])
 
     began = time.perf_counter()
     with ThreadPoolExecutor(THREADS) as threads:
-        list(threads.map(put, starts))
-    with (folder / "whole").open("wb") as file:
-        for start in starts:
-            file.write((folder / f"object{start}").read_bytes())
-        _sync(file, b"")
+        list(threads.map(put_part, range(len(parts))))
+    put(folder / "whole", map(get, parts))
     seconds = time.perf_counter() - began
-    for path in (folder / "whole", *folder.glob("object*")):
+    for path in (folder / "whole", *parts):
         path.unlink()
     return seconds
 
 
-def _sync(file: IO[bytes], data: bytes) -> None:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
+def _put_cached(path: Path, pieces: Iterable[bytes]) -> None:
+    with path.open("wb") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+_buffers = DirectBuffers(THREADS)
+
+
+def _put_direct(path: Path, pieces: Iterable[bytes]) -> None:
+    with _buffers.lend() as buffer, DirectFile(path, buffer=buffer) as file:
+        for piece in pieces:
+            file.write(piece)
+        file.sync()
+
+
+def _get_direct(path: Path) -> bytes:
+    with _buffers.lend() as buffer:
+        return read_direct(path, buffer)
+
+
+def _carry(size: int) -> float:
+    """Seconds for carrying so many bytes over loopback by the bare library."""
+    pieces, frame = -(-size // PIECE), bytes(PIECE)
+    with zmq.Context() as context, context.socket(zmq.PULL) as taking, context.socket(zmq.PUSH) as giving:
+        giving.linger = 0
+        giving.set_hwm(4)
+        giving.connect(f"tcp://127.0.0.1:{taking.bind_to_random_port('tcp://127.0.0.1')}")
+        began = time.perf_counter()
+        with ThreadPoolExecutor(1) as threads:
+            sending = threads.submit(lambda: [giving.send(frame, copy=False) for _ in range(pieces)])
+            for _ in range(pieces):
+                assert len(taking.recv(copy=False).buffer) == PIECE
+            sending.result()
+        return time.perf_counter() - began

@@ -14,7 +14,8 @@ from tests.support import compiled, everyday, postgres
 from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process
 from tests.support.ways import OWN_CONNECTION, PORT, WAY
-from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import writing
+from xbus.testing.images import empty_image
 
 SHOWN_WHEN_FAILED = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
 
@@ -51,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes long for what it shows each day; see make test-slow")
+    config.addinivalue_line("markers", f"{everyday.LONG}: takes seconds on each database, so every day it runs on one")
     # pytest-xdist tells its processes 80, and details that are not on a terminal are written whole.
     os.environ.pop("COLUMNS", None)
     # How long an example takes tells how busy the machine is; the first of a clone waits for a table of characters.
@@ -76,7 +78,9 @@ def postgres_server() -> Iterator[postgres.Server]:
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite file with the bus's schema, to be copied and never opened."""
     path = tmp_path_factory.mktemp("template") / "xbus.db"
-    schema.upgrade(f"sqlite:///{path}")
+    path.write_bytes(empty_image())
+    with writing(f"sqlite:///{path}"):
+        pass  # a file has a write-ahead log from its first connection on
     return path
 
 

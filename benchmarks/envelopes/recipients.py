@@ -22,7 +22,13 @@ def registered(daemon: Daemon, program: str, login: str, *arguments: object) -> 
 
 
 @contextmanager
-def taking(daemon: Daemon, every: int, logins: Sequence[str] = (CONSUMER,)) -> Iterator[list[Process]]:
-    """Consumers that do nothing, and report after so many envelopes, again and again."""
+def taking(
+    daemon: Daemon, every: int, logins: Sequence[str] = (CONSUMER,), envelopes: int = 1
+) -> Iterator[list[Process]]:
+    """Consumers that do nothing, and report after so many envelopes, again and again.
+
+    Args:
+        envelopes: how many each may have open at once.
+    """
     with ExitStack() as exit_stack:
-        yield [exit_stack.enter_context(registered(daemon, "takes", login, every)) for login in logins]
+        yield [exit_stack.enter_context(registered(daemon, "takes", login, every, envelopes)) for login in logins]

@@ -19,6 +19,8 @@ from benchmarks.sizes import Sizes
 from xbus.broker.journal.configuration import BusSpec
 
 CONSUMERS = 4
+MOST_OPEN = 128
+"""The most envelopes that consumers have open which allow several."""
 KILOBYTE = 1_000
 MEGABYTE = 1_000_000
 FEWER_LARGE = 15
@@ -41,6 +43,11 @@ def measure_fan_out(databases: Databases, sizes: Sizes) -> Result:
     return _beside_plain(databases, sizes, fan_out(CONSUMERS))
 
 
+def measure_fan_out_several(databases: Databases, sizes: Sizes) -> Result:
+    """The same with consumers that may have several envelopes open, which they prepare and commit together."""
+    return _beside_plain(databases, sizes, fan_out(CONSUMERS), envelopes=MOST_OPEN)
+
+
 def measure_fan_out_own(databases: Databases, sizes: Sizes) -> Result:
     """The same where a refusal of a consumer is its own affair, so that none waits for the others."""
     return _beside_plain(databases, sizes, fan_out(CONSUMERS, "own"))
@@ -51,7 +58,9 @@ def measure_ordered(databases: Databases, sizes: Sizes) -> Result:
     return _beside_plain(databases, sizes, ORDERED, keys=100)
 
 
-def _beside_plain(databases: Databases, sizes: Sizes, bus: BusSpec, *, works: bool = False, keys: int = 0) -> Result:
+def _beside_plain(
+    databases: Databases, sizes: Sizes, bus: BusSpec, *, works: bool = False, keys: int = 0, envelopes: int = 1
+) -> Result:
     """Measure a bus in turns with that of one consumer, which is the floor."""
     load = Load(1, 10, sizes.small_pipelined)
     with ExitStack() as exit_stack:
@@ -60,7 +69,7 @@ def _beside_plain(databases: Databases, sizes: Sizes, bus: BusSpec, *, works: bo
         if works:
             exit_stack.enter_context(registered(daemon, "works", WORKER))
         logins = [login for login in bus.roles if login != WORKER]
-        consumers = exit_stack.enter_context(taking(daemon, load.envelopes, logins))
+        consumers = exit_stack.enter_context(taking(daemon, load.envelopes, logins, envelopes))
         consumer = exit_stack.enter_context(taking(plain, load.envelopes))
         rounds, floors = [], []
         for _ in range(sizes.rounds):

@@ -1,9 +1,9 @@
-"""``python -m benchmarks.programs.takes BACK LOGIN EVERY``: takes envelopes and does nothing with them.
+"""``python -m benchmarks.programs.takes BACK LOGIN EVERY [OPEN]``: takes envelopes and does nothing with them.
 
 After so many envelopes, again and again, it prints a line of JSON about them: when the ``first`` and the ``last`` came
 in seconds of the machine's monotonic clock, the processor seconds that the program took meanwhile, and the milliseconds
 within which the half and 99 % of the items came, from ``put`` to ``on_item``. ``started`` is the time just before it
-logged in.
+logged in. OPEN envelopes may be open at once, 1 if it is left out.
 """
 
 import json
@@ -18,7 +18,8 @@ from xbus.recipient import Consumer, Envelope, Event, Item, run
 class Taker(Consumer):
     """Counts envelopes, and notes how old each item is."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, envelopes: int = 1) -> None:
+        self.envelopes = envelopes
         self._every = every
         self._taken = 0
         self._started = 0.0
@@ -38,4 +39,4 @@ class Taker(Consumer):
 
 
 if __name__ == "__main__":
-    run(Taker(int(sys.argv[3])), sys.argv[1], sys.argv[2], PASSWORD)
+    run(Taker(*map(int, sys.argv[3:])), sys.argv[1], sys.argv[2], PASSWORD)

@@ -32,7 +32,7 @@ class Section:
 
 SMALL = ("small_1", "small_10", "small_100", "small_100_emitters")
 OLD = ("small_old_1", "small_old_100")
-SHAPES = ("worker", "chained", "fan_out", "fan_out_own", "ordered")
+SHAPES = ("worker", "chained", "fan_out", "fan_out_several", "fan_out_own", "ordered")
 IDLE = ("idle_100", "idle_1000", "idle_10000")
 VALUE = Column("value", "value")
 

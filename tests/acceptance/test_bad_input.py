@@ -247,8 +247,8 @@ def test_what_is_no_request_gets_no_reply_and_one_line_a_minute_in_the_log(
     for _ in range(20):
         raw.send_multipart(NO_REQUESTS[name])
     # What comes behind on the same connection is answered.
-    raw.send_multipart(_request(9, "login", msgpack.packb(["nobody", "none"])))
-    assert _receive(raw) == (9, False, "")
+    raw.send_multipart(_request(9, "logout", msgpack.packb(["no token"])))
+    assert _receive(raw) == (9, False, False)
     lines = shared.log.count("action=unreadable_request")
     assert lines >= 1
     assert lines <= before + 1

@@ -3,7 +3,7 @@
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,19 +59,23 @@ def all_blocks(language: str) -> list[object]:
     return [pytest.param(block, id=f"{title(page)}-{number}") for number, (page, block) in enumerate(found)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_block_is_of_a_kind_that_is_tested(page: Path) -> None:
-    assert {block.language for block in blocks(page)} <= LANGUAGES
+def by_page(faults: Callable[[Path], Collection[str]]) -> dict[str, Collection[str]]:
+    """What is wrong with each page, for those that have faults."""
+    return {title(page): found for page in PAGES if (found := faults(page))}
 
 
-@pytest.mark.parametrize("block", all_blocks("python"))
-def test_python_is_quoted_from_an_example(block: Block) -> None:
-    assert any(block.text in path.read_text(encoding="utf-8") for path in EXAMPLES), block.text
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    assert by_page(lambda page: {block.language for block in blocks(page)} - LANGUAGES) == {}
 
 
-@pytest.mark.parametrize("block", all_blocks("xml"))
-def test_xml_is_quoted_from_an_example(block: Block) -> None:
-    assert any(block.text in path.read_text(encoding="utf-8") for path in DESCRIPTORS), block.text
+@pytest.mark.parametrize(("language", "files"), [("python", EXAMPLES), ("xml", DESCRIPTORS)], ids=["python", "xml"])
+def test_code_is_quoted_from_an_example(language: str, files: list[Path]) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in files]
+
+    def invented(page: Path) -> list[str]:
+        return [block.text for block in blocks(page, language) if not any(block.text in text for text in texts)]
+
+    assert by_page(invented) == {}
 
 
 @pytest.mark.parametrize("block", all_blocks("toml"))
@@ -107,45 +111,47 @@ def assert_options_exist(program: str, arguments: list[str]) -> None:
         assert not option.startswith("-") or re.search(rf"{option}\b", explained), f"{program}: {option}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        assert target.exists(), link
-        headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
-        assert anchor in {"", *(heading.lower().replace(" ", "-") for heading in headings)}, link
+def test_every_link_leads_somewhere() -> None:
+    assert by_page(broken_links) == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_path_of_the_checkout_exists(page: Path) -> None:
-    named = re.findall(r"`((?:xbus|spark_worker|tests|docs|alembic|examples|benchmarks)/[\w./-]*)`", page.read_text())
-    assert [path for path in named if not (CHECKOUT / path).exists()] == []
+def broken_links(page: Path) -> list[str]:
+    links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    return [link for link in links if not leads_somewhere(page, link)]
 
 
-@pytest.fixture(scope="module")
-def source() -> dict[str, str]:
-    """The text of each module, by its path in the checkout."""
-    paths = (path for folder in ("xbus", "spark_worker") for path in (CHECKOUT / folder).rglob("*.py"))
-    return {path.relative_to(CHECKOUT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+def leads_somewhere(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not anchor:
+        return target.exists()
+    headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE) if target.exists() else []
+    return anchor in {heading.lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.fixture(scope="module")
-def words(source: dict[str, str]) -> set[str]:
-    """Each word of the source."""
-    return {word for text in source.values() for word in re.findall(r"\w+", text)}
+def test_every_path_of_the_checkout_exists() -> None:
+    named = re.compile(r"`((?:xbus|spark_worker|tests|docs|alembic|examples|benchmarks)/[\w./-]*)`")
+    assert (
+        by_page(lambda page: [path for path in named.findall(page.read_text()) if not (CHECKOUT / path).exists()]) == {}
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_module_and_class_that_a_page_names_exists(page: Path, source: dict[str, str], words: set[str]) -> None:
-    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    quoted = re.findall(r"`([^`\n]+)`", prose)
-    files = [name for name in quoted if re.fullmatch(r"(\w+/)*\w+\.py", name) and not name.startswith("tests/")]
-    files = [name for name in files if name != "conftest.py"]  # the reader's
-    ends = [f"/{name}" for name in files if not (CHECKOUT / name).exists() and not (page.parent / name).exists()]
-    assert [end for end in ends if not any(path.endswith(end) for path in source)] == []
-    classes = {name for text in quoted for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)}
-    assert classes - words == set()
+def test_every_module_and_class_that_a_page_names_exists() -> None:
+    folders = (CHECKOUT / folder for folder in ("xbus", "spark_worker"))
+    source = {path: path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")}
+    modules = [path.relative_to(CHECKOUT).as_posix() for path in source]
+    words = {word for text in source.values() for word in re.findall(r"\w+", text)}
+
+    def missing(page: Path) -> list[str]:
+        prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        quoted = re.findall(r"`([^`\n]+)`", prose)
+        files = [name for name in quoted if re.fullmatch(r"(\w+/)*\w+\.py", name) and not name.startswith("tests/")]
+        files = [name for name in files if name != "conftest.py"]  # the reader's
+        ends = [f"/{name}" for name in files if not (CHECKOUT / name).exists() and not (page.parent / name).exists()]
+        classes = {name for text in quoted for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)}
+        return [end for end in ends if not any(path.endswith(end) for path in modules)] + sorted(classes - words)
+
+    assert by_page(missing) == {}
 
 
 # -- the commands ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import re
 from typing import Any
 
 import pytest
@@ -285,7 +286,13 @@ WRONG_INTRODUCTIONS: dict[str, tuple[str, Any]] = {
     "clearing that fails": ("has_clearing", breaks),
     "clearing of another shape": ("has_clearing", lambda: True),
     "a reply of another shape": ("has_immediate_reply", lambda: None),
+    "metadata of too many values": ("get_metadata", lambda: [{}] * TOO_MANY),
+    "clearing of too many values": ("has_clearing", lambda: [{}] * TOO_MANY),
+    "a reply of too many values": ("has_immediate_reply", lambda: [{}] * TOO_MANY),
 }
+
+TOO_MANY = 200_000
+"""Values that an answer may not have: each costs the broker sixty times as much memory as it costs the recipient."""
 
 
 async def test_a_recipient_that_does_not_introduce_itself_is_refused(
@@ -303,6 +310,7 @@ async def test_a_recipient_that_does_not_introduce_itself_is_refused(
             assert await consumer.register() is False, name
             await eventually(lambda: daemon.log.count("register_node refused") == before + 1, "it is told why")  # noqa: B023
             assert await consumer.call.ready(consumer.token) is False
+        assert len(re.findall("register_node refused.* has more than 100,000 values", daemon.log)) == 3
         consumer.behave.clear()
         assert await consumer.register() is True
         await consumer.wait_for([envelope_id])

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartDaemon
+from tests.support import postgres
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.damage import examined
+from tests.support.processes import run, script
 from tests.support.sdk import emit
 from tests.support.serving import serving
 from tests.support.waiting import eventually
@@ -99,6 +101,37 @@ async def test_a_file_goes_by_objects_to_worker_and_consumer(
     assert (copies / "plan.bin").read_bytes() == content
     # Of the pieces only the last one may be small, and stay in the database.
     assert sum(path.stat().st_size for path in objects(tmp_path / "objects")) > SIZE - PIECE_BYTES
+
+
+async def test_a_file_moves_with_the_journal_and_goes_on_by_two_processes(
+    sqlite_url: str, postgres_server: postgres.Server, start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    source = tmp_path / "plan.bin"
+    add_bus(sqlite_url, {"plans": {"store": []}})
+    options: dict[str, dict[str, object]] = {"journal": {"objects": tmp_path / "objects"}}
+    saves = Saves(folder(tmp_path, "in"))
+    source.write_bytes(os.urandom(PIECE_BYTES + 1))
+
+    def send(emitter: Emitter) -> None:
+        with emitter.envelope() as envelope, envelope.event("plans") as event:
+            event.send_file(source)
+
+    first = start_daemon(sqlite_url, options)
+    await emit(first, send)
+    assert first.stop() == 0
+    other = postgres_server.create_empty()
+    moved = await asyncio.to_thread(run, script("xbus"), "journal", "move", "-c", str(first.config), "--to", other)
+    assert moved.returncode == 0, moved.stderr
+
+    options["zmq"] = {"b2fsocket": f"ipc://{tmp_path / 'bell'}"}
+    back = start_daemon(other, options, only="back")
+    front = start_daemon(other, options, only="front")
+    async with serving(back, "store_1", saves):
+        await emit(front, send)
+        await eventually(lambda: len(saves.committed) == 2, "both files are saved")
+    content = source.read_bytes()
+    assert [path.read_bytes() == content for path in saves.folder.iterdir()] == [True, True]
+    assert examined(other) == []
 
 
 async def test_a_file_that_can_not_be_read_cancels_its_envelope(

@@ -5,6 +5,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from tests.conftest import StartDaemon, StartProcess
@@ -166,6 +167,7 @@ async def test_a_range_is_sent_again_to_one_role_and_to_nobody_else(
         await eventually(lambda: len(one.committed) == 9, "the range has come once more")
 
 
+@pytest.mark.slow
 async def test_a_command_that_is_killed_is_repeated_and_nothing_comes_twice(
     database_url: str, start_daemon: StartDaemon, start_process: StartProcess
 ) -> None:

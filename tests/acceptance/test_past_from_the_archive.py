@@ -85,6 +85,7 @@ async def test_they_get_what_is_archived_in_its_order(daemon: Daemon, tmp_path: 
     assert "archived envelopes are put back" in daemon.log
 
 
+@pytest.mark.slow
 async def test_they_wait_while_the_archive_is_away(daemon: Daemon, tmp_path: Path) -> None:
     place, elsewhere = tmp_path / "archive", tmp_path / "elsewhere"
     async with OldConsumer(daemon.back, "c_1"):

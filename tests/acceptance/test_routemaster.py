@@ -17,8 +17,10 @@ from tests.conftest import StartDaemon
 from tests.support.bus import add_bus, apply_text
 from tests.support.gateway import serving_http
 from tests.support.waiting import wait_until
+from xbus.admin import bus_file
 from xbus.broker.journal.api_tokens import add_api_token
-from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.configuration import make_plan, read_stored
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
 
 BUS = """\
@@ -133,4 +135,18 @@ def test_what_one_client_pushes_another_one_is_called_with(
             | ({"data": each["data"]} if "data" in each else {})
             for each in pushed
         ]
+        # What waits for its call comes all the same when its topic is removed.
+        assert ask(listener, "POST", "/subscription", wish | {"timeout": 5_000}).status_code == 204
+        late = {"type": "noop", "url": "https://app.example/widgets/5", "timestamp": 1_473_000_000_005}
+        assert ask(publisher, "POST", "/topics/widgets", late).status_code == 204
+        assert ask(publisher, "DELETE", "/topics/widgets").status_code == 204
+        assert ask(listener, "GET", "/topics").json() == []
+        (own,) = ask(listener, "GET", "/subscriptions").json()
+        assert (own["topics"], own["events"]["queued"]) == ([], 1)
+        wait_until(lambda: calls[-1][1][-1]["t"] == late["timestamp"], "the last event comes", 60)
+        with reading(database_url) as connection:
+            stored = read_stored(connection)
+        exported = bus_file.read(bus_file.write(stored.in_use).encode())
+        assert not exported.problems
+        assert make_plan(stored, exported.bus, prune=True).changes == ()
         assert ask(listener, "DELETE", "/subscriber").status_code == 204

@@ -1,5 +1,6 @@
 """Subscriptions in real programs: gateway, broker and subscriber die between call and checkpoint, nothing is lost."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -28,10 +29,13 @@ from tests.support.gateway import Gate
 from tests.support.ports import free_port
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
+from xbus.broker.back.readers import MOST_WAIT_SECONDS
 from xbus.broker.journal.api_tokens import add_api_token
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
+from xbus.http.callbacks.back import GatewayBack
+from xbus.http.connection import connected
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ENVELOPES = 60
@@ -235,6 +239,19 @@ def test_a_revoked_callback_token_is_refused_and_nobody_is_called(sqlite_url: st
             assert len(shop.ids) == 1
         finally:
             serving.kill()
+
+
+async def test_a_gateway_hears_of_a_subscription_at_once(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    token = configure(sqlite_url, free_port())
+    daemon = start_daemon(sqlite_url)
+    async with connected(daemon.back, SystemClock()) as connection:
+        back = GatewayBack(connection, token)
+        first = await back.subscriptions(-1, MOST_WAIT_SECONDS)
+        assert [each["name"] for each in first["subscriptions"]] == ["shop"]
+        async with asyncio.timeout(MOST_WAIT_SECONDS / 2), asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(back.subscriptions(first["changes"], MOST_WAIT_SECONDS))
+            tasks.create_task(asyncio.to_thread(apply_text, sqlite_url, CLOUD.format(port=free_port())))
+    assert [each["name"] for each in waiting.result()["subscriptions"]] == ["cloud", "shop"]
 
 
 def test_two_gateways_share_a_subscription_and_events_of_cloudevents_go_round(

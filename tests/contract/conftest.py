@@ -1,12 +1,14 @@
 """The journal over each of its databases: an SQLite file, SQLite in memory, PostgreSQL."""
 
+import shutil
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from tests.support import postgres
 from tests.support.attempts import begin, event_of
 from tests.support.deadline import set_deadlines
 from tests.support.journal import Scribe, add_small_bus, looking, memory_engine
@@ -21,15 +23,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     set_deadlines((item for item in items if here in item.path.parents), DEADLINE_SECONDS)
 
 
+@pytest.fixture(scope="session")
+def small_bus_file(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with the small bus in it, to be copied and never opened."""
+    path = shutil.copyfile(sqlite_template, tmp_path_factory.mktemp("small_bus") / "xbus.db")
+    with looking(f"sqlite:///{path}") as connection:
+        add_small_bus(connection)
+    return path
+
+
+@pytest.fixture
+def file_url(small_bus_file: Path, tmp_path: Path) -> str:
+    """An SQLite file with the small bus in it."""
+    return f"sqlite:///{shutil.copyfile(small_bus_file, tmp_path / 'xbus.db')}"
+
+
+@pytest.fixture
+def store_url(postgres_server: postgres.Server) -> Iterator[str]:
+    """A PostgreSQL database with the small bus in it, for what only that can do."""
+    url = postgres_server.create(add_small_bus)
+    yield url
+    postgres_server.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shared_url(request: pytest.FixtureRequest) -> str:
+    """A database with the small bus in it that other processes may use too; the test runs once for each kind."""
+    url: str = request.getfixturevalue("file_url" if request.param == "sqlite" else "store_url")
+    return url
+
+
 @pytest.fixture(params=["sqlite", "memory", "postgresql"])
 def engine(request: pytest.FixtureRequest) -> sa.Engine:
     """Of a database with the small bus in it; whoever opens a journal on it disposes of it."""
     if request.param == "memory":
         return memory_engine()
-    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
-    with looking(url) as connection:
-        add_small_bus(connection)
-    return create_engine(url)
+    return create_engine(request.getfixturevalue("file_url" if request.param == "sqlite" else "store_url"))
 
 
 @pytest.fixture
@@ -41,22 +70,6 @@ async def journal(engine: sa.Engine) -> AsyncIterator[Journal]:
 @pytest.fixture
 async def scribe(journal: Journal) -> Scribe:
     return await Scribe.of(journal)
-
-
-@pytest.fixture
-def store_url(postgres_url: str) -> str:
-    """A PostgreSQL database with the small bus in it, for what only that can do."""
-    with looking(postgres_url) as connection:
-        add_small_bus(connection)
-    return postgres_url
-
-
-@pytest.fixture
-def shared_url(database_url: str) -> str:
-    """A database with the small bus in it that other processes may use too; the test runs once for each kind."""
-    with looking(database_url) as connection:
-        add_small_bus(connection)
-    return database_url
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from spark_worker.source.options import SourceOptions
 from spark_worker.source.reading import Wanted, read_range
 from tests.support.attempts import event_of, make_output
 from tests.support.clock import StandingClock
-from tests.support.journal import NOW, Scribe, add_small_bus, looking, settle_all
+from tests.support.journal import NOW, Scribe, looking, settle_all
 from tests.support.waiting import wait_until
 from xbus import model
 from xbus.admin.why.deliveries import Surroundings
@@ -71,8 +71,6 @@ class Bus:
         self.clock = StandingClock()
 
     async def fill(self) -> list[SealReceipt]:
-        with looking(self.url) as connection:
-            add_small_bus(connection)
         async with Journal.open(self.url, "broker", max_segment_bytes=400) as journal:
             scribe = await Scribe.of(journal)
             receipts = [
@@ -172,8 +170,8 @@ async def _put(scribe: Scribe, *events: Sequence[bytes]) -> SealReceipt:
 
 
 @pytest.fixture
-async def bus(database_url: str, tmp_path: Path) -> Bus:
-    bus = Bus(database_url, tmp_path / "archive")
+async def bus(shared_url: str, tmp_path: Path) -> Bus:
+    bus = Bus(shared_url, tmp_path / "archive")
     await bus.fill()
     return bus
 

@@ -308,7 +308,12 @@ async def test_old_runs_are_forgotten_and_their_slots_stay_decided(journal: Jour
     assert len(await journal.read(runs)) == KEPT_RUNS
 
 
-@pytest.mark.parametrize("begin", [NOW, datetime(2026, 10, 24, 12, tzinfo=UTC)], ids=["spring", "autumn"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "begin",
+    [NOW, pytest.param(datetime(2026, 10, 24, 12, tzinfo=UTC), marks=pytest.mark.slow)],
+    ids=["spring", "autumn"],
+)
 async def test_each_slot_once_whatever_dies(journal: Journal, clock: MovingClock, begin: datetime) -> None:
     """Two brokers and three runners, each of which may die at any moment, over a change of the clock."""
     crons = {"nightly": "30 2 * * *", "often": "*/20 * * * *", "evenly": "15 */2 * * *"}
@@ -425,6 +430,7 @@ class ReadingBroker(Broker):
         ]
 
 
+@pytest.mark.long
 async def test_each_batch_once_whatever_dies(journal: Journal, clock: MovingClock) -> None:
     """Runners die before and after they have put a batch, and the broker is restarted meanwhile."""
     reads = bot(cron='""', reads='["orders"]', batch_items=3, instances=3, attempts=1000)

@@ -107,7 +107,7 @@ async def test_what_is_being_built_stays(shared_url: str, shared_journal: Journa
     assert await count(shared_journal, model.bulk_segment) == 2
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared_url", ["sqlite"], indirect=True)
 async def test_side_files_go_that_nobody_waits_for(
     shared_url: str, shared_journal: Journal, shared_scribe: Scribe
 ) -> None:

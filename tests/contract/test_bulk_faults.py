@@ -37,7 +37,7 @@ with open_part(sys.argv[1], uuid.UUID(sys.argv[2]), 0) as writer:
     time.sleep(60)
 """
 
-ONLY_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+ONLY_POSTGRESQL = pytest.mark.parametrize("shared_url", ["postgresql"], indirect=True)
 
 
 def cut_connections(url: str) -> None:

@@ -234,7 +234,7 @@ def _failing(connection: sa.Connection, step: adoption.Adoption) -> None:
     raise JournalUnavailable("the disk is full")
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared_url", ["sqlite"], indirect=True)
 async def test_a_damaged_side_file_is_told(shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID) -> None:
     folder = side_folder(shared_url)
     assert folder is not None
@@ -246,7 +246,7 @@ async def test_a_damaged_side_file_is_told(shared_url: str, shared_journal: Jour
     assert await items_of(shared_journal, attempt_id) == []
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(("field", "value"), [(0, b"short"), (3, b""), (4, None), (4, b"\xc4\x01b"), (6, b"short")])
 async def test_a_side_file_of_other_rows_is_told(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, field: int, value: bytes | None
@@ -266,7 +266,7 @@ async def test_a_side_file_of_other_rows_is_told(
     assert await items_of(shared_journal, attempt_id) == []
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared_url", ["sqlite"], indirect=True)
 async def test_side_files_that_the_broker_may_not_see_are_told(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID
 ) -> None:
@@ -283,7 +283,7 @@ async def test_side_files_that_the_broker_may_not_see_are_told(
         await shared_journal.read(find_stray_files)
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared_url", ["sqlite"], indirect=True)
 async def test_a_full_disk_is_told_and_leaves_nothing(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:

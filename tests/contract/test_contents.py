@@ -142,6 +142,7 @@ def take(connection: sa.Connection, graphs: dict[str, int], step: tuple[str, int
             put_log(connection, [[graphs["notes"]]] * (one % 600) + [[graphs["wishes"]]])
 
 
+@pytest.mark.long
 @given(story=STORIES)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_same_is_found_with_and_without_it(engine: sa.Engine, story: Story) -> None:
@@ -181,6 +182,7 @@ def statements(engine: sa.Engine) -> Iterator[Callable[[], int]]:
     sa.event.remove(engine, "before_cursor_execute", note)
 
 
+@pytest.mark.long
 def test_a_rare_type_costs_the_same_in_a_long_log(engine: sa.Engine, statements: Callable[[], int]) -> None:
     costs = []
     for blocks in (4, 16):
@@ -269,6 +271,7 @@ def test_a_block_of_which_all_was_removed_since_it_was_read_leaves_no_rows(engin
         assert read_contents_end(connection) == BLOCK_POSITIONS
 
 
+@pytest.mark.long
 async def test_retention_removes_the_rows_of_blocks_that_are_gone(journal: Journal) -> None:
     def put(connection: sa.Connection) -> None:
         put_log(connection, [[newest_graphs(connection)["notes"]]] * (2 * BLOCK_POSITIONS))

@@ -16,6 +16,7 @@ from xbus.broker.back.log import DeliveryNote, RunBatch
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log, read_segments
+from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags, pack_headers, unpack_headers
 from xbus.rpc.codec import pack_items, unpack_items
 
@@ -32,8 +33,10 @@ class Node:
         self._scribe = scribe
         self.derivation = derive(SOURCE, scribe.emitter_id(), None, {})
 
+        self.has_space = True
+
     def emission(self) -> Emission:
-        return Emission(self.journal, StandingClock(), self.derivation, 0.01)
+        return Emission(self.journal, StandingClock(), self.derivation, 0.01, lambda: self.has_space)
 
     async def give(
         self, emission: Emission, items: list[bytes], event_id: uuid.UUID = EVENT, tags: EventTags = NO_TAGS
@@ -88,6 +91,45 @@ async def test_a_repeat_makes_nothing_more(node: Node, items: list[bytes]) -> No
     assert made.key == str(SOURCE)
     assert await node.items(made) == [items]
     assert await node.states() == ["received"]
+
+
+@pytest.mark.parametrize("items", [[b"a", b"b"], LARGE], ids=["small", "large"])
+async def test_a_full_journal_has_the_envelope_wait_and_loses_nothing(
+    node: Node, caplog: pytest.LogCaptureFixture, items: list[bytes]
+) -> None:
+    node.has_space = False
+    emission = node.emission()
+
+    async def emit() -> None:
+        await node.give(emission, items)
+        await emission.seal()
+
+    async def waits() -> None:
+        while "the journal is full" not in caplog.text:
+            await asyncio.sleep(0)
+
+    before = await node.commits()
+    emitting = asyncio.ensure_future(emit())
+    await asyncio.wait_for(waits(), 30)
+    assert not emitting.done()
+    assert (await node.commits(), await node.states()) == (before, []), "nothing is written, and nothing tried"
+
+    node.has_space = True
+    await asyncio.wait_for(emitting, 30)
+    (made,) = await node.log()
+    assert await node.items(made) == [items]
+
+
+async def test_a_delivery_that_waits_for_space_can_be_broken_off(node: Node) -> None:
+    node.has_space = False
+    emission = node.emission()
+    giving = asyncio.ensure_future(node.give(emission, [b"a"]))
+    await asyncio.sleep(0)
+    await emission.stop()
+    with pytest.raises(JournalError) as caught:
+        await asyncio.wait_for(giving, 30)
+    assert caught.value.code == "envelope_stopped"
+    assert await node.states() == []
 
 
 async def test_what_was_broken_off_is_cancelled_and_made_anew(node: Node) -> None:

@@ -39,6 +39,7 @@ def put_rare(connection: sa.Connection, places: Sequence[int], length: int) -> l
     return put_log(connection, [[graphs[RARE if place in places else USUAL]] for place in range(1, length + 1)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("listed_blocks", [0, 1, 1000])
 def test_a_rare_type_is_listed_wherever_it_lies(engine: sa.Engine, listed_blocks: int) -> None:
     places = [1, 7, BLOCK_POSITIONS, BLOCK_POSITIONS + 1, 2 * BLOCK_POSITIONS + 5]

@@ -131,23 +131,21 @@ DAMAGE = (
 )
 
 
-async def test_damage_in_postgresql_is_found(postgres_url: str) -> None:
-    with looking(postgres_url) as connection:
-        add_small_bus(connection)
-    async with Journal(create_engine(postgres_url), "broker") as journal:
-        await fill(postgres_url, journal, await Scribe.of(journal))
-    assert examined(postgres_url) == []
+async def test_damage_in_postgresql_is_found(store_url: str) -> None:
+    async with Journal(create_engine(store_url), "broker") as journal:
+        await fill(store_url, journal, await Scribe.of(journal))
+    assert examined(store_url) == []
     for table, change, code in DAMAGE:
-        with damaging(postgres_url) as connection:
+        with damaging(store_url) as connection:
             connection.exec_driver_sql(f"CREATE TABLE kept AS TABLE {table}")
             connection.exec_driver_sql(f"UPDATE {table} SET {change} WHERE ctid = (SELECT min(ctid) FROM {table})")
-        found = {fault.code for fault in examined(postgres_url)}
-        with damaging(postgres_url) as connection:
+        found = {fault.code for fault in examined(store_url)}
+        with damaging(store_url) as connection:
             connection.exec_driver_sql(f"DELETE FROM {table}")
             connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM kept ORDER BY ctid")
             connection.exec_driver_sql("DROP TABLE kept")
         assert code in found, (table, change)
-    assert examined(postgres_url) == []
+    assert examined(store_url) == []
 
 
 @contextmanager

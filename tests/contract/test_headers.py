@@ -13,7 +13,7 @@ from spark_worker.archive.run import begun
 from tests.contract.test_put import rows_of
 from tests.contract.test_replay import send_all
 from tests.support.archives import archive
-from tests.support.journal import NOW, Scribe, add_small_bus, looking, settle_all
+from tests.support.journal import NOW, Scribe, looking, settle_all
 from tests.support.parking import log
 from xbus import model
 from xbus.broker.journal.journal import Journal
@@ -117,13 +117,6 @@ async def test_retention_removes_them_with_the_items(journal: Journal, scribe: S
     assert stored.content_hash == receipt.hash
 
 
-@pytest.fixture
-def bus_url(database_url: str) -> str:
-    with looking(database_url) as connection:
-        add_small_bus(connection)
-    return database_url
-
-
 async def fill(url: str) -> list[SealReceipt]:
     """Envelopes with headers and without, all of them delivered."""
     async with Journal.open(url, "broker") as journal:
@@ -140,35 +133,36 @@ def restore_all(url: str, *receipts: SealReceipt) -> None:
             restore(url, run, receipt.envelope_id, SystemClock())
 
 
-async def test_an_archive_checks_both_versions_of_the_hash(bus_url: str, tmp_path: Path) -> None:
-    receipts = await fill(bus_url)
-    assert archive(bus_url, tmp_path).envelopes == 3
-    restore_all(bus_url, receipts[0], receipts[2])
-    async with Journal.open(bus_url, "broker") as journal:
+async def test_an_archive_checks_both_versions_of_the_hash(shared_url: str, tmp_path: Path) -> None:
+    receipts = await fill(shared_url)
+    assert archive(shared_url, tmp_path).envelopes == 3
+    restore_all(shared_url, receipts[0], receipts[2])
+    async with Journal.open(shared_url, "broker") as journal:
         assert [told(envelope) for envelope in await log(journal)] == [(None, [NO_TAGS] * 3)] + [
             (OF_ENVELOPE, TAGS)
         ] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", [model.envelope.c.headers, model.event.c.headers, model.event.c.partition_key])
 async def test_headers_that_were_tampered_with_are_noticed(
-    bus_url: str, tmp_path: Path, column: "sa.Column[object]"
+    shared_url: str, tmp_path: Path, column: "sa.Column[object]"
 ) -> None:
     """Before items go into an archive, and when they come back."""
-    receipts = await fill(bus_url)
+    receipts = await fill(shared_url)
     change = sa.update(column.table).where(column.is_not(None))
-    with looking(bus_url) as connection:
+    with looking(shared_url) as connection:
         before = connection.execute(sa.select(column.table.c.id, column).where(column.is_not(None))).all()
         connection.execute(change.values({column: None}))
     with pytest.raises(JournalError, match="is not what its receipt says") as error:
-        archive(bus_url, tmp_path)
+        archive(shared_url, tmp_path)
     assert error.value.code == "archive_differs"
 
-    with looking(bus_url) as connection:
+    with looking(shared_url) as connection:
         for row_id, value in before:
             connection.execute(sa.update(column.table).where(column.table.c.id == row_id).values({column: value}))
-    assert archive(bus_url, tmp_path).envelopes == 3
-    with looking(bus_url) as connection:
+    assert archive(shared_url, tmp_path).envelopes == 3
+    with looking(shared_url) as connection:
         connection.execute(change.values({column: None}))
     with pytest.raises(JournalError, match="is not what its receipt says"):
-        restore_all(bus_url, receipts[1])
+        restore_all(shared_url, receipts[1])

@@ -68,6 +68,21 @@ async def test_an_age_is_a_limit(journal: Journal, scribe: Scribe) -> None:
     assert await find(journal) == []
 
 
+async def test_by_an_age_too_no_more_are_skipped_at_once_than_the_history_takes(
+    journal: Journal, scribe: Scribe
+) -> None:
+    for _ in range(5):
+        await scribe.put([b"x"])
+        await scribe.put([b"x"], type_name="secrets")
+    await limit(journal, scribe, seconds=60)
+    for most, upto in ((2, 3), (5, 9), (6, 10)):
+        (found,) = await journal.read(find_lagging, Soon().now(), most)
+        assert found.upto == upto
+    await settle_all(journal, 3)
+    (found,) = await journal.read(find_lagging, Soon().now(), 2)
+    assert found.upto == 7, "the next look goes on"
+
+
 async def test_an_alarm_lasts_as_long_as_the_lag(journal: Journal, scribe: Scribe, health: Health) -> None:
     await scribe.put([b"x"])
     await limit(journal, scribe, seconds=60)

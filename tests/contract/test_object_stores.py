@@ -1,18 +1,21 @@
 """Whose an object store is, and stores in S3: a server of the package moto speaks it over HTTP."""
 
+import asyncio
+import contextlib
 import shutil
-import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from tests.contract.test_put import whole
 from tests.support.damage import examined
-from tests.support.journal import Scribe, add_small_bus, looking
+from tests.support.disks import MEBIBYTE, small_disk
+from tests.support.journal import Scribe, looking
+from tests.support.s3 import address, s3_bucket
+from tests.torture.proxy import Proxy
 from xbus import model
 from xbus.broker.housekeeping.objects import ObjectRemover
 from xbus.broker.journal.database.engine import create_engine
@@ -23,38 +26,51 @@ from xbus.broker.journal.objects.removal import doom
 from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE
 from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.clock import SystemClock
-from xbus.errors import ConfigurationError, JournalError, XbusError
+from xbus.errors import ConfigurationError, JournalError, JournalUnavailable, XbusError
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
 
 LARGE = [b"x" * 80_000]
 
-KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A bucket of its own, and the port of its server."""
+    with s3_bucket(monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def s3(bucket: tuple[str, int]) -> str:
     """A place in a bucket of its own."""
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        where = {"scheme": "http", "endpoint_override": f"{host}:{port}", "region": "us-east-1"}
-        # The servers of all tests in one process share what is in them.
-        bucket = f"bucket-{uuid.uuid4()}"
-        fs.S3FileSystem(**where, allow_bucket_creation=True).create_dir(bucket)
-        yield f"s3://{bucket}/objects?" + "&".join(f"{name}={value}" for name, value in where.items())
-    finally:
-        server.stop()
+    return address(bucket[0], "objects", bucket[1])
 
 
-@pytest.fixture
-def url(sqlite_url: str) -> str:
-    with looking(sqlite_url) as connection:
-        add_small_bus(connection)
-    return sqlite_url
+class Storage(Proxy):
+    """The way to a server of S3, which may be busy."""
+
+    is_busy = False
+
+    def be_busy(self) -> None:
+        """Refuse all requests, also of those who are connected, as a server does that has too many."""
+        self.cut()
+        self.mend()
+        self.is_busy = True
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.is_busy:
+            await super()._accept(reader, writer)
+            return
+        with contextlib.suppress(OSError, EOFError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 Slow Down\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    def recover(self) -> None:
+        """Serve again."""
+        self.is_busy = False
+        self.mend()
 
 
 def journal_at(url: str, place: str | Path) -> Journal:
@@ -77,10 +93,10 @@ async def refused(url: str, place: str | Path) -> XbusError:
     return caught.value
 
 
-async def test_objects_lie_in_s3(url: str, s3: str) -> None:
-    async with journal_at(url, s3) as journal:
+async def test_objects_lie_in_s3(file_url: str, s3: str) -> None:
+    async with journal_at(file_url, s3) as journal:
         digest = await put_large(journal)
-        assert examined(url) == []
+        assert examined(file_url) == []
         remover = ObjectRemover(journal, SystemClock(), Health("broker", SystemClock()))
         await remover.sweep()
         await journal.run(doom, [(1, digest)])
@@ -90,9 +106,9 @@ async def test_objects_lie_in_s3(url: str, s3: str) -> None:
         await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
         await journal.run(doom, [(1, digest)])
         await remover.remove()
-    async with journal_at(url, s3):
+    async with journal_at(file_url, s3):
         pass
-    assert "another journal" in (await refused_copy(url, s3)).cause
+    assert "another journal" in (await refused_copy(file_url, s3)).cause
 
 
 async def refused_copy(url: str, place: str) -> XbusError:
@@ -102,8 +118,8 @@ async def refused_copy(url: str, place: str) -> XbusError:
     return await refused(url, place)
 
 
-async def test_an_object_that_s3_lost_is_an_error(url: str, s3: str) -> None:
-    async with journal_at(url, s3) as journal:
+async def test_an_object_that_s3_lost_is_an_error(file_url: str, s3: str) -> None:
+    async with journal_at(file_url, s3) as journal:
         put = whole(await Scribe.of(journal), LARGE)
         await journal.write(put)
         files, root = fs.FileSystem.from_uri(s3)
@@ -115,46 +131,107 @@ async def test_an_object_that_s3_lost_is_an_error(url: str, s3: str) -> None:
     assert caught.value.code == MISSING
 
 
-async def test_a_folder_of_others_is_refused(url: str, tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_by_code_and_leaves_nothing(url: str, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4 * MEBIBYTE) as disk:
+        async with journal_at(url, disk.folder / "objects") as journal:
+            put = whole(await Scribe.of(journal), LARGE)
+            filler = disk.fill()
+            with pytest.raises(JournalUnavailable, match="No space left") as caught:
+                await journal.write(put)
+            assert caught.value.code == UNAVAILABLE
+            assert await segments(journal) == 0
+            assert journal.pending_bytes == 0
+            assert [path for path in (disk.folder / "objects").rglob("*") if path.is_file()] == [
+                disk.folder / "objects" / MARK
+            ]
+            filler.unlink()
+            await journal.write(put)
+            (segment,) = await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
+            assert segment.data == pack_items(LARGE)
+
+
+@pytest.mark.parametrize("fault", [Storage.be_busy, Storage.cut, Storage.hold], ids=["busy", "away", "silent"])
+async def test_a_store_that_fails_is_told_by_code_within_the_time(
+    url: str, bucket: tuple[str, int], fault: Callable[[Storage], None]
+) -> None:
+    storage = Storage(bucket[1])
+    await storage.start()
+    try:
+        place = ObjectPlace(address(bucket[0], "objects", storage.port), 64 * 1024)
+        async with Journal(create_engine(url), "broker", objects=place, answer_seconds=2.0) as journal:
+            put = whole(await Scribe.of(journal), LARGE)
+            small = whole(await Scribe.of(journal), [b"small"])
+            fault(storage)
+            large = journal.write(put)
+            await journal.write(small)
+            with pytest.raises(JournalUnavailable) as caught:
+                await large
+            assert caught.value.code == UNAVAILABLE
+            assert (await segments(journal), journal.pending_bytes) == (1, 0), "the small one alone"
+            storage.recover()
+            await again(lambda: journal.write(put))
+            (segment,) = await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
+            assert segment.data == pack_items(LARGE)
+    finally:
+        await storage.close()
+
+
+async def again(write: Callable[[], Awaitable[object]]) -> None:
+    """Repeat a write, as emitters do, until the store takes it."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await write()
+                return
+            except JournalUnavailable:
+                continue
+
+
+async def segments(journal: Journal) -> int:
+    statement = sa.select(sa.func.count()).select_from(model.segment)
+    return await journal.read(lambda connection: int(connection.execute(statement).scalar_one()))
+
+
+async def test_a_folder_of_others_is_refused(file_url: str, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").write_text("mine")
-    assert (await refused(url, tmp_path / "home")).code == claiming.FOREIGN
+    assert (await refused(file_url, tmp_path / "home")).code == claiming.FOREIGN
     (tmp_path / "home" / MARK).write_text("{}")
-    assert (await refused(url, tmp_path / "home")).code == claiming.FOREIGN
+    assert (await refused(file_url, tmp_path / "home")).code == claiming.FOREIGN
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["letter", MARK]
 
 
-async def test_a_place_that_can_not_be_used_is_refused(url: str, tmp_path: Path) -> None:
+async def test_a_place_that_can_not_be_used_is_refused(file_url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert (await refused(url, tmp_path / "file")).code == UNAVAILABLE
+    assert (await refused(file_url, tmp_path / "file")).code == UNAVAILABLE
     for place in ("s3://key:secret@bucket/objects", "nowhere://bucket"):
-        error = await refused(url, place)
+        error = await refused(file_url, place)
         assert isinstance(error, ConfigurationError)
     assert (await refused("sqlite://", tmp_path / "objects")).code == "bad_configuration"
 
 
-async def test_a_folder_that_is_not_mounted_is_refused(url: str, tmp_path: Path) -> None:
-    async with journal_at(url, tmp_path / "objects") as journal:
+async def test_a_folder_that_is_not_mounted_is_refused(file_url: str, tmp_path: Path) -> None:
+    async with journal_at(file_url, tmp_path / "objects") as journal:
         await put_large(journal)
     (tmp_path / "objects").rename(tmp_path / "away")
     (tmp_path / "objects").mkdir()
-    assert (await refused(url, tmp_path / "objects")).code == claiming.NOT_THERE
+    assert (await refused(file_url, tmp_path / "objects")).code == claiming.NOT_THERE
 
 
-async def test_data_stays_readable_where_it_was_and_a_moved_folder_is_found(url: str, tmp_path: Path) -> None:
-    async with journal_at(url, tmp_path / "first") as journal:
+async def test_data_stays_readable_where_it_was_and_a_moved_folder_is_found(file_url: str, tmp_path: Path) -> None:
+    async with journal_at(file_url, tmp_path / "first") as journal:
         await put_large(journal)
-    async with journal_at(url, tmp_path / "second") as journal:
+    async with journal_at(file_url, tmp_path / "second") as journal:
         await put_large(journal)
-        assert examined(url) == []
+        assert examined(file_url) == []
     (tmp_path / "first").rename(tmp_path / "third")
-    assert examined(url) != []
-    async with journal_at(url, tmp_path / "third"):
-        assert examined(url) == []
+    assert examined(file_url) != []
+    async with journal_at(file_url, tmp_path / "third"):
+        assert examined(file_url) == []
 
 
-async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(url: str, tmp_path: Path) -> None:
-    async with journal_at(url, tmp_path / "objects") as journal:
+async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(file_url: str, tmp_path: Path) -> None:
+    async with journal_at(file_url, tmp_path / "objects") as journal:
         await put_large(journal)
     copy = tmp_path / "copy.db"
     shutil.copy(tmp_path / "xbus.db", copy)
@@ -165,4 +242,4 @@ async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(url: str, tmp
         assert claiming.adopt(connection) == [str(tmp_path / "objects")]
     async with journal_at(copy_url, tmp_path / "objects") as journal:
         await put_large(journal)
-    assert (await refused(url, tmp_path / "objects")).code == claiming.ELSEWHERE
+    assert (await refused(file_url, tmp_path / "objects")).code == claiming.ELSEWHERE

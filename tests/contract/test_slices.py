@@ -311,6 +311,7 @@ async def test_items_that_are_missing_are_an_error_and_removed_ones_are_passed(
     assert [item for _, item in items_of(found)] == [b"c"]
 
 
+@pytest.mark.long
 async def test_a_rare_type_costs_no_look_at_what_lies_between(journal: Journal, engine: sa.Engine) -> None:
     with engine.begin() as connection:
         made = MadeLog(connection)

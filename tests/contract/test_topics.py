@@ -1,5 +1,6 @@
 """Programs make event types and API tokens as far as their profile says, and nothing beyond."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.bus import add_bus
 from tests.support.journal import NOW
 from xbus import model
 from xbus.broker.journal.api_tokens import list_api_tokens
+from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.clients import add_client_token, list_client_tokens, revoke_client_token
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -25,6 +27,7 @@ from xbus.broker.journal.configuration.table_checks import find_table_problems
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.broker.journal.subscribers import (
+    ATTEMPTS,
     SubscriptionWish,
     list_subscribers,
     make_topics,
@@ -32,7 +35,7 @@ from xbus.broker.journal.subscribers import (
     subscribe,
     unsubscribe,
 )
-from xbus.broker.journal.topics import claim_topic, count_waiting, ensure_topic, list_topics, remove_topic
+from xbus.broker.journal.topics import claim_topic, count_waiting, ensure_topics, list_topics, remove_topic
 from xbus.errors import ConfigurationError
 from xbus.ids import token_hash
 
@@ -86,9 +89,29 @@ def test_the_first_that_claims_a_type_publishes_it(url: str) -> None:
         ]
 
 
+def test_what_a_program_does_is_one_change_and_no_edit_by_hand(url: str) -> None:
+    with writing(url) as connection:
+        north, south = ids(connection)["north"], ids(connection)["south"]
+        steps: list[tuple[Callable[[], None], int]] = [
+            (lambda: claim_topic(connection, north, "shop_orders", NOW), 1),
+            (lambda: subscribe(connection, south, wish("shop_orders"), NOW), 1),
+            (lambda: subscribe(connection, south, wish("shop_orders", "shop_returns"), NOW), 2),
+            (lambda: unsubscribe(connection, south, "shop_returns", NOW), 1),
+            (lambda: remove_subscribed(connection, north, "shop_orders", NOW), 2),
+            (lambda: claim_topic(connection, north, "shop_orders", NOW), 1),
+        ]
+        for step, changes in steps:
+            before = read_version(connection)
+            step()
+            assert read_version(connection) - before == changes
+        acts = [row.act for row in list_acts(connection, AuditFilters(), 100)]
+    assert "edited_by_sql" not in {act.action for act in acts}
+    assert sum('publisher "north"' in act.after for act in acts) == 2
+
+
 def test_a_type_that_waits_for_a_publisher_is_claimed(url: str) -> None:
     with writing(url) as connection:
-        ensure_topic(connection, "shop_later", NOW)
+        ensure_topics(connection, ["shop_later"], NOW)
         assert read_catalog(connection).event_types["shop_later"].publisher_id is None
         south = ids(connection)["south"]
         claim_topic(connection, south, "shop_later", NOW)
@@ -261,6 +284,8 @@ def test_an_emitter_subscribes_and_unsubscribes(url: str) -> None:
         unsubscribe(connection, south, "shop_returns", NOW)
         assert subscribed(connection) == {"south": ["shop_orders"]}
         remove_subscribed(connection, north, "shop_orders", NOW)
+        assert subscribed(connection) == {"south": []}, "it is a subscriber until it says that it wants no more"
+        unsubscribe(connection, south, None, NOW)
         assert subscribed(connection) == {}
         with pytest.raises(ConfigurationError) as refusal:
             unsubscribe(connection, south, None, NOW)
@@ -289,6 +314,7 @@ def test_a_subscription_lags_as_far_as_its_operator_says_else_as_all_do(url: str
         south = ids(connection)["south"]
         subscribe(connection, south, wish("shop_orders"), NOW)
         assert limit(connection) == (None, "alarm")
+        assert read_stored(connection).in_use.subscriptions["south"].retry.attempts == ATTEMPTS
         subscribe(connection, south, replace(wish("shop_orders"), max_lag=500), NOW)
         assert limit(connection) == (500, "skip")
         own = replace(read_stored(connection).in_use.subscriptions["south"], max_lag=9, when_behind="detach")

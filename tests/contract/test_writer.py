@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.faults import Faults
-from tests.support.journal import Scribe, add_small_bus, looking
+from tests.support.journal import Scribe, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.journal.commit.committer import Superseded
@@ -309,13 +309,11 @@ async def test_each_start_takes_a_new_epoch_and_goes_on_counting_groups(sqlite_u
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_written_before_the_end_is_committed(sqlite_url: str) -> None:
-    with looking(sqlite_url) as connection:
-        add_small_bus(connection)
-    async with Journal(create_engine(sqlite_url), "broker") as journal:
+async def test_what_was_written_before_the_end_is_committed(file_url: str) -> None:
+    async with Journal(create_engine(file_url), "broker") as journal:
         scribe = await Scribe.of(journal)
         envelope_id, _ = scribe.start_envelope()
-    with looking(sqlite_url) as connection:
+    with looking(file_url) as connection:
         assert read_envelope(connection, envelope_id) is not None
 
 

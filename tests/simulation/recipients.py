@@ -131,6 +131,8 @@ class Store(_Moody, Consumer):
 
     def __init__(self, choices: random.Random, mood: Mood, commits: list[Commit], now: Callable[[], float]) -> None:
         super().__init__(choices, mood)
+        # With several open those that must agree decide about bundles, else in runs.
+        self.envelopes = choices.choice((1, 3))
         self._commits = commits
         self._now = now
         self._open: dict[str, dict[str, Items]] = {}

@@ -47,7 +47,8 @@ class Variant:
         bulk = choices.random() < 0.5
         instances, standby = choices.choice((1, 1, 2, 3)), choices.random() < 0.3
         listening = choices.choice(((), ("names_1", "store_2"), ("names_1", "prices_1", "store_1", "store_2")))
-        return cls(ordered, own, isolates, bulk, instances, standby, listening)
+        chained = choices.random() < 0.3
+        return cls(ordered, own, isolates, bulk, instances, standby, listening, chained)
 
     def programs(self, login: str) -> list[str]:
         """The names of all programs of a role; the first is called as the role."""

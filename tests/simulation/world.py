@@ -313,11 +313,15 @@ class World:
         owed = [name for name in received if plans[name].events]
         over = {(login, name) for login in STORES for name in self.commits(login)} | self.operator.done.dropped
         lacking = [(login, name) for login in STORES for name in owed if (login, name) not in over]
-        return lacking + (self.database.read(chaining.lacking, plans, owed) if self.variant.chained else [])
+        return lacking + (
+            self.database.read(chaining.lacking, plans, owed, self.operator.done) if self.variant.chained else []
+        )
 
     def plans(self) -> dict[str, Plan]:
         """What emitters send, and what a node that emits made of it."""
-        made = self.database.read(chaining.made_once, self.sent.plans) if self.variant.chained else {}
+        made = (
+            self.database.read(chaining.made_once, self.sent.plans, self.operator.done) if self.variant.chained else {}
+        )
         return self.sent.plans | {str(plan.envelope_id): plan for plan in made.values()}
 
     def check(self) -> None:
@@ -351,7 +355,7 @@ class World:
         plans = self.plans()
         for name in self.commits(login):
             first.setdefault(plans[name].ordering_key, []).append(received.index(name))
-        assert all(positions == sorted(positions) for positions in first.values()), f"reordered: {first}"
+        assert all(each == sorted(each) for each in first.values()), f"reordered: {first}"
 
     def _check_contents(self, login: str, received: set[str]) -> None:
         isolated, plans = self.operator.isolated(), self.plans()

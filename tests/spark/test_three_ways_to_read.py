@@ -1,4 +1,4 @@
-"""The same range of the log, read by a reader, by a role and by Spark: each gets the same items, archived or not."""
+"""The same range of the log by a reader, a role and Spark: each gets the same items, be they in objects or archived."""
 
 import asyncio
 from collections import defaultdict
@@ -17,6 +17,7 @@ from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.broker.journal.readers.status import list_readers
 from xbus.clock import SystemClock
+from xbus.config.values import LEAST_LARGE
 from xbus.reader import Reader
 from xbus.recipient import Consumer, Envelope, Event, Item
 
@@ -25,6 +26,9 @@ Found = dict[tuple[int, str, int], bytes]
 
 FIRST, LAST = 2, 9
 """The range that all read: the positions of its first and last envelope."""
+
+LARGE = 6
+"""The number of the envelope whose last event is large enough for an object store."""
 
 
 class Keeps(Consumer):
@@ -85,13 +89,18 @@ def test_a_reader_a_role_and_spark_get_the_same(
 ) -> None:
     SparkLog.prepare(database_url)
     add_reader(database_url, "billing", "orders", ranges=3, keeps=False)
-    log = SparkLog(start_daemon(database_url), spark)
+    objects = tmp_path / "objects"
+    options = {"journal": {"objects": objects, "large_bytes": LEAST_LARGE}}
+    log = SparkLog(start_daemon(database_url, options), spark)
     receipts = []
     for number in range(10):
         type_name = "notes" if number % 5 == 3 else "orders"
         sizes = (2 + number, 0, 5)[: 1 + number % 3]
         events = [[b"%d/%d/%d" % (number, event, index) for index in range(size)] for event, size in enumerate(sizes)]
+        if number == LARGE:
+            events.append([b"large" * LEAST_LARGE])
         receipts.append(log.emit(*events, type_name=type_name))
+    assert len(list(objects.glob("??/*"))) == 1, "the data of the large event lies outside"
     total = len(log.read().collect())
 
     expected = by_spark(log)

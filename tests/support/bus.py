@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from tests.support.filled import IMAGES
 from xbus.admin import bus_file
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -41,14 +42,22 @@ def apply_text(url: str, text: str) -> None:
     """Add to a bus what a bus file says."""
     wished = bus_file.read(text.encode())
     assert not wished.problems
-    with writing(url) as connection:
-        apply(connection, make_plan(read_stored(connection), wished.bus), SystemClock().now())
+
+    def fill() -> None:
+        with writing(url) as connection:
+            apply(connection, make_plan(read_stored(connection), wished.bus), SystemClock().now())
+
+    IMAGES.fill(url, text, fill)
 
 
 def add_demo(url: str) -> None:
     """Add the classic demo rows."""
-    with writing(url) as connection:
-        add_demo_rows(connection)
+
+    def fill() -> None:
+        with writing(url) as connection:
+            add_demo_rows(connection)
+
+    IMAGES.fill(url, "demo", fill)
 
 
 def add_bus(
@@ -71,13 +80,17 @@ def add_bus(
         wishes: further fields of a service, by its name.
     """
     wanted = _bus(types, roles or {}, immediate, wishes or {})
-    at = SystemClock().now()
-    with writing(url) as connection:
-        plan = make_plan(read_stored(connection), wanted)
-        assert not plan.problems, plan.problems
-        apply(connection, plan, at)
-        for kind, login in [*logins_without_password(connection)]:
-            set_password(connection, kind, login, password_hash(), at)
+
+    def fill() -> None:
+        at = SystemClock().now()
+        with writing(url) as connection:
+            plan = make_plan(read_stored(connection), wanted)
+            assert not plan.problems, plan.problems
+            apply(connection, plan, at)
+            for kind, login in [*logins_without_password(connection)]:
+                set_password(connection, kind, login, password_hash(), at)
+
+    IMAGES.fill(url, repr(wanted), fill)
 
 
 def add_reader(url: str, name: str, *event_types: str, logins: int = 1, **settings: Any) -> None:

@@ -9,7 +9,8 @@ from tests.support.waiting import wait_until
 from xbus.errors import ConfigurationError
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 
 
 class Double:

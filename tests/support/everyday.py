@@ -5,7 +5,7 @@ It also is if it does on another database, or another way, what the everyday sui
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,9 @@ SLOW_FOLDERS = ("fault", "simulation")
 
 SLOW_MODULES = {
     "acceptance": {
-        *("accessibility", "live_monitor"),  # a browser
+        *("accessibility", "live_monitor", "monitor"),  # a browser
         *("client_alone", "demo", "node", "upgrade", "web_server", "wheel", "without_spark"),  # other environments
-        *("changes_while_it_runs", "forks", "instances", "limits_of_emitters", "renaming"),  # many processes
+        *("backup", "changes_while_it_runs", "forks", "instances", "limits_of_emitters", "renaming"),  # many processes
     },
     "contract": {"archive", "fsck", "grants", "relocation"},
     "integration": {"deaths"},
@@ -33,8 +33,11 @@ REPEATS = {"acceptance": {"postgresql", "postgres_url", PORT}, "integration": {"
 The contracts stay on both databases: they hold all SQL, so programs and commands are run on one of them.
 """
 
-SHORT_PAGES = ("README.md", "docs/getting-started.md")
-"""The pages of commands that the everyday suite plays; each of the others starts brokers and dozens of commands."""
+LONG = "long"
+"""The marker of contracts that take seconds on each database: every day they run on one that is not PostgreSQL."""
+
+SHORT_PAGE = "README.md"
+"""The page of commands that the everyday suite plays; each of the others starts brokers and dozens of commands."""
 
 PAGES_OF_COMMANDS = "test_the_commands_of_a_page_do_what_it_shows"
 
@@ -65,11 +68,16 @@ def _is_slow(item: pytest.Function) -> bool:
         return True
     values = item.callspec.params if hasattr(item, "callspec") else {}
     if item.originalname == PAGES_OF_COMMANDS:
-        return not str(values["page"]).endswith(SHORT_PAGES)
+        return values["page"] != TESTS.parent / SHORT_PAGE
     if folder == "contract":
         # A file in place of memory: the same SQL and the same driver.
-        return values.get("engine") == "sqlite"
-    return any(isinstance(value, str) and value in REPEATS.get(folder, ()) for value in values.values())
+        is_long = item.get_closest_marker(LONG) is not None
+        return values.get("engine") == "sqlite" or (is_long and _has_one_of({"postgresql"}, values))
+    return _has_one_of(REPEATS.get(folder, set()), values)
+
+
+def _has_one_of(wanted: set[str], values: Mapping[str, object]) -> bool:
+    return any(isinstance(value, str) and value in wanted for value in values.values())
 
 
 def _module_number(item: pytest.Item) -> int:

@@ -14,17 +14,21 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg2
+import sqlalchemy as sa
 
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import writing
+
+Fill: TypeAlias = Callable[[sa.Connection], object]
 
 NOT_FOUND = "no PostgreSQL to test with"
 """Why tests are skipped; .ci/run looks for it."""
@@ -61,29 +65,41 @@ class Server:
         # Several test runs may share a server that they were given.
         self._prefix = f"xbus_test_{secrets.token_hex(4)}"
         self._made = 0
-        self._template: str | None = None
+        self._templates: dict[Fill | None, str] = {}
 
     def create_empty(self) -> str:
         """A new database without tables; its SQLAlchemy URL."""
         self._made += 1
         return self._create(f"{self._prefix}_{self._made}", "template0")
 
-    def create(self) -> str:
-        """A new database with the bus's schema; its SQLAlchemy URL."""
-        if self._template is None:
-            self._template = f"{self._prefix}_template"
-            schema.upgrade(self._create(self._template, "template0"))
+    def create(self, fill: Fill | None = None) -> str:
+        """A new database with the bus's schema; its SQLAlchemy URL.
+
+        Args:
+            fill: writes what else is in it, once for all databases that want the same.
+        """
         self._made += 1
-        return self._create(f"{self._prefix}_{self._made}", self._template)
+        return self._create(f"{self._prefix}_{self._made}", self._template(fill))
 
     def drop(self, url: str) -> None:
         """Throw a database away, whoever is still connected."""
-        self._drop(urlsplit(url).path.removeprefix("/"))
+        self._drop(_name(url))
 
     def close(self) -> None:
-        """Throw the template away."""
-        if self._template is not None:
-            self._drop(self._template)
+        """Throw the templates away."""
+        for template in self._templates.values():
+            self._drop(template)
+
+    def _template(self, fill: Fill | None) -> str:
+        if fill not in self._templates:
+            url = self.create_empty() if fill is None else self.create()
+            if fill is None:
+                schema.upgrade(url)
+            else:
+                with writing(url) as connection:
+                    fill(connection)
+            self._templates[fill] = _name(url)
+        return self._templates[fill]
 
     def _create(self, name: str, template: str) -> str:
         # Copying files takes half of what logging each of their blocks takes. An older server knows nothing else.
@@ -336,6 +352,10 @@ def _place() -> Path | None:
 def _on_disk() -> Path | None:
     # As root, outside of root's home, which other accounts can't enter.
     return Path("/tmp") if os.geteuid() == 0 else None
+
+
+def _name(url: str) -> str:
+    return urlsplit(url).path.removeprefix("/")
 
 
 def _execute(connection: "psycopg2.extensions.connection", statement: str) -> None:

@@ -24,6 +24,11 @@ NEW = Abilities(batches=True, envelopes=1)
 BUNDLES = replace(NEW, bundles=True)
 """Takes several whole envelopes in one call, too."""
 
+VOTES = replace(BUNDLES, prepares=100)
+"""Leaves several of those open for a decision."""
+
+BUNDLE_VERBS = ("xbus.take_envelopes", "xbus.prepare_envelopes")
+
 REFUSED = [False, [[[0], "too old"]]]
 LOST = ConnectionLost("it went away")
 SILENT = TimedOut("it did not answer")
@@ -44,6 +49,8 @@ def metadata(abilities: Abilities) -> dict[str, Any]:
         said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes, "heartbeats": abilities.heartbeats}
     if abilities.bundles:
         said["xbus"]["bundles"] = True
+    if abilities.prepares > 1:
+        said["xbus"]["prepares"] = abilities.prepares
     if abilities.notes:
         said["xbus"]["notes"] = True
     if abilities.bulk_items is not None:
@@ -82,7 +89,7 @@ class Script:
         for call in self.calls:
             if call.whom != whom:
                 continue
-            if call.verb == "xbus.take_envelopes":
+            if call.verb in BUNDLE_VERBS:
                 given += _items_of_bundle(call, event_id)
                 continue
             if event_id is not None and str(event_id) not in call.args:
@@ -99,7 +106,7 @@ class Script:
 
     def bundles(self, whom: str) -> list[list[bytes]]:
         """The bundles that one of them was given, each with its items."""
-        calls = (call for call in self.calls if call.whom == whom and call.verb == "xbus.take_envelopes")
+        calls = (call for call in self.calls if call.whom == whom and call.verb in BUNDLE_VERBS)
         return [[item for _, item in _items_of_bundle(call, None)] for call in calls]
 
 
@@ -166,7 +173,7 @@ class ScriptedClient:
                 return [True, [batch]]
             case "xbus.take_event", (_, _, _, batches, _) if self._worker:
                 return [True, None, [list(batch) for batch in batches]]
-            case "xbus.take_envelopes", (bundle,):
+            case (("xbus.take_envelopes" | "xbus.prepare_envelopes" | "xbus.commit_envelopes"), (bundle,)):
                 return [[True]] * len(bundle)
             case (("xbus.end_event" | "xbus.take_event"), _):
                 return [True, None, []]

@@ -186,7 +186,7 @@ class Arena:
         paths = bus.arrivals(bus.read_bus(), login)
         pause = SLOW_SECONDS if login == bus.SLOW else QUICK_SECONDS
         options = ["--log", str(self.log_of(name)), "--paths", json.dumps(paths), "--pause", str(pause)]
-        options += ["--several"] if login == bus.SEVERAL else []
+        options += ["--several"] if login in bus.SEVERAL else []
         return Program(name, [*module("tests.torture.consumer"), *self._recipient(login, name), *options], self.folder)
 
     def _recipient(self, login: str, name: str) -> list[str]:

@@ -31,8 +31,8 @@ BUS_FILE = Path(__file__).with_name("bus.toml")
 SLOW = "ledger_1"
 """The consumer that takes its time."""
 
-SEVERAL = "audit_1"
-"""The consumer that takes several envelopes at once."""
+SEVERAL = ("audit_1", "book_1")
+"""The consumers that have several envelopes open at once: the last decides about bundles together with a node."""
 
 PROGRAM = "."
 """Stands between the role and the number of a further program that serves it."""

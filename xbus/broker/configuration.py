@@ -1,9 +1,10 @@
 """The configuration in use, kept up to date while the broker runs."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from xbus.broker.journal.configuration.table_checks import TableProblem, read_checked
+from xbus.broker.journal.configuration.table_checks import CheckedCatalog, TableProblem, read_checked
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry, read_version
@@ -45,19 +46,25 @@ class Configuration:
         """The version that was read last; that of the catalog is older where the tables make no sense."""
         self.catalog = Catalog(version=-1, event_types={}, emitters={}, roles={})
         self._keys: Mapping[LoginKind, frozenset[str]] = {}
+        self._refreshing = asyncio.Lock()
+        self._checked: CheckedCatalog | None = None
 
     async def refresh(self) -> None:
         """Read the catalog anew if it has changed.
 
-        While its tables make no sense the last good one stays in force.
+        While its tables make no sense the last good one stays in force. Of many who call at once one reads for all:
+        it takes long, and others wait for the threads that read.
 
         Raises:
             JournalUnavailable: the database can't be read now.
             ConfigurationError: its tables make no sense, and no good one is in force.
         """
-        if await self._journal.read(read_version) == self._version:
-            return
-        checked = await self._journal.read(read_checked)
+        async with self._refreshing:
+            if await self._journal.read(read_version) != self._version:
+                await self._read()
+
+    async def _read(self) -> None:
+        self._checked = checked = await self._journal.read(read_checked, self._checked)
         self._tell(checked.problems)
         self._version = checked.version
         if checked.catalog is None:

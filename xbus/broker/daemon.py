@@ -1,7 +1,6 @@
 """Builds the broker from its configuration, starts it and stops it, each in order; no logic of its own."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -32,7 +31,7 @@ from xbus.rpc.context import new_context
 from xbus.supervision.alert_channels import alert_channels
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
-from xbus.system import service_manager
+from xbus.system import collector, service_manager
 from xbus.system.service_manager import tell_ready
 
 log = logging.getLogger(__name__)
@@ -203,7 +202,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
                 tasks.create_task(alerts.watch(), name="alerts")
                 await _start(parts, configuration, tasks)
                 encryption.start()
-                _spare_collector()
+                collector.spare_what_is_here()
                 readiness.started()
                 tell_ready({**addresses, **served}, ready_file)
                 if (seconds := service_manager.watchdog_seconds()) is not None:
@@ -291,14 +290,3 @@ def stop_signals() -> Iterator[asyncio.Event]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def _spare_collector() -> None:
-    """Keep Python's collector of reference cycles away from what stays for ever.
-
-    With a hundred calls in flight it would walk through all that start-up made again and again, an eighth of the
-    broker's time. What calls leave behind is freed by its reference counts, so cycles may be looked for less often.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)

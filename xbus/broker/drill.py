@@ -22,7 +22,8 @@ from xbus.errors import Failed
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 from xbus.supervision.health import Health
 from xbus.system.service_manager import tell_ready
 

@@ -283,11 +283,24 @@ def database(value: str) -> str:
     if scheme.startswith("sqlite") and rest.partition("?")[0] in ("", "/", "/:memory:"):
         raise ValueError("is a database in memory, which would be gone with the program")
     found = _ADDRESS.fullmatch(value)
-    port = found and _PORT.match(found["place"])
-    if port and not (port[1].isdecimal() and 0 < int(port[1]) < 65536):
-        raise ValueError(f"has {port[1]!r:.20} where a port belongs")
+    if found is not None:
+        _check_server(found["place"].partition("/")[0])
     # Written for a reader with interpolation, a percent sign is doubled; in a URL two in a row mean nothing.
     return f"{scheme}://{rest.replace('%%', '%')}"
+
+
+def _check_server(server: str) -> None:
+    """Let the server of a database address pass: nothing, a host, or a host and a port.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = _SERVER.fullmatch(server)
+    if found is None:
+        raise ValueError(f"has {server!r:.40} where a host belongs; an IPv6 address stands in brackets")
+    port = found["port"]
+    if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError(f"has {port!r:.20} where a port belongs")
 
 
 HIDDEN = "***"
@@ -298,8 +311,8 @@ _ADDRESS = re.compile(
 )
 """An address of which everybody can tell the parts; the characters between them are written as %40 and the like."""
 
-_PORT = re.compile(r"(?:[^:/\[]*|\[[^]]*\]):([^:/]+)(?:/|$)")
-"""The port in the place of an address, behind a name, a number or an address in brackets."""
+_SERVER = re.compile(r"(?:[^:\[\]]*|\[[^\[\]]*\])(?::(?P<port>[^:]*))?", re.DOTALL)
+"""A name, a number, or an address in brackets; behind it perhaps a port."""
 
 _TELLING = re.compile("pass|secret|token|key", re.IGNORECASE)
 """Names of an address's parameters whose values are secrets."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
@@ -133,8 +134,9 @@ class AsyncEvent:
         if self._sent or len(self._batch):
             raise Refused("the event has items already", "send a file in an event of its own", code="event_has_items")
         with await asyncio.to_thread(OutgoingFile, path, name, largest) as file:
-            while (item := await asyncio.to_thread(file.next_item)) is not None:
-                await self.send(item, timeout=timeout)
+            async with aclosing(_read_ahead(file)) as items:
+                async for item in items:
+                    await self.send(item, timeout=timeout)
         self._has_file = True
 
     def add(self, item: object) -> bool:
@@ -198,3 +200,16 @@ class AsyncEvent:
             may_wait=verb == END_EVENT,
         )
         return self._stream.submit(call)
+
+
+async def _read_ahead(file: OutgoingFile) -> AsyncGenerator[bytes, None]:
+    """Iterate over the items of a file; the next one is read while one is sent."""
+    reading = asyncio.ensure_future(asyncio.to_thread(file.next_item))
+    try:
+        while (item := await asyncio.shield(reading)) is not None:
+            reading = asyncio.ensure_future(asyncio.to_thread(file.next_item))
+            yield item
+    finally:
+        # The thread has to leave the file before somebody closes it.
+        await asyncio.wait([reading])
+        reading.exception()  # marks it as seen: if the sending failed, that is told

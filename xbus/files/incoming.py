@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from xbus.errors import ProtocolError, Refused
 from xbus.files.form import BAD_FILE
 from xbus.rpc.codec import unpack
+from xbus.system.direct import DirectFile
 from xbus.system.disk import sync_folder
 
 
@@ -78,7 +78,7 @@ class IncomingFile:
         self._written = 0
         self._sent_digest: bytes | None = None
         self.head: FileHead | None = None
-        self._file: IO[bytes] = self._part.open("wb", buffering=0)
+        self._file = DirectFile(self._part)
 
     @property
     def path(self) -> Path:
@@ -115,7 +115,7 @@ class IncomingFile:
             raise Refused(f"the file has {self._written} of {size} bytes, and no end", "send it again", code=BAD_FILE)
         if self._digest.digest() != self._sent_digest:
             raise Refused("the file does not have the hash that its sender gave", "send it again", code=BAD_FILE)
-        os.fsync(self._file.fileno())
+        self._file.sync()
         self._file.close()
 
     def publish(self) -> None:
@@ -136,9 +136,7 @@ class IncomingFile:
         self._written += len(item)
         if self._written > size:
             raise Refused(f"more than the {size} bytes of the file came", "send it again", code=BAD_FILE)
-        rest = memoryview(item)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        self._file.write(item)
         self._digest.update(item)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
@@ -14,6 +15,9 @@ from xbus.errors import Refused
 from xbus.http.problems import problem
 
 LOOPBACK = ("127.0.0.0/8", "::1")
+
+MOST_KNOWN_ADDRESSES = 1024
+"""Addresses of clients of which is remembered whose they are: to read one is a good part of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,11 @@ def _to_https(scope: Scope, headers: Headers) -> RedirectResponse:
 
 def is_in(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     """Check whether an address is in one of some networks; an unreadable one is in none."""
+    return _is_in(address, tuple(networks))
+
+
+@lru_cache(MOST_KNOWN_ADDRESSES)
+def _is_in(address: str, networks: tuple[IPv4Network | IPv6Network, ...]) -> bool:
     try:
         found = ip_address(address)
     except ValueError:

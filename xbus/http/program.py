@@ -19,7 +19,7 @@ from xbus.errors import ConfigurationError
 from xbus.extras import needing
 from xbus.http.application import build, on_stop
 from xbus.http.protocol import BoundedProtocol, ConnectionLimits
-from xbus.system import service_manager
+from xbus.system import collector, service_manager
 from xbus.web.listening import open_port, served_address, stop_at_signal
 
 STOP_SECONDS = 10
@@ -71,6 +71,7 @@ def serve(config: Config, ready_file: Path | None) -> None:
     with reporting_exceptions(config.sentry.dsn), closing(open_port("http", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)
         _allow_connections()
+        collector.spare_what_is_here()
         service_manager.tell_ready({"http": address}, ready_file)
         uvicorn.Server(server_config(application, settings)).run(sockets=[listening])
 

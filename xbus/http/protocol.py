@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -28,6 +28,46 @@ WRITE_BYTES = 16_384
 """Bytes of an answer that wait in memory for a client. More take more memory for those who read slowly."""
 
 
+class GatheredWrites:
+    """Hands what is written in one turn of the event loop to a connection as a whole.
+
+    The head and the body of an answer come one after the other: each would be a call of the system and a packet.
+
+    Args:
+        transport: of the connection; all but writing and closing goes straight to it.
+        loop: whose turns count.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(self._transport, name)
+        return found
+
+    def write(self, data: bytes) -> None:
+        """Write at the end of this turn, or at once where that would be much."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > WRITE_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Close behind what was written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        parts, self._parts, self._size = self._parts, [], 0
+        if parts:
+            self._transport.write(b"".join(parts))
+
+
 class BoundedProtocol(H11Protocol):
     """Closes connections beyond the limit, those whose next request is late, and those that take no answer.
 
@@ -47,6 +87,7 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a new connection."""
         super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, GatheredWrites(transport, self.loop))
         transport.set_write_buffer_limits(WRITE_BYTES)
         if len(self.connections) > self._limits.connections:
             transport.abort()

@@ -2,20 +2,17 @@
 
 from sqlalchemy import (
     BigInteger,
-    CheckConstraint,
     Column,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
-    String,
     Table,
     Text,
     Uuid,
-    text,
 )
 
-from xbus.model.base import Timestamp, metadata
+from xbus.model.base import Timestamp, metadata, one_of, partial_index
 
 archive_run = Table(
     "archive_run",
@@ -24,12 +21,7 @@ archive_run = Table(
     Column("started_at", Timestamp, nullable=False),
     Column("lease_until", Timestamp, nullable=False, comment="Until then it must have given a sign of life."),
     Column("ended_at", Timestamp, comment="When it ended, or another took its place; null while it goes on."),
-    Index(
-        "ix_archive_run_open",
-        "ended_at",
-        sqlite_where=text("ended_at IS NULL"),
-        postgresql_where=text("ended_at IS NULL"),
-    ),
+    partial_index("ix_archive_run_open", "ended_at", where="ended_at IS NULL"),
     comment="A command that archives or restores; one goes on at a time.",
 )
 
@@ -40,11 +32,9 @@ archive_file = Table(
     Column("run_id", ForeignKey("archive_run.id"), nullable=False, comment="Which run writes it, or wrote it."),
     Column("event_type_id", ForeignKey("event_type.id"), nullable=False, comment="All its events are of this type."),
     Column("location", Text, nullable=False, comment="Its whole address, a path or a URI."),
-    Column(
+    one_of(
         "state",
-        String(16),
-        CheckConstraint("state IN ('writing', 'kept')", name="state"),
-        nullable=False,
+        ("writing", "kept"),
         comment="writing: whatever is there does not count, and is removed if its run dies; kept: checked, for good.",
     ),
     Column("first_position", BigInteger, nullable=False, comment="The lowest position of an envelope in it."),
@@ -65,12 +55,7 @@ archived_envelope = Table(
         "removed_at", Timestamp, comment="When the last of its segments was removed; null before that, or restored."
     ),
     Column("restored_at", Timestamp, comment="Since when its segments are all there again; null where they are not."),
-    Index(
-        "ix_archived_envelope_due",
-        "archived_at",
-        sqlite_where=text("removed_at IS NULL"),
-        postgresql_where=text("removed_at IS NULL"),
-    ),
+    partial_index("ix_archived_envelope_due", "archived_at", where="removed_at IS NULL"),
     comment="A received envelope whose items are in files. Its other rows stay.",
 )
 

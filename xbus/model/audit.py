@@ -1,8 +1,8 @@
 """Tables of the audit: who did what to the bus, in a chain of hashes that shows whether a row was changed."""
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, String, Table, Text, text
+from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, partial_index
 
 audit = Table(
     "audit",
@@ -33,7 +33,7 @@ audit = Table(
     ),
     Column("hash", LargeBinary(32), comment="SHA-256 over the hash before it and its own values; null as the number."),
     # The broker looks every few seconds; it must never read all rows for that.
-    Index("ix_audit_new", "id", sqlite_where=text("number IS NULL"), postgresql_where=text("number IS NULL")),
+    partial_index("ix_audit_new", "id", where="number IS NULL"),
     comment="What people and programs did to the bus. Triggers refuse changes; only xbus audit cut removes rows.",
 )
 

@@ -1,8 +1,22 @@
 """The base of all tables: one metadata, and column types on which SQLite and PostgreSQL agree."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    false,
+    text,
+)
 from sqlalchemy.types import TypeDecorator
 
 metadata = MetaData(
@@ -17,6 +31,34 @@ metadata = MetaData(
 
 # SQLite counts up by itself only where the primary key's type is exactly INTEGER.
 Counter = BigInteger().with_variant(Integer, "sqlite")
+
+
+def one_of(
+    name: str, values: Sequence[str], *, comment: str, primary_key: bool = False, server_default: str | None = None
+) -> Column[str]:
+    """Make a column that holds one of some words."""
+    listed = ", ".join(f"'{value}'" for value in values)
+    check = CheckConstraint(f"{name} IN ({listed})", name=name)
+    return Column(
+        name,
+        String(16),
+        check,
+        nullable=False,
+        primary_key=primary_key,
+        server_default=server_default,
+        comment=comment,
+    )
+
+
+def flag(name: str, *, comment: str) -> Column[bool]:
+    """Make a column that holds whether something is so; it is not where nobody says so."""
+    is_so = Boolean(create_constraint=False)
+    return Column(name, is_so, nullable=False, server_default=false(), comment=comment)
+
+
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Index the rows alone for which a condition holds."""
+    return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
 class Timestamp(TypeDecorator[datetime]):

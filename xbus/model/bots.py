@@ -5,7 +5,6 @@
 
 from sqlalchemy import (
     JSON,
-    CheckConstraint,
     Column,
     Float,
     ForeignKey,
@@ -20,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, one_of
 
 bot = Table(
     "bot",
@@ -38,11 +37,9 @@ bot = Table(
     Column("command", JSON(none_as_null=True), nullable=False, comment="A program and its arguments, or none."),
     Column("cron", Text, nullable=False, comment="When it runs, as crontab(5); empty for never by itself."),
     Column("timezone", Text, nullable=False, comment="The zone of cron, a name of the IANA database."),
-    Column(
+    one_of(
         "missed",
-        String(16),
-        CheckConstraint("missed IN ('once', 'all', 'skip')", name="missed"),
-        nullable=False,
+        ("once", "all", "skip"),
         comment="What becomes of slots at which nobody could look: the last one is made up for, all are, or none.",
     ),
     Column("instances", Integer, nullable=False, comment="So many of its runs may be under way at once."),
@@ -78,13 +75,7 @@ bot_run = Table(
     Column("bot_id", ForeignKey("bot.id"), nullable=False),
     Column("slot", Timestamp, comment="The moment of its cron for which it is; null for one that a person fired."),
     Column("batch", String(255), comment="The batch for which it is: its range and its bounds."),
-    Column(
-        "state",
-        String(16),
-        CheckConstraint("state IN ('due', 'running', 'done', 'failed')", name="state"),
-        nullable=False,
-        comment="See xbus/states.py.",
-    ),
+    one_of("state", ("due", "running", "done", "failed"), comment="See xbus/states.py."),
     Column("due_at", Timestamp, nullable=False, comment="From when on a runner may take it."),
     Column("attempts", Integer, nullable=False, comment="How often it was begun and counted."),
     Column("role_id", ForeignKey("role.id"), comment="The runner that has it, or had it last; null before the first."),

@@ -2,7 +2,6 @@
 
 from sqlalchemy import (
     BigInteger,
-    CheckConstraint,
     Column,
     Float,
     ForeignKey,
@@ -13,10 +12,9 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
-    text,
 )
 
-from xbus.model.base import Timestamp, metadata
+from xbus.model.base import Timestamp, metadata, one_of, partial_index
 
 bulk_attempt = Table(
     "bulk_attempt",
@@ -25,13 +23,7 @@ bulk_attempt = Table(
     Column("event_id", ForeignKey("event.id"), nullable=False),
     Column("node_id", ForeignKey("node.id"), nullable=False, comment="The node of the event's graph that it is for."),
     Column("role_id", ForeignKey("role.id"), nullable=False, comment="The worker role that it was handed over to."),
-    Column(
-        "state",
-        String(16),
-        CheckConstraint("state IN ('building', 'ready', 'failed', 'abandoned')", name="state"),
-        nullable=False,
-        comment="xbus.states.AttemptState.",
-    ),
+    one_of("state", ("building", "ready", "failed", "abandoned"), comment="xbus.states.AttemptState."),
     Column("started_at", Timestamp, nullable=False),
     Column("lease_until", Timestamp, nullable=False, comment="Until then its worker must have given a sign of life."),
     Column(
@@ -48,14 +40,7 @@ bulk_attempt = Table(
         comment="SHA-256 over the hashes of its segments, in the order of part and number; null unless ready.",
     ),
     # This makes an output unique: at most one attempt counts for an event and a node.
-    Index(
-        "ix_bulk_attempt_live",
-        "event_id",
-        "node_id",
-        unique=True,
-        sqlite_where=text("state IN ('building', 'ready')"),
-        postgresql_where=text("state IN ('building', 'ready')"),
-    ),
+    partial_index("ix_bulk_attempt_live", "event_id", "node_id", unique=True, where="state IN ('building', 'ready')"),
     Index("ix_bulk_attempt_event_id", "event_id"),
     Index("ix_bulk_attempt_state", "state"),
     comment="An attempt of a bulk worker to make the output of a node for an event; what is ready serves every run.",

@@ -19,12 +19,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    false,
     text,
 )
 from sqlalchemy.engine.default import DefaultExecutionContext
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, flag, metadata, one_of
 
 
 def _same_as_name(context: DefaultExecutionContext) -> str:
@@ -43,11 +42,8 @@ configuration = Table(
         nullable=False,
         comment="Grows by one with every change to the tables of this file, so that a running broker notices.",
     ),
-    Column(
+    flag(
         "changing",
-        Boolean(create_constraint=False),
-        nullable=False,
-        server_default=false(),
         comment="Whether the present transaction counts the version up by itself, so that triggers need not. Never "
         "committed.",
     ),
@@ -72,11 +68,9 @@ event_type = Table(
         nullable=False,
         comment="Whether end_event waits for the consumer's reply.",
     ),
-    Column(
+    one_of(
         "bad_items",
-        String(16),
-        CheckConstraint("bad_items IN ('envelope', 'isolate')", name="bad_items"),
-        nullable=False,
+        ("envelope", "isolate"),
         server_default="envelope",
         comment="What is parked where a recipient refuses items by their indices: the whole envelope, or those alone.",
     ),
@@ -131,11 +125,8 @@ event_type = Table(
         comment="The emitter that sent the first event of a type that a program made. Its profile need not allow the "
         "type; null where only profiles allow it.",
     ),
-    Column(
+    flag(
         "is_topic",
-        Boolean(create_constraint=False),
-        nullable=False,
-        server_default=false(),
         comment="Whether a program made it, by sending to it or by subscribing: one emitter alone publishes it.",
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
@@ -165,20 +156,16 @@ service = Table(
         default=_same_as_name,
         comment="How a running broker knows it, for good: the name that it was made with, unless another has that key.",
     ),
-    Column(
+    one_of(
         "kind",
-        String(16),
-        CheckConstraint("kind IN ('worker', 'consumer', 'reader', 'runner', 'gateway')", name="kind"),
-        nullable=False,
+        ("worker", "consumer", "reader", "runner", "gateway"),
         comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it; "
         "reader: reads the log at its own pace, no node asks for it; runner: its programs run bots; gateway: they call "
         "subscribers.",
     ),
-    Column(
+    one_of(
         "failures",
-        String(16),
-        CheckConstraint("failures IN ('shared', 'own')", name="failures"),
-        nullable=False,
+        ("shared", "own"),
         server_default="shared",
         comment="shared: a refusal by one of its consumers stops the envelope for all who lack it; own: it is nobody "
         "else's matter.",
@@ -208,13 +195,7 @@ role = Table(
     Column("login", String(255), nullable=False, unique=True),
     Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
     Column("service_id", ForeignKey("service.id"), nullable=False),
-    Column(
-        "ordered",
-        Boolean(create_constraint=False),
-        nullable=False,
-        server_default=false(),
-        comment="Whether it gets one envelope at a time, those of one ordering key in position order.",
-    ),
+    flag("ordered", comment="Whether it gets one envelope at a time, those of one ordering key in position order."),
     Column(
         "absent_minutes",
         Float,
@@ -234,13 +215,7 @@ role = Table(
         server_default=text("1"),
         comment="So many programs may serve it side by side.",
     ),
-    Column(
-        "standby",
-        Boolean(create_constraint=False),
-        nullable=False,
-        server_default=false(),
-        comment="Whether further programs wait, registered, until one that serves it is lost.",
-    ),
+    flag("standby", comment="Whether further programs wait, registered, until one that serves it is lost."),
     Column(
         "public_keys",
         Text,
@@ -273,13 +248,7 @@ node = Table(
     Column("graph_id", ForeignKey("graph.id"), nullable=False, index=True),
     Column("name", String(255), nullable=False),
     Column("service_id", ForeignKey("service.id"), nullable=False),
-    Column(
-        "aside",
-        Boolean(create_constraint=False),
-        nullable=False,
-        server_default=false(),
-        comment="Whether it gets only items whose worker names the event type as which it emits.",
-    ),
+    flag("aside", comment="Whether it gets only items whose worker names the event type as which it emits."),
     UniqueConstraint("graph_id", "name"),
     comment="A place in a graph; one that no edge leads to is a start node and gets the items as emitted.",
 )
@@ -295,10 +264,9 @@ edge = Table(
 pause = Table(
     "pause",
     metadata,
-    Column(
+    one_of(
         "kind",
-        String(16),
-        CheckConstraint("kind IN ('role', 'service', 'type', 'emitter', 'bot')", name="kind"),
+        ("role", "service", "type", "emitter", "bot"),
         primary_key=True,
         comment="The table that subject_id is of: role, service, event_type, emitter or bot.",
     ),
@@ -313,10 +281,9 @@ pause = Table(
 sending_limit = Table(
     "sending_limit",
     metadata,
-    Column(
+    one_of(
         "kind",
-        String(16),
-        CheckConstraint("kind IN ('emitter', 'emitter_profile')", name="kind"),
+        ("emitter", "emitter_profile"),
         primary_key=True,
         comment="The table that subject_id is of: emitter or emitter_profile.",
     ),
@@ -333,21 +300,15 @@ sending_limit = Table(
 lag_limit = Table(
     "lag_limit",
     metadata,
-    Column(
-        "kind",
-        String(16),
-        CheckConstraint("kind IN ('role', 'reader')", name="kind"),
-        primary_key=True,
-        comment="What subject_id is of: role, or the service of a reader.",
+    one_of(
+        "kind", ("role", "reader"), primary_key=True, comment="What subject_id is of: role, or the service of a reader."
     ),
     Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the limited row."),
     Column("envelopes", BigInteger, comment="The most envelopes that it may lack; null where an age is the limit."),
     Column("seconds", Float, comment="The age in seconds that the oldest of them may have; null where a number is."),
-    Column(
+    one_of(
         "when_behind",
-        String(16),
-        CheckConstraint("when_behind IN ('alarm', 'detach', 'skip')", name="when_behind"),
-        nullable=False,
+        ("alarm", "detach", "skip"),
         comment="What the bus does beyond the limit: it tells people, takes it off the bus, or has it do without.",
     ),
     comment="How far a consumer role or a reader may lag.",

@@ -7,7 +7,6 @@ its turn gets a row in ``delivery``, and the cursor passes it.
 from sqlalchemy import (
     JSON,
     BigInteger,
-    CheckConstraint,
     Column,
     ForeignKey,
     Index,
@@ -20,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index
 
 cursor = Table(
     "cursor",
@@ -56,13 +55,7 @@ delivery = Table(
     Column("role_id", ForeignKey("role.id"), primary_key=True),
     Column("envelope_id", ForeignKey("envelope.id"), primary_key=True),
     Column("position", BigInteger, nullable=False, comment="The envelope's position."),
-    Column(
-        "state",
-        String(16),
-        CheckConstraint("state IN ('waiting', 'retry', 'held', 'parked')", name="state"),
-        nullable=False,
-        comment="xbus.states.DeliveryState.",
-    ),
+    one_of("state", ("waiting", "retry", "held", "parked"), comment="xbus.states.DeliveryState."),
     Column(
         "service_id",
         ForeignKey("service.id"),
@@ -80,31 +73,12 @@ delivery = Table(
     ),
     Index("ix_delivery_role_id", "role_id", "position"),
     # The rows of one key in their order; those of roles that want none are not in it.
-    Index(
-        "ix_delivery_ordering_key",
-        "role_id",
-        "ordering_key",
-        "position",
-        sqlite_where=text("ordering_key IS NOT NULL"),
-        postgresql_where=text("ordering_key IS NOT NULL"),
-    ),
+    partial_index("ix_delivery_ordering_key", "role_id", "ordering_key", "position", where="ordering_key IS NOT NULL"),
     Index("ix_delivery_envelope_id", "envelope_id"),
     # By these two health finds the oldest of what does not get on. One index of all states would mislead SQLite: it
     # would take that for the search of a single position, and read all rows of a state.
-    Index(
-        "ix_delivery_parked",
-        "role_id",
-        "changed_at",
-        sqlite_where=text("state = 'parked'"),
-        postgresql_where=text("state = 'parked'"),
-    ),
-    Index(
-        "ix_delivery_service_id",
-        "service_id",
-        "changed_at",
-        sqlite_where=text("service_id IS NOT NULL"),
-        postgresql_where=text("service_id IS NOT NULL"),
-    ),
+    partial_index("ix_delivery_parked", "role_id", "changed_at", where="state = 'parked'"),
+    partial_index("ix_delivery_service_id", "service_id", "changed_at", where="service_id IS NOT NULL"),
     comment="An envelope that a consumer role did not get in its turn. The row goes when the envelope is settled.",
 )
 
@@ -131,9 +105,7 @@ correction = Table(
     Column("reason", Text, nullable=False),
     Index("ix_correction_event_id", "event_id", "role_id"),
     # The newest correction for all is looked for whenever the end of the log is.
-    Index(
-        "ix_correction_for_all", "id", sqlite_where=text("role_id IS NULL"), postgresql_where=text("role_id IS NULL")
-    ),
+    partial_index("ix_correction_for_all", "id", where="role_id IS NULL"),
     # Nobody may reuse a removed id: the broker recognises new rows by it.
     sqlite_autoincrement=True,
     comment="Items that a person corrected after a recipient had refused them; what the emitter sent never changes.",
@@ -146,11 +118,9 @@ parked_item = Table(
     Column("event_id", ForeignKey("event.id"), primary_key=True, index=True),
     Column("item_index", BigInteger, primary_key=True, comment="Which item of the event, from 0."),
     Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
-    Column(
+    one_of(
         "state",
-        String(16),
-        CheckConstraint("state IN ('parked', 'resumed', 'dropped')", name="state"),
-        nullable=False,
+        ("parked", "resumed", "dropped"),
         comment="xbus.states.ItemState. Whatever it is, the event goes to the role without the item.",
     ),
     Column("code", String(64), nullable=False, comment="Why it was parked: the code of the refusal."),
@@ -188,11 +158,9 @@ decision = Table(
     "decision",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column(
+    one_of(
         "move",
-        String(16),
-        CheckConstraint("move IN ('dropped', 'rerouted', 'first_graph')", name="move"),
-        nullable=False,
+        ("dropped", "rerouted", "first_graph"),
         comment="What becomes of what is owed: dropped, rerouted; or that events of a type that led nowhere take its "
         "first graph.",
     ),
@@ -246,13 +214,7 @@ failure = Table(
     # By these the list of groups hops from group to group, counts by state, and finds owners, without a message.
     Index("ix_failure_fingerprint", "fingerprint", "id"),
     Index("ix_failure_group_tracking", "fingerprint", "tracking"),
-    Index(
-        "ix_failure_owner",
-        "fingerprint",
-        "owner",
-        sqlite_where=text("owner IS NOT NULL"),
-        postgresql_where=text("owner IS NOT NULL"),
-    ),
+    partial_index("ix_failure_owner", "fingerprint", "owner", where="owner IS NOT NULL"),
     comment="Every failed call to a recipient, kept for the person who repairs.",
 )
 

@@ -1,8 +1,8 @@
 """Tables of emitters and of their profiles, which belong to the configuration."""
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, ForeignKey, String, Table, Text, text
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, one_of
 
 emitter_profile = Table(
     "emitter_profile",
@@ -33,11 +33,9 @@ emitter = Table(
     Column("login", String(255), nullable=False, unique=True),
     Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
     Column("profile_id", ForeignKey("emitter_profile.id"), nullable=False),
-    Column(
+    one_of(
         "kind",
-        String(16),
-        CheckConstraint("kind IN ('program', 'node', 'bot')", name="kind"),
-        nullable=False,
+        ("program", "node", "bot"),
         server_default="program",
         comment="program: one that logs in; node, bot: the bus itself writes for a node that emits, or for a bot, and "
         "nobody can log in.",

@@ -14,21 +14,18 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
-    text,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index
 
 envelope = Table(
     "envelope",
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("emitter_id", ForeignKey("emitter.id"), nullable=False),
-    Column(
+    one_of(
         "state",
-        String(16),
-        CheckConstraint("state IN ('open', 'received', 'cancelled')", name="state"),
-        nullable=False,
+        ("open", "received", "cancelled"),
         comment="xbus.states.EnvelopeState; received and cancelled are final.",
     ),
     Column("opened_at", Timestamp, nullable=False),
@@ -79,19 +76,8 @@ envelope = Table(
         comment="When its removal began, long after it was settled for all; null while all of it is here.",
     ),
     Index("ix_envelope_opened_at", "opened_at", "id"),
-    Index(
-        "ix_envelope_open",
-        "state",
-        "opened_at",
-        sqlite_where=Column("state") == "open",
-        postgresql_where=Column("state") == "open",
-    ),
-    Index(
-        "ix_envelope_cancelled",
-        "closed_at",
-        sqlite_where=text("state = 'cancelled' AND pruned_at IS NULL"),
-        postgresql_where=text("state = 'cancelled' AND pruned_at IS NULL"),
-    ),
+    partial_index("ix_envelope_open", "state", "opened_at", where="state = 'open'"),
+    partial_index("ix_envelope_cancelled", "closed_at", where="state = 'cancelled' AND pruned_at IS NULL"),
     comment="What its emitter wants delivered all or nothing.",
 )
 
@@ -114,20 +100,9 @@ event = Table(
     Column("headers", LargeBinary, comment="As those of an envelope, for this event alone."),
     Column("partition_key", String(255), comment="Names what it is about, as a client's number; null for none."),
     UniqueConstraint("envelope_id", "number"),
-    Index(
-        "ix_event_origin_id",
-        "origin_id",
-        sqlite_where=Column("origin_id").is_not(None),
-        postgresql_where=Column("origin_id").is_not(None),
-    ),
+    partial_index("ix_event_origin_id", "origin_id", where="origin_id IS NOT NULL"),
     # The newest events of a key, for types that keep only these.
-    Index(
-        "ix_event_partition_key",
-        "event_type_id",
-        "partition_key",
-        sqlite_where=Column("partition_key").is_not(None),
-        postgresql_where=Column("partition_key").is_not(None),
-    ),
+    partial_index("ix_event_partition_key", "event_type_id", "partition_key", where="partition_key IS NOT NULL"),
     comment="Items of one type inside an envelope.",
 )
 
@@ -161,12 +136,7 @@ segment = Table(
         "store_id", Integer, comment="The row of object_store that tells where the data lies; null where it is here."
     ),
     # Asked for each object that somebody wants to remove.
-    Index(
-        "ix_segment_hash",
-        "hash",
-        sqlite_where=Column("store_id").is_not(None),
-        postgresql_where=Column("store_id").is_not(None),
-    ),
+    partial_index("ix_segment_hash", "hash", where="store_id IS NOT NULL"),
     comment="A run of consecutive items of one event, stored as it is forwarded, compressed, or in an object store.",
 )
 
@@ -189,13 +159,7 @@ reply = Table(
     metadata,
     Column("event_id", ForeignKey("event.id"), primary_key=True),
     Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
-    Column(
-        "state",
-        String(16),
-        CheckConstraint("state IN ('asked', 'held', 'given', 'failed')", name="state"),
-        nullable=False,
-        comment="xbus.states.ReplyState.",
-    ),
+    one_of("state", ("asked", "held", "given", "failed"), comment="xbus.states.ReplyState."),
     Column("until", Timestamp, nullable=False, comment="When nobody waits for it any more."),
     Column("role_id", ForeignKey("role.id"), comment="Who gave it; null where nobody did."),
     Column("data", LargeBinary, comment="The reply in msgpack; null where there is none."),

@@ -4,10 +4,10 @@ A reader is a row of ``service`` of the kind ``reader``; its programs log in by 
 the log has three numbers: an envelope's position, the index of its event, and the index of the next item to be read.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid, false
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid
 from sqlalchemy import text as sql
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, flag, metadata
 
 HASH = String(16)
 """A 64-bit hash as 16 hexadecimal digits, so that both databases keep all of it and sort it as a number."""
@@ -31,6 +31,12 @@ reader_event_type = Table(
     metadata,
     Column("service_id", ForeignKey("reader.service_id", ondelete="CASCADE"), primary_key=True),
     Column("event_type_id", ForeignKey("event_type.id"), primary_key=True),
+    Column("since", BigInteger, comment="From which position on the reader gets events of the type; null for all."),
+    Column(
+        "until",
+        BigInteger,
+        comment="Up to which position it gets them, and the type is none of its own any more; null while it is.",
+    ),
     comment="The event types that a reader reads.",
 )
 
@@ -51,13 +57,7 @@ reader_range = Table(
         comment="Grows with each change of its owner or its place, so that what the former owner says is refused.",
     ),
     Column("expires_at", Timestamp, comment="When the lease ends, as last written: the back knows of later calls."),
-    Column(
-        "handed_out",
-        Boolean(create_constraint=False),
-        nullable=False,
-        server_default=false(),
-        comment="Whether a batch is out, so that what is read next is a repeat of it.",
-    ),
+    flag("handed_out", comment="Whether a batch is out, so that what is read next is a repeat of it."),
     Column("skipped", BigInteger, nullable=False, server_default=sql("0"), comment="Envelopes that retention removed."),
     Column("settled_at", Timestamp, comment="When a batch of it was settled last."),
     Column("completed_at", Timestamp, comment="When it was split or merged, or its parked batch settled; null before."),

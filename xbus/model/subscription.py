@@ -5,7 +5,6 @@
 
 from sqlalchemy import (
     Boolean,
-    CheckConstraint,
     Column,
     ForeignKey,
     Integer,
@@ -15,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, one_of
 
 subscription = Table(
     "subscription",
@@ -26,13 +25,7 @@ subscription = Table(
         "service_id", ForeignKey("service.id"), nullable=False, unique=True, comment="The reader that it stands on."
     ),
     Column("url", Text, nullable=False, comment="The address that gateways call."),
-    Column(
-        "format",
-        String(16),
-        CheckConstraint("format IN ('json', 'cloudevents', 'routemaster')", name="format"),
-        nullable=False,
-        comment="The format of the bodies of calls.",
-    ),
+    one_of("format", ("json", "cloudevents", "routemaster"), comment="The format of the bodies of calls."),
     Column(
         "secret",
         Text,

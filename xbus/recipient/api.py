@@ -16,13 +16,22 @@ from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.bulk.jobs import BulkJobs
-from xbus.recipient.bundle import BundleAnswer, BundleStep, WholeEnvelope, carry_out_all, takes_bundles
+from xbus.recipient.bundles import (
+    BundleAnswer,
+    BundleStep,
+    WholeEnvelope,
+    carry_out_all,
+    commit_all,
+    prepare_all,
+    prepared_at_once,
+    takes_bundles,
+)
 from xbus.recipient.calls import Calls
-from xbus.recipient.delivery import EnvelopeDelivery, failure_of, log_rollback_failure
+from xbus.recipient.deliveries import OpenDeliveries
+from xbus.recipient.delivery import EnvelopeDelivery
 from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import WireBatch, wire_batches
-from xbus.recipient.ways import Connections
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.dispatch import verb
 from xbus.rpc.messages import EnvelopeWork, OutputWork, RecipientAbilities, RecipientMetadata
@@ -53,8 +62,7 @@ class RecipientApi:
 
     Attributes:
         max_batch_bytes: the largest batch of items out that the broker takes.
-        is_closing: whether envelopes that are not open yet are turned away.
-        idle: set while no envelope is open.
+        deliveries: the envelopes that are open.
     """
 
     def __init__(
@@ -68,9 +76,7 @@ class RecipientApi:
         jobs: BulkJobs | None = None,
     ) -> None:
         self.max_batch_bytes = MAX_BATCH_BYTES
-        self.is_closing = False
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self.deliveries = OpenDeliveries(calls, author_thread, caller)
         self._recipient = recipient
         self._calls = calls
         self._author_thread = author_thread
@@ -78,19 +84,12 @@ class RecipientApi:
         self._on_worker_ready = on_worker_ready
         self._caller = caller
         self._jobs = jobs
-        self._connections = Connections()
         self._start_date = clock.now()
-        self._deliveries: dict[str, EnvelopeDelivery] = {}
-        self._stopping: set[EnvelopeDelivery] = set()
-        self._steps_of_old = 0
 
     def work(self) -> list[EnvelopeWork | OutputWork]:
         """Describe, for a heartbeat, each open envelope, each about to be rolled back, and each output in the
         making."""
-        deliveries = [*self._deliveries.values(), *self._stopping]
-        steps = self._author_thread.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
-        outputs = [] if self._jobs is None else self._jobs.work()
-        return [*(delivery.work(steps) for delivery in deliveries), *outputs]
+        return [*self.deliveries.work(), *([] if self._jobs is None else self._jobs.work())]
 
     @verb("get_metadata")
     def get_metadata(self) -> RecipientMetadata:
@@ -99,13 +98,15 @@ class RecipientApi:
         Raises:
             Failed: not_asked_for, of a broker at which this recipient has not registered.
         """
-        self._connections.introduce(self._caller())
+        self.deliveries.connections.introduce(self._caller())
         abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
         abilities |= {"notes": True, "headers": True}
         if kind := kind_of(self._recipient):
             abilities["kind"] = kind
         if takes_bundles(self._recipient):
             abilities["bundles"] = True
+        if (prepared := prepared_at_once(self._recipient)) > 1:
+            abilities["prepares"] = prepared
         if isinstance(self._recipient, Worker):
             abilities["outs"] = True
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
@@ -147,7 +148,7 @@ class RecipientApi:
         headers: dict[Key, Value] | None = None,
     ) -> StepAnswer:
         """Begin an event, and with the first one its envelope, of which the note tells."""
-        delivery = self._open(envelope_id, note)
+        delivery = self.deliveries.open(envelope_id, note)
         event = delivery.add_event(event_id, type_name, headers)
 
         def step() -> tuple[None]:
@@ -161,7 +162,7 @@ class RecipientApi:
         self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes, indices: list[Value] | None
     ) -> StepAnswer:
         """Take a batch of items; a worker answers batches."""
-        delivery = self._delivery(envelope_id)
+        delivery = self.deliveries.get(envelope_id)
         event = delivery.event(event_id)
         batch = Batch.unpacked(first_index, items, data, indices)
 
@@ -184,7 +185,7 @@ class RecipientApi:
     ) -> StepAnswer:
         """Take a whole small event in one call; with ``commit`` end the envelope, too."""
         unpacked = [Batch.of_wire(batch) for batch in batches]
-        delivery = self._open(envelope_id, note)
+        delivery = self.deliveries.open(envelope_id, note)
         event = delivery.add_event(event_id, type_name, headers)
 
         def step() -> tuple[object, list[WireBatch]]:
@@ -197,36 +198,57 @@ class RecipientApi:
 
         answer = self._attempt(delivery, step, event)
         if commit:
-            answer.add_done_callback(lambda done: self._close_if_committed(envelope_id, done))
+            answer.add_done_callback(lambda done: self._end_if_committed(delivery, done))
         return answer
 
     @verb("xbus.take_envelopes")
     def take_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
         """A bundle: whole small envelopes, each committed or rolled back before the next one begins."""
-        bundle = [WholeEnvelope.of_wire(envelope) for envelope in envelopes]
-        self._check_caller()
-        if len({whole.id for whole in bundle} - self._deliveries.keys()) < len(bundle):
-            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
-        deliveries = [self._open(whole.id, whole.note) for whole in bundle]
-        steps = [BundleStep(self._calls, *pair) for pair in zip(deliveries, bundle, strict=True)]
-        answers = self._author_thread.give(carry_out_all(steps, lambda: self.is_closing))
-        answers.add_done_callback(lambda _: self._close_all(deliveries))
+        steps = self._begin_bundle(envelopes)
+        answers = self._author_thread.give(carry_out_all(steps, lambda: self.deliveries.is_closing))
+        answers.add_done_callback(lambda _: self._end_all(steps))
         return answers
 
-    def _close_all(self, deliveries: list[EnvelopeDelivery]) -> None:
-        for delivery in deliveries:
-            # One that was stopped meanwhile has gone, and may even be open anew.
-            if self._deliveries.get(delivery.envelope.id) is delivery:
-                self._close(delivery.envelope.id)
-                self._forget(delivery)
+    @verb("xbus.prepare_envelopes")
+    def prepare_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
+        """A bundle that other consumers decide about as well: what goes well stays open until the decision comes."""
+        steps = self._begin_bundle(envelopes)
+        answers = self._author_thread.give(prepare_all(steps, lambda: self.deliveries.is_closing))
+        answers.add_done_callback(lambda _: self._end_all([step for step in steps if not step.is_prepared]))
+        return answers
+
+    @verb("xbus.commit_envelopes")
+    def commit_envelopes(self, envelope_ids: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
+        """Commit envelopes that were prepared: all of their consumers took them."""
+        deliveries = [self.deliveries.get(str(envelope_id)) for envelope_id in envelope_ids]
+        answers = self._author_thread.give(commit_all(self._calls, deliveries))
+        answers.add_done_callback(lambda done: self._end_committed(deliveries, done))
+        return answers
+
+    def _begin_bundle(self, envelopes: list[Value]) -> list[BundleStep]:
+        bundle = [WholeEnvelope.of_wire(envelope) for envelope in envelopes]
+        self.deliveries.check_caller()
+        if len({whole.id for whole in bundle if whole.id not in self.deliveries}) < len(bundle):
+            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
+        deliveries = [self.deliveries.open(whole.id, whole.note) for whole in bundle]
+        return [BundleStep(self._calls, *pair) for pair in zip(deliveries, bundle, strict=True)]
+
+    def _end_all(self, steps: list[BundleStep]) -> None:
+        for step in steps:
+            self.deliveries.end(step.delivery)
+
+    def _end_committed(self, deliveries: list[EnvelopeDelivery], done: "asyncio.Future[list[BundleAnswer]]") -> None:
+        for delivery, answer in zip(deliveries, done.result(), strict=True):
+            if answer and answer[0] is True:
+                self.deliveries.end(delivery)
 
     @verb("xbus.take_output")
     def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Value) -> tuple[bool]:
         """Have a bulk worker make the output for an event by itself; it reports when it is done."""
-        self._check_caller()
+        self.deliveries.check_caller()
         if self._jobs is None:
             raise Refused("this recipient is no bulk worker", code="no_bulk_worker")
-        if self.is_closing:
+        if self.deliveries.is_closing:
             raise Failed("the recipient is about to stop", "ask again later", code="recipient_stopping")
         self._jobs.take(Handover.of_wire(envelope_id, event_id, type_name, handover), _lease(handover))
         return (True,)
@@ -239,7 +261,7 @@ class RecipientApi:
     @verb("send_item")
     def send_item(self, envelope_id: str, event_id: str, indices: list[Value], data: bytes) -> StepAnswer:
         """Take one item, from a broker that does not send batches."""
-        delivery = self._delivery(envelope_id)
+        delivery = self.deliveries.get(envelope_id)
         event = delivery.event(event_id)
         batch = Batch.of_item(data, indices)
 
@@ -252,7 +274,7 @@ class RecipientApi:
     @verb("xbus.end_event")
     def end_event_batches(self, envelope_id: str, event_id: str) -> StepAnswer:
         """End an event; a consumer may answer a reply, a worker further batches."""
-        delivery = self._delivery(envelope_id)
+        delivery = self.deliveries.get(envelope_id)
         event = delivery.event(event_id)
 
         def step() -> tuple[object, list[WireBatch]]:
@@ -264,7 +286,7 @@ class RecipientApi:
     @verb("end_event")
     def end_event(self, envelope_id: str, event_id: str) -> StepAnswer:
         """End an event for a broker that does not send batches, and can't take items here."""
-        delivery = self._delivery(envelope_id)
+        delivery = self.deliveries.get(envelope_id)
         event = delivery.event(event_id)
 
         def step() -> tuple[object]:
@@ -281,68 +303,31 @@ class RecipientApi:
     @verb("end_envelope")
     def end_envelope(self, envelope_id: str) -> StepAnswer:
         """Commit an envelope: every recipient took all of it."""
-        delivery = self._delivery(envelope_id)
+        delivery = self.deliveries.get(envelope_id)
 
         def step() -> tuple[None]:
             self._calls.commit(delivery.envelope)
             return (None,)
 
         answer = self._attempt(delivery, step)
-        answer.add_done_callback(lambda done: self._close_if_committed(envelope_id, done))
+        answer.add_done_callback(lambda done: self._end_if_committed(delivery, done))
         return answer
 
     @verb("stop_envelope")
     def stop_envelope(self, envelope_id: str) -> "asyncio.Future[bool]":
         """Roll back, also an envelope that is not known here: a crash may have left something of it."""
-        self._check_caller()
+        self.deliveries.check_caller()
         if self._jobs is not None:
             self._jobs.stop(envelope_id)
-        return self._stop(envelope_id)
-
-    def _stop(self, envelope_id: str) -> "asyncio.Future[bool]":
-        delivery = self._close(envelope_id) or EnvelopeDelivery(envelope_id)
-        delivery.stop()
-        self._stopping.add(delivery)
-
-        def roll_back() -> bool:
-            try:
-                self._calls.rollback(delivery.envelope)
-            except Exception as error:
-                log_rollback_failure(envelope_id, error)
-                raise failure_of(error) from error
-            return True
-
-        stopped = self._author_thread.give(roll_back)
-        stopped.add_done_callback(lambda _: self._forget(delivery))
-        return stopped
-
-    def _forget(self, delivery: EnvelopeDelivery) -> None:
-        self._stopping.discard(delivery)
-        self._steps_of_old += delivery.steps
+        return self.deliveries.stop(envelope_id)
 
     async def roll_back_all(self) -> None:
-        """Roll back every open envelope: the broker gave them up, or is about to.
-
-        What it still sends by the connection that it has is turned away from now on: the rest of an envelope would pass
-        for the whole of it.
-        """
-        self._connections.close()
-        stopped = [self._stop(envelope_id) for envelope_id in list(self._deliveries)]
-        await asyncio.gather(*stopped, return_exceptions=True)  # what failed is in the log already
+        """Roll back every open envelope: the broker gave them up, or is about to."""
+        await self.deliveries.roll_back_all()
 
     def registered(self) -> None:
         """Turn other brokers away from now on: the one at which this recipient registered has come."""
-        self._connections.registered()
-
-    def _check_caller(self) -> None:
-        """Let calls by the broker's newest connection pass; what the one before has left open is rolled back.
-
-        Raises:
-            Failed: connection_superseded.
-        """
-        if self._connections.check(self._caller()):
-            for envelope_id in list(self._deliveries):
-                self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
+        self.deliveries.connections.registered()
 
     def _attempt(
         self, delivery: EnvelopeDelivery, step: Callable[[], tuple[object, ...]], event: Event | None = None
@@ -356,36 +341,9 @@ class RecipientApi:
     def _wire(self, items: list[Item]) -> list[WireBatch]:
         return wire_batches(items, self.max_batch_bytes)
 
-    def _open(self, envelope_id: str, note: list[Value] | None) -> EnvelopeDelivery:
-        self._check_caller()
-        delivery = self._deliveries.get(envelope_id) or EnvelopeDelivery(envelope_id)
-        if note is not None:
-            delivery.envelope.read_note(note)
-        if envelope_id not in self._deliveries:
-            if self.is_closing:
-                step = "send the envelope again later"
-                raise Failed("the recipient is about to stop", step, code="recipient_stopping")
-            self.idle.clear()
-            self._deliveries[envelope_id] = delivery
-        return delivery
-
-    def _delivery(self, envelope_id: str) -> EnvelopeDelivery:
-        self._check_caller()
-        if envelope_id not in self._deliveries:
-            raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
-        return self._deliveries[envelope_id]
-
-    def _close_if_committed(self, envelope_id: str, done: StepAnswer) -> None:
+    def _end_if_committed(self, delivery: EnvelopeDelivery, done: StepAnswer) -> None:
         if not done.cancelled() and done.exception() is None and done.result()[0]:
-            delivery = self._close(envelope_id)
-            if delivery is not None:
-                self._forget(delivery)
-
-    def _close(self, envelope_id: str) -> EnvelopeDelivery | None:
-        delivery = self._deliveries.pop(envelope_id, None)
-        if not self._deliveries:
-            self.idle.set()
-        return delivery
+            self.deliveries.end(delivery)
 
 
 def _lease(handover: Value) -> float:

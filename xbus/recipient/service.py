@@ -19,7 +19,8 @@ from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.exchange import Channels
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +132,8 @@ class RecipientService:
     async def finish(self, seconds: float) -> None:
         """Take no new envelopes, and give those that are open some time to come to their end."""
         logger.info("stopping", extra={"action": "recipient_stopping"})
-        self.api.is_closing = True
-        if not await _within(seconds, self.api.idle.wait()):
+        self.api.deliveries.is_closing = True
+        if not await _within(seconds, self.api.deliveries.idle.wait()):
             logger.warning("envelopes still open, rolling back", extra={"action": "recipient_stop_timeout"})
         if self._jobs is not None:
             await self._jobs.close()

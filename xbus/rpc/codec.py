@@ -8,6 +8,7 @@ for as many as an array declares, at each level: so the values are counted befor
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NoReturn, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]
@@ -39,6 +40,12 @@ _BIN_LENGTHS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 
 _WALKED_BYTES = 4096
 """From this average size on, a look at an item's header costs less than a copy of the item."""
+
+_JOINED_BYTES = 64 * 1024
+"""From this size on an argument is joined to the others rather than packed with them."""
+
+_SHORT_ARRAY = 0x90
+_MOST_SHORT_ARRAY = 15
 
 _ARRAY_32 = struct.Struct(">BI")
 _ARRAY_32_MARK = 0xDD
@@ -169,7 +176,23 @@ def pack_items(items: Sequence[bytes]) -> bytes:
     """
     if not set(map(type, items)) <= {bytes}:
         raise ProtocolError("an item is not bytes", code=BAD_ITEMS)
+    if sum(map(len, items)) >= len(items) * _WALKED_BYTES:
+        return b"".join(chain.from_iterable((bin_header(len(item)), item) for item in items))
     return pack(items)[_array_header_bytes(len(items)) :]
+
+
+def pack_arguments(args: tuple[object, ...]) -> bytes:
+    """Encode the arguments of a call. Large bytes among them are copied once; ``pack`` copies them twice or more.
+
+    Raises:
+        ProtocolError: an argument can't be encoded.
+    """
+    if len(args) > _MOST_SHORT_ARRAY or not any(type(each) is bytes and len(each) >= _JOINED_BYTES for each in args):
+        return pack(args)
+    pieces = [bytes([_SHORT_ARRAY | len(args)])]
+    for each in args:
+        pieces += (bin_header(len(each)), each) if type(each) is bytes else (pack(each),)
+    return b"".join(pieces)
 
 
 def bin_header(length: int) -> bytes:

@@ -16,7 +16,17 @@ import struct
 from typing import NamedTuple
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
-from xbus.rpc.codec import EXTENSION_REFUSED, MOST_VALUES, TOO_MANY_VALUES, Key, Value, first_text, pack, unpack
+from xbus.rpc.codec import (
+    EXTENSION_REFUSED,
+    MOST_VALUES,
+    TOO_MANY_VALUES,
+    Key,
+    Value,
+    first_text,
+    pack,
+    pack_arguments,
+    unpack,
+)
 
 UNKNOWN_METHOD = "unknown_method"
 WRONG_ARGUMENTS = "wrong_arguments"
@@ -87,7 +97,7 @@ def encode_request(
     Raises:
         ProtocolError: an argument can't be encoded.
     """
-    return [sender + _REQUEST.pack(request_id, sent_at), method.encode(), pack(args), _EMPTY_MAP]
+    return [sender + _REQUEST.pack(request_id, sent_at), method.encode(), pack_arguments(args), _EMPTY_MAP]
 
 
 def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Request:

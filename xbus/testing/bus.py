@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal, Self, TypeVar, Unpack
 
 import xbus.broker.journal.configuration as configuration
-from xbus.admin import bus_file
 from xbus.admin.repair import moves
 from xbus.broker.front.envelopes import EnvelopeOptions
 from xbus.broker.journal.configuration import BotSpec, BusSpec, EventTypeSpec, make_plan, read_stored
@@ -19,7 +18,7 @@ from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, l
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.config import BackSettings
 from xbus.emitter.receipt import Receipt
-from xbus.errors import ConfigurationError, Refused
+from xbus.errors import ConfigurationError
 from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
 from xbus.ids import Ids
 from xbus.reader.options import ReaderKeywords
@@ -32,9 +31,9 @@ from xbus.testing.machine import Machine
 from xbus.testing.probe import CrashPoint, Mishap, RoleLog, values_of_type
 from xbus.testing.programs import Author
 from xbus.testing.pull import InMemoryReader, open_reader
-from xbus.testing.sending import InMemoryEmitter, SentEnvelope
+from xbus.testing.sending import InMemoryEmitter, SentEnvelope, find_emitter
 from xbus.testing.settling import PATIENCE_SECONDS, Settling
-from xbus.testing.sketch import BotFields, Flow, Sketch
+from xbus.testing.sketch import BotFields, Flow, Sketch, read_bus_file
 
 T = TypeVar("T")
 
@@ -86,13 +85,7 @@ class Bus:
         Raises:
             ConfigurationError: the file can't be applied; the error names each line.
         """
-        found = bus_file.read(Path(path).read_bytes())
-        plan = make_plan(self._database.read(read_stored), found.bus, unreadable=found.unreadable)
-        problems = sorted([*found.problems, *(found.locate(problem) for problem in plan.problems)])
-        if problems:
-            told = "; ".join(f"{path}:{problem.line}: {problem.sentence}" for problem in problems)
-            raise ConfigurationError(told, "correct the file")
-        self._apply(found.bus)
+        self._apply(read_bus_file(path, self._database.read(read_stored)))
 
     def type(
         self, name: str, *, immediate_reply: bool = False, bad_items: Literal["envelope", "isolate"] = "envelope"
@@ -279,7 +272,8 @@ class Bus:
         catalog = self._catalog()
 
         async def send(broker: VirtualBroker) -> SentEnvelope:
-            emitter = InMemoryEmitter(broker.front, self._emitter_id(listed, login), self._machine.random)
+            emitter_id = find_emitter(catalog, {event_type for event_type, _ in listed}, login)
+            emitter = InMemoryEmitter(broker.front, emitter_id, self._machine.random)
             return await emitter.send(
                 listed,
                 options,
@@ -288,15 +282,6 @@ class Bus:
             )
 
         return self._do(send)
-
-    def _emitter_id(self, events: Sequence[tuple[str, list[object]]], login: str) -> int:
-        types = {event_type for event_type, _ in events}
-        emitters = sorted(self._catalog().emitters.values(), key=lambda entry: entry.login)
-        named = [entry for entry in emitters if login in ("", entry.login)]
-        if not named:
-            known = ", ".join(entry.login for entry in emitters) or "none"
-            raise Refused(f"the bus has no emitter {login}".rstrip(), f"there are: {known}", code="unknown_login")
-        return next((entry.id for entry in named if types <= entry.event_types), named[0].id)
 
     # -- what came of it -------------------------------------------------------------------------------------------
 

@@ -128,10 +128,10 @@ class VirtualRecipient(VirtualProcess):
 
     async def stop(self, role_id: int, broker: VirtualBroker | None) -> None:
         """Stop in order: end what is open, log out at the broker, and go down."""
-        self.api.is_closing = True
+        self.api.deliveries.is_closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
-                await self.api.idle.wait()
+                await self.api.deliveries.idle.wait()
         registered = None
         if broker is not None and broker.serves:
             registered = broker.back.registry.find(role_id, self.name.encode())
@@ -154,7 +154,7 @@ class VirtualRecipient(VirtualProcess):
             broker = find_broker()
             if broker is None or not broker.serves or self.served is None:
                 await asyncio.sleep(WAIT_SECONDS)
-            elif self.is_stopped or self.api.is_closing or self._is_registered(role_id, broker):
+            elif self.is_stopped or self.api.deliveries.is_closing or self._is_registered(role_id, broker):
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 await self._register(role_id, broker)

@@ -21,20 +21,22 @@ def opened(image: bytes) -> sa.Engine:
 
 def make_image(fill: Callable[[sa.Connection], object]) -> bytes:
     """Make the image of a database: the tables of the journal, and what ``fill`` writes."""
-    engine = create_engine("sqlite://")
-    with engine.begin() as connection:
-        schema.upgrade_connection(connection)
-        fill(connection)
-    with engine.connect() as connection:
-        image = _driver_connection(connection).serialize()
-    engine.dispose()
-    return image
+    return _written(opened(empty_image()), fill)
 
 
 @cache
 def empty_image() -> bytes:
-    """Make the image of a journal with nothing in it, once."""
-    return make_image(lambda connection: None)
+    """Make the image of a journal with nothing in it, once: its migrations take a second."""
+    return _written(create_engine("sqlite://"), schema.upgrade_connection)
+
+
+def _written(engine: sa.Engine, write: Callable[[sa.Connection], object]) -> bytes:
+    with engine.begin() as connection:
+        write(connection)
+    with engine.connect() as connection:
+        image = _driver_connection(connection).serialize()
+    engine.dispose()
+    return image
 
 
 def _driver_connection(connection: sa.Connection) -> sqlite3.Connection:

@@ -1,15 +1,17 @@
 """Sends envelopes of a test to the front, as the SDK's emitter does."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
 from xbus.broker.front.envelopes import EnvelopeOptions, NewEvent
 from xbus.broker.front.front import Front
+from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealReceipt
 from xbus.emitter.receipt import Receipt
+from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id
 from xbus.rpc.codec import Value, pack_items, unpack
@@ -95,6 +97,23 @@ class InMemoryEmitter:
 
     def _new_id(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)
+
+
+def find_emitter(catalog: Catalog, types: Set[str], login: str) -> int:
+    """Find the id of an emitter that may send some event types, or of one that will be refused.
+
+    Args:
+        login: its login; empty for any emitter.
+
+    Raises:
+        Refused: no emitter is called so (``unknown_login``).
+    """
+    emitters = sorted(catalog.emitters.values(), key=lambda entry: entry.login)
+    named = [entry for entry in emitters if login in ("", entry.login)]
+    if not named:
+        known = ", ".join(entry.login for entry in emitters) or "none"
+        raise Refused(f"the bus has no emitter {login}".rstrip(), f"there are: {known}", code="unknown_login")
+    return next((entry.id for entry in named if types <= entry.event_types), named[0].id)
 
 
 def _receipt(seal: SealReceipt) -> Receipt:

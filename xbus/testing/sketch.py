@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypedDict, Unpack
 
+from xbus.admin import bus_file
 from xbus.broker.journal.configuration import (
     BotSpec,
     BusSpec,
@@ -14,8 +16,11 @@ from xbus.broker.journal.configuration import (
     ReaderSpec,
     RoleSpec,
     ServiceSpec,
+    Stored,
+    make_plan,
 )
 from xbus.broker.journal.configuration.entries import Start
+from xbus.errors import ConfigurationError
 
 RUNNERS = "runners of tests"
 """The service and the role whose program runs the bots of a sketch."""
@@ -46,6 +51,21 @@ class BotFields(TypedDict, total=False):
     instances: int
     attempts: int
     settings: Mapping[str, object]
+
+
+def read_bus_file(path: str | Path, stored: Stored) -> BusSpec:
+    """Read what a bus file adds to a bus.
+
+    Raises:
+        ConfigurationError: the file can't be applied; the error names each line.
+    """
+    found = bus_file.read(Path(path).read_bytes())
+    plan = make_plan(stored, found.bus, unreadable=found.unreadable)
+    problems = sorted([*found.problems, *(found.locate(problem) for problem in plan.problems)])
+    if problems:
+        told = "; ".join(f"{path}:{problem.line}: {problem.sentence}" for problem in problems)
+        raise ConfigurationError(told, "correct the file")
+    return found.bus
 
 
 class Sketch:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Connection, insert, update
 
 from tests.support.daemon import write_config
+from tests.support.filled import IMAGES
 from xbus.admin.cli import main
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -122,7 +123,13 @@ class Log:
 def log(database_url: str) -> Log:
     ids = [UUID(int=(0x0190 << 112) + (7 << 76) + (2 << 62) + number) for number in range(1, 5)]
     log = Log(*ids)
-    with writing(database_url) as connection:
+    IMAGES.fill(database_url, "log", lambda: _write_log(database_url, log))
+    return log
+
+
+def _write_log(url: str, log: Log) -> None:
+    ids = [log.first, log.second, log.cancelled, log.open]
+    with writing(url) as connection:
         _configure(connection)
         catalog = read_catalog(connection)
         for position, envelope_id in enumerate(ids[:2], 1):
@@ -172,7 +179,6 @@ def log(database_url: str) -> Log:
                 fingerprint=fingerprint(roles["counter_1"], "send_item", "refused", "no such carrier"),
             )
         )
-    return log
 
 
 def _configure(connection: Connection) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, insert, select, update
 
 from tests.integration.admin.conftest import NOON, Xbus
+from tests.support.filled import IMAGES
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -56,6 +57,11 @@ def event_id(envelope_id: UUID, number: int) -> UUID:
 def make_parked_bus(url: str) -> ParkedBus:
     """Put it into an empty database."""
     both, alone, done = (UUID(int=(0x0190 << 112) + (7 << 76) + (2 << 62) + (number << 84)) for number in (1, 2, 3))
+    IMAGES.fill(url, "parked", lambda: _write_parked_bus(url, both, alone, done))
+    return ParkedBus(both, alone, done, url)
+
+
+def _write_parked_bus(url: str, both: UUID, alone: UUID, done: UUID) -> None:
     with writing(url) as connection:
         _configure(connection)
         roles = {entry.login: entry.id for entry in read_catalog(connection).roles.values()}
@@ -104,7 +110,6 @@ def make_parked_bus(url: str) -> ParkedBus:
                     changed_at=NOON + timedelta(minutes=5),
                 )
             )
-    return ParkedBus(both, alone, done, url)
 
 
 def told(xbus: Xbus, *arguments: str | Path) -> list[str]:

@@ -25,7 +25,7 @@ def config(sqlite_url: str, tmp_path: Path) -> str:
     return str(write_config(tmp_path / "config.ini", sqlite_url))
 
 
-@pytest.mark.parametrize("columns", [72, 80, 140])
+@pytest.mark.parametrize("columns", [pytest.param(72, marks=pytest.mark.slow), 80, 140])
 def test_a_list_takes_the_width_of_the_terminal(bus: ParkedBus, config: str, columns: int) -> None:
     written = COLOUR.sub("", run_in_terminal(script("xbus"), "parked", "list", "-c", config, columns=columns))
     lines = written.split("\n")
@@ -94,6 +94,7 @@ def test_a_search_shows_its_progress(bus: ParkedBus, config: str) -> None:
     assert [line.count('{"number": 4}') for line in written.split("\n")].count(1) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "label"), [(["fsck"], "Examining"), (["audit", "verify"], "Verifying")])
 def test_an_examination_shows_its_progress(config: str, command: list[str], label: str) -> None:
     written = run_in_terminal(script("xbus"), *command, "-c", config, columns=100)

@@ -12,8 +12,9 @@ from xbus.errors import Refused
 from xbus.rpc.client import Client
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.guard import ServerLimits
 from xbus.rpc.messages import BackLogin, Registered, ServingLimits
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.server import Server
 from xbus.rpc.shapes import AnswerReader
 
 _LOGIN = AnswerReader("xbus.login", BackLogin)

@@ -13,7 +13,8 @@ from xbus.errors import ConfigurationError
 from xbus.rpc.client import Client
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 
 Serve: TypeAlias = Callable[..., tuple[Server, str]]
 Connect: TypeAlias = Callable[..., Client]

@@ -13,7 +13,8 @@ from xbus.errors import ConnectionLost, Failed, ProtocolError, Refused, TimedOut
 from xbus.rpc.client import Client
 from xbus.rpc.dispatch import Dispatch, verb
 from xbus.rpc.exchange import PeerClient
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 
 CHANNEL = b"the first channel"
 

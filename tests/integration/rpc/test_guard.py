@@ -17,7 +17,8 @@ from tests.support.strangers import Stranger
 from tests.support.waiting import answered, eventually
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import MESSAGE_ROOM_BYTES, Server, ServerLimits
+from xbus.rpc.guard import MESSAGE_ROOM_BYTES, ServerLimits
+from xbus.rpc.server import Server
 from xbus.rpc.zmtp import encode_message
 
 STRANGERS_BYTES = 1024 * 1024

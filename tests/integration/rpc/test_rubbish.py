@@ -15,7 +15,7 @@ from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import answered, eventually
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import undoes, verb
-from xbus.rpc.server import ServerLimits
+from xbus.rpc.guard import ServerLimits
 
 HEADER = struct.pack("=HHLd", 1, 2, 3, 4.0)
 GOOD = [HEADER, b"echo", msgpack.packb([1]), b"\x80"]
@@ -170,3 +170,22 @@ async def test_rubbish_from_a_server_leaves_the_calls_alone(connect: Connect) ->
     finally:
         router.close(0)
         context.term()
+
+
+AHEAD = 5_000
+"""Calls of a connection that take more room than one may have, and less than all have."""
+
+
+async def test_who_sends_calls_ahead_is_read_again_when_they_are_answered(
+    serve: Serve, dial: Dial, connect: Connect
+) -> None:
+    verbs = Verbs()
+    _, address = serve(verbs)
+    peer, client = dial(address), connect(address)
+    await client.call("echo", 1, timeout=SECONDS)
+    for number in range(AHEAD):
+        peer.send_multipart([struct.pack("=HHLd", 1, 2, number, 4.0), b"wait", b"\x90", b"\x80"])
+    assert await client.call("echo", 2, timeout=SECONDS) == 2
+    verbs.gate.set_result(1)
+    numbers = [struct.unpack("=HHLd?", (await replied(peer))[0])[2] for _ in range(AHEAD)]
+    assert sorted(numbers) == list(range(AHEAD))

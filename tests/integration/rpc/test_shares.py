@@ -10,7 +10,8 @@ from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
 from xbus.rpc.exchange import SHARE_BYTES
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 
 LIMITS = ServerLimits(MAX_MESSAGE_BYTES, share_bytes=SHARE_BYTES)
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from moto.server import ThreadedMotoServer
-from pyarrow import fs
 
 from spark_worker.archive import storage
 from spark_worker.archive.archiver import Archiver, FilePlanner
@@ -17,6 +15,7 @@ from spark_worker.archive.reading import read_items
 from spark_worker.archive.restoring import restore
 from spark_worker.archive.run import begun
 from tests.support.journal import Scribe, add_small_bus, looking, settle_all
+from tests.support.s3 import KEYS, address, s3_bucket
 from xbus import model
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.reading import archived_files
@@ -31,23 +30,12 @@ from xbus.ids import Ids
 
 ITEMS = [b"%d" % number for number in range(1000)]
 
-KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
-
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A folder in a bucket of its own, as ``--to`` names it."""
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        where = {"scheme": "http", "endpoint_override": f"{host}:{port}", "region": "us-east-1"}
-        fs.S3FileSystem(**where, allow_bucket_creation=True).create_dir("bucket")
-        yield "s3://bucket/archive?" + "&".join(f"{name}={value}" for name, value in where.items())
-    finally:
-        server.stop()
+    with s3_bucket(monkeypatch) as (bucket, port):
+        yield address(bucket, "archive", port)
 
 
 def fill(url: str) -> list[SealReceipt]:
@@ -88,7 +76,7 @@ def test_items_go_there_and_come_back(sqlite_url: str, place: str) -> None:
         type_id = read_type_id(connection, "flights")
         assert type_id is not None
         [file] = archived_files(connection, type_id, 0, 10)
-    assert file.location.startswith("s3://bucket/archive/event_type=flights/")
+    assert file.location.startswith(f"{place.partition('?')[0]}/event_type=flights/")
     assert not any(secret in file.location for secret in KEYS.values() if secret != "true")
     rows = [row for batch in read_items(file, ("position", "data")) for row in batch.to_pylist()]
     assert [(row["position"], row["data"]) for row in rows] == [

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from textwrap import dedent
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from zmq.utils import z85
 
@@ -135,6 +135,7 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
     [
         pytest.param('[[service]]\nname = "x\n', (2, "this is not TOML (Illegal character '\\n')"), id="not TOML"),
         pytest.param('[[service]]\nname = ["x",\n\n', (2, "this is not TOML (Invalid value)"), id="ends too early"),
+        pytest.param("a = " + "9" * 5000, (1, "it has a number of too many digits"), id="long number"),
         pytest.param("a = " + "[" * 50_000, (1, "its values are nested too deep"), id="nested deep"),
         pytest.param("a = 1\n\na = 2\n", (3, "this is not TOML (Cannot overwrite a value)"), id="a key twice"),
         pytest.param(
@@ -444,6 +445,7 @@ def buses(draw: st.DrawFn) -> BusSpec:
     )
 
 
+@settings(max_examples=30)
 @given(buses())
 def test_what_is_written_is_read_again(bus: BusSpec) -> None:
     found = bus_file.read(bus_file.write(bus).encode())

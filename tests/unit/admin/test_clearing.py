@@ -183,12 +183,14 @@ def test_the_type_of_requests_chooses_the_consumer(noted: type[NotedEmitter], tm
 
 def test_a_database_out_of_reach_hides_no_other(noted: type[NotedEmitter], tmp_path: Path) -> None:
     noted.offered = offer(
-        f"sqlite:///{tmp_path / 'elsewhere.db'}", put_aside(tmp_path, {"number": 1, "name": "Ada"}), "mysql://db/x"
+        f"sqlite:///{tmp_path / 'elsewhere.db'}",
+        put_aside(tmp_path, {"number": 1, "name": "Ada"}),
+        *("mysql://db/x", "postgresql://u@[::1/x", "no address"),
     )
     result = clearing("list")
     assert result.exit_code == 1
     assert "Shop 2" in result.stdout
-    assert result.stderr.count("[clearing_unreadable]") == 2
+    assert result.stderr.count("[clearing_unreadable]") == 4
     assert "elsewhere.db can't be read (there is no database" in result.stderr
 
 

@@ -18,6 +18,7 @@ from xbus.broker.journal.api_tokens import add_api_token, revoke_api_token
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.runs import TICKETS
 from xbus.broker.journal.log.sessions import count_sessions, read_credentials, read_sessions
 from xbus.broker.logins import LOGINS_AT_ONCE, Credentials
 from xbus.broker.sessions import SessionLifetimes, Sessions
@@ -96,6 +97,23 @@ async def test_all_refusals_of_a_login_are_the_same(porter: Porter, login: str, 
     with pytest.raises(Refused) as caught:
         await porter.sessions.login(login, password)
     assert (caught.value.code, caught.value.cause) == ("login_refused", "the login or the password is wrong")
+
+
+async def test_a_wrong_ticket_takes_as_long_as_a_wrong_password(porter: Porter) -> None:
+    await porter.journal.run(
+        lambda connection: connection.execute(sa.update(model.emitter).values(password_hash=TICKETS))
+    )
+    checked: list[str | None] = []
+
+    class Counting(Passwords):
+        def verify(self, password: str, password_hash: str | None) -> bool:
+            checked.append(password_hash)
+            return super().verify(password, password_hash)
+
+    sessions = porter.anew(passwords=Counting(CHEAP))
+    with pytest.raises(Refused):
+        await sessions.login("north", "guessed")
+    assert checked == [None]
 
 
 async def test_no_secret_is_logged(porter: Porter, caplog: pytest.LogCaptureFixture) -> None:

@@ -27,10 +27,22 @@ class BackDouble:
         self.settled: list[str] = []
         self.noted: list[tuple[str, Mapping[str, Value]]] = []
         self.reads = 0
+        self.changes = 1
+        self.changed = asyncio.Event()
 
-    async def subscriptions(self) -> list[Any]:
+    async def subscriptions(self, known: int, wait: float) -> Any:
+        while known == self.changes:
+            await self.changed.wait()
+            self.changed.clear()
         facts = {"format": "json", "secret": "", "verify": True, "ranges": 1}
-        return [{"name": name, "reader": name, "url": f"https://{name}.example"} | facts for name in self.names]
+        told = [{"name": name, "reader": name, "url": f"https://{name}.example"} | facts for name in self.names]
+        return {"subscriptions": told, "changes": self.changes}
+
+    def add(self, name: str) -> None:
+        self.names += (name,)
+        self.owned[name] = True
+        self.changes += 1
+        self.changed.set()
 
     async def read(self, program: str, reader: str, done: list[Value] | None) -> Any:
         self.reads += 1
@@ -102,6 +114,15 @@ async def test_a_fault_in_one_subscription_leaves_the_others_alone(tasks: list["
     (noted,) = [outcome for reader, outcome in back.noted if reader == "faulty"]
     assert noted["code"] == "callback_failed"
     assert not tasks[0].done()
+
+
+async def test_a_subscription_is_served_as_soon_as_the_back_tells_of_it(tasks: list["asyncio.Task[None]"]) -> None:
+    back = BackDouble("old")
+    client = ClientDouble({"old": CallOutcome(), "new": CallOutcome()})
+    tasks.append(serve(back, client))
+    await until(lambda: back.settled == ["old"])
+    back.add("new")
+    await until(lambda: back.settled == ["old", "new"])
 
 
 async def test_a_batch_that_is_not_taken_is_left_to_the_back(tasks: list["asyncio.Task[None]"]) -> None:

@@ -14,7 +14,7 @@ from xbus.errors import Failed, Refused
 from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.bundle import OUTPUT_BYTES
+from xbus.recipient.bundles.steps import OUTPUT_BYTES
 from xbus.recipient.calls import Calls
 from xbus.rpc.codec import pack, pack_items
 
@@ -119,7 +119,7 @@ async def test_one_is_committed_before_the_next_begins(bench: Bench, store: Stor
         *("start B", "item b1", "item b2", "end B", "start B", "end B", "start B", "item b3", "end B", "commit B"),
     ]
     assert bench.open == []
-    assert bench.api.idle.is_set()
+    assert bench.api.deliveries.idle.is_set()
 
 
 async def test_an_empty_bundle_is_no_work(bench: Bench, store: Store) -> None:
@@ -199,7 +199,7 @@ async def test_one_that_waits_in_line_is_stopped_and_never_begun(bench: Bench, s
     assert store.calls.count("rollback B") == 1
     assert "start B" not in store.calls
     await until(lambda: bench.open == [])
-    assert bench.api.idle.is_set()
+    assert bench.api.deliveries.idle.is_set()
 
 
 async def test_the_one_under_way_is_rolled_back_behind_all_that_it_does(bench: Bench, store: Store) -> None:
@@ -246,7 +246,7 @@ async def test_a_new_connection_rolls_all_of_it_back(bench: Bench, store: Store)
 async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Store) -> None:
     taking = bench.api.take_envelopes([whole("A", b"wait"), whole("B", b"b"), whole("C", b"c")])
     await until(store.waits.is_set)
-    bench.api.is_closing = True
+    bench.api.deliveries.is_closing = True
     store.may_go_on.set()
     assert await taking == [(True,), (), ()]
     assert bench.open == []
@@ -254,7 +254,7 @@ async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Stor
         await bench.api.take_envelopes([whole("B", b"b")])
     assert failed.value.code == "recipient_stopping"
     assert bench.open == []
-    assert bench.api.idle.is_set()
+    assert bench.api.deliveries.idle.is_set()
 
 
 # -- refused calls leave nothing open --------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ async def test_a_malformed_bundle_is_refused_as_a_whole(
         await bench.api.take_envelopes(bundle)
     assert refused.value.code == code
     assert (bench.open, store.calls) == ([], [])
-    assert bench.api.idle.is_set()
+    assert bench.api.deliveries.idle.is_set()
 
 
 async def test_one_that_is_open_already_refuses_the_bundle_and_stays_open(bench: Bench, store: Store) -> None:
@@ -317,7 +317,7 @@ async def test_heartbeats_tell_of_all_and_show_progress(bench: Bench, store: Sto
     store.may_go_on.set()
     await taking
     assert bench.api.work() == []
-    assert bench.api._steps_of_old >= 4
+    assert bench.api.deliveries._steps_of_old >= 4
 
 
 # -- asynchronous ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from xbus.rpc.codec import (
     first_text,
     largest_item,
     pack,
+    pack_arguments,
     pack_items,
     unpack,
     unpack_items,
@@ -189,6 +190,15 @@ def test_only_bytes_are_packed_as_items(items: list[bytes]) -> None:
     with pytest.raises(ProtocolError) as caught:
         pack_items(items)
     assert caught.value.code == BAD_ITEMS
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536, 2**20])
+@pytest.mark.parametrize("others", [0, 3, 14, 15])
+def test_large_bytes_are_packed_as_small_ones_are(size: int, others: int) -> None:
+    large = b"x" * size
+    args = (*range(others), large)
+    assert pack_arguments(args) == pack(args)
+    assert pack_items([large] * (others + 1)) == pack(large) * (others + 1)
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 5_000, 65_535, 65_536, 100_000])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from xbus.rpc.exchange.turns import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, Turns
+from xbus.rpc.exchange.turns import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
 
 DEEP, HONEST, OTHER = b"deep", b"honest", b"other"
 
@@ -172,3 +172,19 @@ def test_who_calls_alone_pays_nothing() -> None:
     calls = Calls()
     calls.call(DEEP, 3, size=3 * SHARE_BYTES)
     assert calls.numbers(DEEP) == [0, 1, 2]
+
+
+def test_who_sends_calls_ahead_fills_its_own_room_alone() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    size = WAITING_BYTES_OF_ONE // 10
+    while calls.turns.has_room_for(DEEP):
+        calls.call(DEEP, size=size)
+    assert calls.turns.has_room_for(HONEST)
+    assert not calls.turns.is_full
+    assert not calls.turns.take_new_room()
+    # The other calls no more, so that it has all turns.
+    calls.wait(2)
+    calls.go_on()
+    assert calls.turns.has_room_for(DEEP)
+    assert (calls.turns.take_new_room(), calls.turns.take_new_room()) == (True, False)

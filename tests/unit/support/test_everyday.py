@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.everyday import mark_slow, part_of
+from tests.support.everyday import LONG, mark_slow, part_of
 
 TESTS = Path(__file__).parents[2]
 
@@ -45,6 +45,20 @@ def test_a_rule_says_what_is_slow(
     request: pytest.FixtureRequest, path: str, values: dict[str, object], is_slow: bool
 ) -> None:
     item = function_of(request, path, **values)
+    mark_slow([item])
+    assert (item.get_closest_marker("slow") is not None) == is_slow
+
+
+@pytest.mark.parametrize(
+    ("values", "is_slow"),
+    [({"engine": "memory"}, False), ({"shared_url": "sqlite"}, False), ({"shared_url": "postgresql"}, True)],
+    ids=str,
+)
+def test_a_long_contract_runs_on_one_database(
+    request: pytest.FixtureRequest, values: dict[str, object], is_slow: bool
+) -> None:
+    item = function_of(request, "contract/test_log.py", **values)
+    item.add_marker(LONG)
     mark_slow([item])
     assert (item.get_closest_marker("slow") is not None) == is_slow
 

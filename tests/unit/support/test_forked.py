@@ -11,15 +11,13 @@ from tests.support.forked import SCRIPTS, can_start
 from tests.support.processes import Process, environment, run, script
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_it_writes_and_ends_as_one_that_begins_anew(name: str, tmp_path: Path) -> None:
-    assert can_start([script(name)], environment())
-    for arguments in (["--help"], ["--nonsense"]):
-        forked = run(script(name), *arguments, cwd=tmp_path)
-        anew = subprocess.run(
-            [script(name), *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment()
-        )
-        assert (forked.returncode, forked.stdout, forked.stderr) == (anew.returncode, anew.stdout, anew.stderr)
+@pytest.mark.parametrize(("name", "argument"), [*((name, "--nonsense") for name in SCRIPTS), ("xbus", "--help")])
+def test_it_writes_and_ends_as_one_that_begins_anew(name: str, argument: str, tmp_path: Path) -> None:
+    command = [script(name), argument]
+    assert can_start(command, environment())
+    forked = run(*command, cwd=tmp_path)
+    anew = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment())
+    assert (forked.returncode, forked.stdout, forked.stderr) == (anew.returncode, anew.stdout, anew.stderr)
 
 
 def test_it_has_an_environment_and_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ def read(data: bytes) -> BusFile:
         return _malformed(error_line(error, text), f"this is not TOML ({str(error).partition(' (at ')[0]})")
     except RecursionError:
         return _malformed(1, "its values are nested too deep")
+    except ValueError:  # Python reads no number of thousands of digits
+        return _malformed(1, "it has a number of too many digits")
     return _BusFileReader(locate(text)).read(tables)
 
 

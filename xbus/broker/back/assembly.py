@@ -18,8 +18,11 @@ from xbus.broker.back.bulk import (
 )
 from xbus.broker.back.dispatch import (
     BacklogChanges,
+    BundleCalls,
     BundleRun,
     Bundles,
+    BundleSender,
+    BundleTakers,
     BundleWorkers,
     ConsumerGathering,
     Dispatcher,
@@ -166,9 +169,16 @@ class DeliveryAssembly:
         )
         eligibility = Eligibility(roles, self.registry)
         bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
-        bundle_run = BundleRun(log, ledger, bundle_workers, self._context, self._results, roles, events)
+        bundle_calls = BundleCalls(log, ledger, bundle_workers, self._settings.trouble_after)
+        bundle_run = BundleRun(log, ledger, bundle_calls, self._results, roles, events)
         self._bundles = Bundles(
-            roles, eligibility, self._open_replies, self._gathering, bundle_workers, bundle_run, tasks
+            roles,
+            eligibility,
+            self._gathering,
+            BundleTakers(roles, self._open_replies, bundle_workers),
+            bundle_run,
+            BundleSender(roles, eligibility, self._gathering, bundle_run, self._launcher, self._context),
+            tasks,
         )
         dispatcher = Dispatcher(
             ledger,
@@ -228,8 +238,7 @@ class DeliveryAssembly:
         events.paused.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
         events.resumed.subscribe(self.probing.resumed, self.lanes.arrived, self._retry_queue.arrived)
         events.left.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
-        events.gone.subscribe(self._bundles.gone)
-        events.slow.subscribe(self.lanes.split)
+        events.slow.subscribe(self._bundles.split, self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
         events.tripped.subscribe(self._bundles.left, self.lanes.left)
         events.recovered.subscribe(self.lanes.arrived, self._retry_queue.recovered)

@@ -1,6 +1,7 @@
 """The surroundings of one run of the back: its clock, its tasks, its randomness, and its intervals."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -38,9 +39,11 @@ class Runtime:
         tasks: where all that goes on runs; what dies there ends the broker.
         random: for delays that are not all alike; one with a seed makes a run that can be repeated.
         intervals: how often it looks; tests have no patience.
+        may_emit: false while the journal is full, so that nodes that emit wait.
     """
 
     clock: Clock
     tasks: asyncio.TaskGroup
     random: Random = field(default_factory=Random)
     intervals: BackIntervals = BackIntervals()
+    may_emit: Callable[[], bool] = lambda: True

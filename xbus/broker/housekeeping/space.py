@@ -77,13 +77,20 @@ class Space:
         if self._max_bytes and self.live_bytes + data_bytes > self._max_bytes * BACK_SHARE:
             raise self._refusal(f"{data_bytes} bytes back from an archive", int(self._max_bytes * BACK_SHARE))
 
+    def may_grow(self) -> bool:
+        """Check whether what has begun may have more items: open envelopes, and those that nodes emit.
+
+        Nodes get this much, as what came to them is removed only when they have emitted it.
+        """
+        return not self._max_bytes or self.live_bytes <= self._max_bytes * FINISH_SHARE
+
     def check_more(self) -> None:
         """Let items of an envelope pass that is open already.
 
         Raises:
             Failed: journal_full.
         """
-        if self._max_bytes and self.live_bytes > self._max_bytes * FINISH_SHARE:
+        if not self.may_grow():
             raise self._refusal("more items", int(self._max_bytes * FINISH_SHARE))
 
     def take(self, emitter_id: int, data_bytes: int) -> None:

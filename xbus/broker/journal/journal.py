@@ -14,10 +14,12 @@ import sqlalchemy as sa
 
 from xbus.broker.journal.commit.writer import CommitFigures, Writer, WriterEvents, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.stowing import NO_ORDER, ObjectPlace, Order, Stowing
 from xbus.broker.journal.writes import SealedEnvelope, Write
+from xbus.calling import CALLING
 from xbus.clock import SystemClock
 from xbus.config import JournalSettings
 from xbus.errors import ConfigurationError, JournalUnavailable
@@ -81,6 +83,7 @@ class Journal:
         self._stowing: Stowing | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._reader_connections: dict[int, sa.Connection] = {}
+        self._read_turns = ReadTurns(READERS)
         self._closed = False
 
     @classmethod
@@ -155,7 +158,7 @@ class Journal:
         if self._closed:
             raise JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
         try:
-            async with asyncio.timeout(self.answer_seconds):
+            async with asyncio.timeout(self.answer_seconds), self._read_turns.turn(CALLING.get()):
                 return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, errand)
         except TimeoutError:
             raise silent(self.answer_seconds) from None

@@ -10,11 +10,14 @@ from xbus import model
 from xbus.broker.journal.audit import acting_person
 from xbus.broker.journal.configuration import BusSpec, Section, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.names import is_name
+from xbus.broker.journal.configuration.plan import Plan
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.readers.people import ReaderDecision, move
 from xbus.broker.journal.readers.status import list_readers
+from xbus.broker.journal.readers.type_spans import bound_spans, forget_left, read_spans
 from xbus.broker.journal.retention.limits import WhenBehind
 from xbus.broker.journal.topics import check_removal, ensure_topics, read_emitter, refused, remove_topic
 from xbus.errors import ConfigurationError
@@ -23,6 +26,9 @@ MOST_SUBSCRIBED = 1_000
 """Topics of a subscription. More make each look at the log longer."""
 
 MOST_WITHOUT_PUBLISHER = 1_000
+
+ATTEMPTS = 1_000_000
+"""Attempts before a batch is parked: clients of Routemaster are called until they take it. Nobody resumes theirs."""
 
 _TYPE, _RANGE = model.event_type.c, model.reader_range.c
 
@@ -101,13 +107,16 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
         ranges=before.ranges if before is not None else 1,
         max_lag=max_lag,
         when_behind=when_behind,
-        retry=present.retry if present is not None else RetrySettings(),
+        retry=present.retry if present is not None else RetrySettings(attempts=ATTEMPTS),
     )
     plan = make_plan(stored, BusSpec(subscriptions={emitter.login: wished}))
     if plan.problems:
         cause = "; ".join(problem.sentence for problem in plan.problems)
         raise ConfigurationError(cause, "correct it", code="bad_subscription")
-    apply(connection, plan, at)
+    if present is not None:
+        _change_topics(connection, emitter.login, plan, at)
+    else:
+        apply(connection, plan, at, finish=lambda: forget_left(connection, _service_id(connection, emitter.login)))
     if present is None and before is not None:
         decision = ReaderDecision(acting_person() or emitter.login, at, "subscribed anew")
         move(connection, wished.reader.name, "head", decision)
@@ -154,8 +163,12 @@ def unsubscribe(connection: sa.Connection, emitter_id: int, topic: str | None, a
     is_own = present is not None and _is_of_program(connection, emitter, present)
     if present is None or not is_own or (topic is not None and topic not in present.event_types):
         raise ConfigurationError("the client is not subscribed", "subscribe first", code="not_subscribed")
-    left = frozenset[str]() if topic is None else present.event_types - {topic}
-    _leave(connection, present, left, at)
+    if topic is not None:
+        _leave(connection, present, topic, at)
+        return
+    stored = read_stored(connection)
+    plan = make_plan(stored, stored.in_use.without(Section.SUBSCRIPTION, present.name), prune=True)
+    apply(connection, replace(plan, changes=plan.removals, problems=()), at)
 
 
 def remove_subscribed(connection: sa.Connection, emitter_id: int, topic: str, at: datetime) -> None:
@@ -167,7 +180,7 @@ def remove_subscribed(connection: sa.Connection, emitter_id: int, topic: str, at
     check_removal(connection, emitter_id, topic)
     for each in read_stored(connection).in_use.subscriptions.values():
         if each.format == "routemaster" and topic in each.event_types:
-            _leave(connection, each, each.event_types - {topic}, at)
+            _leave(connection, each, topic, at)
     remove_topic(connection, emitter_id, topic, at)
 
 
@@ -222,14 +235,24 @@ def _check_room(connection: sa.Connection, new: int) -> None:
         raise refused(f"at most {MOST_WITHOUT_PUBLISHER:,} topics may have no publisher yet, and these would be more")
 
 
-def _leave(connection: sa.Connection, present: SubscriptionSpec, left: frozenset[str], at: datetime) -> None:
-    stored = read_stored(connection)
-    if left:
-        wished = BusSpec(subscriptions={present.name: replace(present, event_types=left, secret=None)})
-        apply(connection, make_plan(stored, wished), at)
-        return
-    plan = make_plan(stored, stored.in_use.without(Section.SUBSCRIPTION, present.name), prune=True)
-    apply(connection, replace(plan, changes=plan.removals, problems=()), at)
+def _leave(connection: sa.Connection, present: SubscriptionSpec, topic: str, at: datetime) -> None:
+    """Unsubscribe from a topic. What was sent before comes all the same, and who has no topic left is a subscriber."""
+    left = replace(present, event_types=present.event_types - {topic}, secret=None)
+    plan = make_plan(read_stored(connection), BusSpec(subscriptions={present.name: left}))
+    _change_topics(connection, present.name, plan, at)
+
+
+def _change_topics(connection: sa.Connection, name: str, plan: Plan, at: datetime) -> None:
+    """Carry a plan out for a subscription that goes on: it gets new topics from now on, and former ones until now."""
+    service_id = _service_id(connection, name)
+    former = read_spans(connection, service_id).get(service_id, {})
+    head = read_head(connection)
+    apply(connection, plan, at, finish=lambda: bound_spans(connection, service_id, former, head))
+
+
+def _service_id(connection: sa.Connection, name: str) -> int:
+    own = sa.select(model.subscription.c.service_id).where(model.subscription.c.name == name)
+    return int(connection.execute(own).scalar_one())
 
 
 def _begin_anew(connection: sa.Connection, name: str) -> None:

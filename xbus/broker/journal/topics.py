@@ -11,7 +11,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here
+from xbus.broker.journal.audit import Act, act_here
 from xbus.broker.journal.configuration import EventTypeSpec, Section, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.names import is_name
@@ -19,7 +19,10 @@ from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
 from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.operations.event_types import count_types
+from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers.status import count_lag
 from xbus.errors import ConfigurationError
 
 MOST_TOPICS = 1_000
@@ -63,7 +66,8 @@ def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datet
     own = sa.select(sa.func.count()).where(_type.publisher_id == emitter_id, _type.removed_at.is_(None))
     if connection.execute(own).scalar_one() >= MOST_TOPICS:
         raise refused(f"the emitter publishes {MOST_TOPICS:,} event types that it made, which is the most")
-    ensure_topic(connection, name, at)
+    publishing = act_here(at, "changed", f'event_type "{name}"', after=f'publisher "{emitter.login}"')
+    ensure_topics(connection, [name], at, publisher_id=emitter_id, acts=[publishing])
     found = connection.execute(sa.select(_type.publisher_id, _type.is_topic).where(_type.name == name)).one()
     if found.publisher_id == emitter_id:
         return
@@ -71,22 +75,25 @@ def claim_topic(connection: sa.Connection, emitter_id: int, name: str, at: datet
         raise refused(f'event type "{name}" was made by an operator, and its profile does not allow it')
     if found.publisher_id is not None:
         raise refused(f'another emitter publishes event type "{name}"')
-    act = act_here(at, "changed", f'event_type "{name}"', after=f'publisher "{emitter.login}"')
-    with new_version(connection, "published", f'event type "{name}" by "{emitter.login}"', at, acts=[act]):
+    with new_version(connection, "published", f'event type "{name}" by "{emitter.login}"', at, acts=[publishing]):
         of_name = sa.update(model.event_type).where(_type.name == name)
         connection.execute(of_name.values(publisher_id=emitter_id))
 
 
-def ensure_topic(connection: sa.Connection, name: str, at: datetime) -> None:
-    """Make an event type without a publisher, unless one of this name is in use; see :func:`ensure_topics`."""
-    ensure_topics(connection, [name], at)
-
-
-def ensure_topics(connection: sa.Connection, names: Sequence[str], at: datetime) -> None:
-    """Make event types without a publisher, in one change of the configuration. Those in use stay as they are.
+def ensure_topics(
+    connection: sa.Connection,
+    names: Sequence[str],
+    at: datetime,
+    *,
+    publisher_id: int | None = None,
+    acts: Sequence[Act] = (),
+) -> None:
+    """Make event types, in one change of the configuration. Those in use stay as they are.
 
     Args:
         names: at most as many as a statement takes, a thousand or so.
+        publisher_id: the emitter that alone may send those that are made; None for no publisher yet.
+        acts: what the audit is told beside that they are made.
 
     Raises:
         ConfigurationError: an operator removed one of them, or there are too many (``type_not_allowed``).
@@ -107,9 +114,12 @@ def ensure_topics(connection: sa.Connection, names: Sequence[str], at: datetime)
         Change(Move.RESTORE if name in known else Move.ADD, Section.EVENT_TYPE, name, EventTypeSpec(name, False, {}))
         for name in wanted
     )
-    apply(connection, Plan(read_version(connection), changes, ()), at)
     made = sa.update(model.event_type).where(_type.name.in_(wanted))
-    connection.execute(made.values(is_topic=True, publisher_id=None))
+
+    def mark() -> None:
+        connection.execute(made.values(is_topic=True, publisher_id=publisher_id))
+
+    apply(connection, Plan(read_version(connection), changes, ()), at, finish=mark, acts=acts)
 
 
 def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: datetime) -> None:
@@ -125,9 +135,12 @@ def remove_topic(connection: sa.Connection, emitter_id: int, name: str, at: date
     if plan.problems or stored.in_use.event_types[name].nodes:
         cause = f'other entries of the bus name event type "{name}"'
         raise ConfigurationError(cause, "have an operator remove it with xbus apply", code="type_in_use")
-    apply(connection, replace(plan, changes=plan.removals), at)
-    # What its publisher removed may be made anew by a push.
-    connection.execute(sa.update(model.event_type).where(_type.name == name).values(is_topic=True))
+
+    def mark() -> None:
+        # What its publisher removed may be made anew by a push.
+        connection.execute(sa.update(model.event_type).where(_type.name == name).values(is_topic=True))
+
+    apply(connection, replace(plan, changes=plan.removals), at, finish=mark)
 
 
 def check_removal(connection: sa.Connection, emitter_id: int, name: str) -> None:
@@ -169,26 +182,37 @@ def list_topics(connection: sa.Connection, emitter_id: int, at: datetime) -> lis
 
 
 def count_waiting(connection: sa.Connection, most: int) -> int:
-    """Count the envelopes between the end of the log and the recipient that is farthest behind, up to a number.
-
-    It counts places of the log, also of event types that the recipient does not get.
-    """
+    """Count the envelopes that the recipient lacks which is farthest behind, up to a number."""
     roles = (
         sa.select(sa.func.min(model.cursor.c.position))
         .join(model.role, model.role.c.id == model.cursor.c.role_id)
         .where(model.role.c.removed_at.is_(None), model.role.c.detached_at.is_(None))
     )
-    readers = (
-        sa.select(sa.func.min(model.reader_stretch.c.position))
-        .join(model.reader_range, model.reader_range.c.id == model.reader_stretch.c.range_id)
-        .join(model.service, model.service.c.id == model.reader_range.c.service_id)
-        .where(model.reader_range.c.completed_at.is_(None), model.service.c.removed_at.is_(None))
-    )
     head = read_head(connection)
-    # A reader's place is that of the item that it reads next; a cursor's is the last that is settled.
-    settled = connection.execute(roles).scalar_one(), connection.execute(readers).scalar_one()
-    lags = [head - settled[0] if settled[0] is not None else 0, head + 1 - settled[1] if settled[1] is not None else 0]
-    return min(most, max(0, *lags))
+    settled = connection.execute(roles).scalar_one()
+    found = 0 if settled is None else max(0, head - settled)
+    return min(most, found) if found >= most else _count_unread(connection, head, found, most)
+
+
+def _count_unread(connection: sa.Connection, head: int, found: int, most: int) -> int:
+    """Count what the reader lacks that lacks most, unless that is less than was found already.
+
+    The place of a reader stays where it is while nothing comes that it reads, so its events have to be counted.
+    """
+    entries = {entry.id: entry for entry in read_readers(connection)}
+    range_, stretch = model.reader_range.c, model.reader_stretch.c
+    places = (
+        sa.select(range_.service_id, sa.func.min(stretch.position).label("position"))
+        .join(model.reader_range, range_.id == stretch.range_id)
+        .where(range_.completed_at.is_(None), range_.service_id.in_([*entries]))
+        .group_by(range_.service_id)
+    )
+    for service_id, position in sorted(connection.execute(places).all(), key=lambda row: row.position):
+        if found >= most or head + 1 - position <= found:
+            break
+        lag = count_lag(connection, entries[service_id], Place(position), most)
+        found = max(found, min(lag, head + 1 - position))
+    return min(most, found)
 
 
 def _only(emitters: Collection[EmitterEntry], name: str) -> str | None:

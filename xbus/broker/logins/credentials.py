@@ -134,7 +134,10 @@ class Credentials:
 
     async def _is_right(self, owner_id: int, password: str, password_hash: str | None) -> bool:
         if password_hash == TICKETS:
-            return await self._journal.read(has_ticket, owner_id, token_hash(password))
+            if await self._journal.read(has_ticket, owner_id, token_hash(password)):
+                return True
+            # A wrong ticket takes as long as a wrong password: the time reveals no logins.
+            password_hash = None
         return await self._hashing(self._passwords.verify, password, password_hash)
 
     def note_accepted(self, login: str, verified: Verified) -> None:

@@ -47,8 +47,9 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
-from xbus.rpc.server import OF_PEERS, Server, ServerLimits
+from xbus.rpc.server import OF_PEERS, Server
 from xbus.supervision.health import Health
 from xbus.supervision.pinger import Pinger
 
@@ -73,13 +74,15 @@ class BackPart:
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket, shared.encryption.bell_pair)
         self._hosts = RecipientHosts(config.recipient_hosts)
+        # Of its own: the front tells people of a full journal.
+        self._space = Space(shared.journal, shared.config.journal.max_bytes, Health("space", shared.clock))
         self._back = Back(
             shared.journal,
             shared.configuration,
             self._bell,
             self._connect,
             shared.health,
-            Runtime(shared.clock, shared.tasks),
+            Runtime(shared.clock, shared.tasks, may_emit=self._space.may_grow),
             config,
         )
         self._bots = Bots(shared.journal, shared.configuration, shared.clock, shared.ids, self._back.readers.desk)
@@ -244,6 +247,7 @@ class BackPart:
 
     async def recover(self) -> None:
         await self._sessions.restore()
+        await self._space.refresh()
         await self._back.recover()
         await self._presence.restore()
 
@@ -253,6 +257,7 @@ class BackPart:
         self._shared.configuration.on_change(self._sessions.configuration_changed)
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._sessions.watch(self._sessions_ended), name="roles' ended sessions")
+        self._shared.tasks.create_task(self._space.watch(), name="space for nodes that emit")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
         self._shared.tasks.create_task(
@@ -286,10 +291,8 @@ class BackPart:
 
     def _return_archived(self) -> None:
         shared, config = self._shared, self._shared.config
-        # Of its own: the front tells people of a full journal.
-        space = Space(shared.journal, config.journal.max_bytes, Health("returns", shared.clock))
         command = restore_command(config.file)
-        returns = ArchiveReturns(shared.journal, self._back.archived, space, shared.health, command)
+        returns = ArchiveReturns(shared.journal, self._back.archived, self._space, shared.health, command)
         shared.tasks.create_task(returns.watch(), name="archived envelopes that are wanted")
 
     def _look_at_readers(self) -> None:

@@ -37,7 +37,8 @@ from xbus.broker.sessions import SessionLifetimes
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
 from xbus.rpc.exchange import SHARE_BYTES
-from xbus.rpc.server import Server, ServerLimits
+from xbus.rpc.guard import ServerLimits
+from xbus.rpc.server import Server
 
 LARGEST_UNREAD = 4
 """The answers that one emitter may leave unread, in largest messages: an immediate reply may be as large as a batch.

@@ -9,7 +9,6 @@ from xbus.rpc.messages.subscriptions import (
     FailedCallAnswer,
     MeasuredSubscriptions,
     SubscriptionHealthMap,
-    SubscriptionMap,
     SubscriptionsAnswer,
 )
 from xbus.rpc.shapes import AnswerReader
@@ -44,9 +43,14 @@ class GatewayBack:
         self._client = client
         self._token = token
 
-    async def subscriptions(self) -> list[SubscriptionMap]:
-        """List the subscriptions that are to be served."""
-        return _LIST.read(await self._call("xbus.list_subscriptions"))["subscriptions"]
+    async def subscriptions(self, known: int, wait: float) -> SubscriptionsAnswer:
+        """List the subscriptions that are to be served, once something may have changed or the time is over.
+
+        Args:
+            known: the ``changes`` of the answer before; -1 for none.
+            wait: seconds to wait.
+        """
+        return _LIST.read(await self._call("xbus.list_subscriptions", known, wait, wait=wait))
 
     async def measure(self) -> list[SubscriptionHealthMap]:
         """Ask how all subscriptions are; what they were made to do without is told to one gateway only."""

@@ -8,6 +8,7 @@ import base64
 import contextlib
 import logging
 import uuid
+from collections.abc import Iterator
 from enum import Enum, auto
 
 from xbus.clock import Clock
@@ -28,6 +29,9 @@ BACK_SECONDS = 1.0
 """Seconds until the back is asked again that does not answer."""
 
 RENEWALS_PER_LEASE = 3
+
+SMALL_BYTES = 16_384
+"""Bytes of items up to which a body is written at once. More spare the way to a thread, and keep others waiting."""
 
 
 class _Delivery(Enum):
@@ -103,62 +107,81 @@ class SubscriptionCalls:
         Args:
             lease: seconds for which the range is kept after a sign of life.
         """
-        delivering = asyncio.create_task(self._deliver(told, batch))
-        renewing = asyncio.create_task(self._renew_until_lost(told, lease / RENEWALS_PER_LEASE))
         try:
-            await asyncio.wait({delivering, renewing}, return_when=asyncio.FIRST_COMPLETED)
-            if delivering.done():
-                return delivering.result()
-            renewing.result()
+            async with asyncio.timeout(None) as owned:
+                with self._renewing(told, lease / RENEWALS_PER_LEASE, owned):
+                    return await self._deliver(told, batch)
+        except TimeoutError:
+            if not owned.expired():
+                raise
             return _Delivery.LOST
-        finally:
-            delivering.cancel()
-            renewing.cancel()
-            await asyncio.gather(delivering, renewing, return_exceptions=True)
 
-    async def _renew_until_lost(self, told: ClaimedBatchMap, seconds: float) -> None:
-        """Keep the range while the subscriber is called; return once it is lost."""
-        owned = told["range"], told["counter"]
+    @contextlib.contextmanager
+    def _renewing(self, told: ClaimedBatchMap, seconds: float, owned: asyncio.Timeout) -> Iterator[None]:
+        """Keep the range for the time of the block, which most batches leave before there is anything to be done.
+
+        Args:
+            seconds: between signs of life.
+            owned: ends when the range is lost.
+        """
+        loop = asyncio.get_running_loop()
+        renewing: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            renewing.append(loop.create_task(self._renew_until_lost(told, seconds, owned)))
+
+        timer = loop.call_later(seconds, begin)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            for task in renewing:
+                task.cancel()
+
+    async def _renew_until_lost(self, told: ClaimedBatchMap, seconds: float, owned: asyncio.Timeout) -> None:
+        lease = told["range"], told["counter"]
+        extra = {"action": "callback_lease_not_renewed", "subscription": self._subscription["name"]}
         while True:
-            await asyncio.sleep(seconds)
-            extra = {"action": "callback_lease_not_renewed", "subscription": self._subscription["name"]}
             try:
                 ranges = await self._back.renew(self._program, self._reader)
             except CallError as error:
                 log.info("lease not renewed: %s", error, extra=extra | {"code": error.code})
-                continue
-            if owned not in [(range_id, counter) for range_id, counter in ranges]:
-                log.info("range %d is lost: its batch is called no more", owned[0], extra=extra)
-                return
+            else:
+                if lease not in [(range_id, counter) for range_id, counter in ranges]:
+                    log.info("range %d is lost: its batch is called no more", lease[0], extra=extra)
+                    owned.reschedule(asyncio.get_running_loop().time())
+                    return
+            await asyncio.sleep(seconds)
 
     async def _deliver(self, told: ClaimedBatchMap, batch: ReaderBatch) -> _Delivery:
         """Call once. The back hands a batch that is not taken out again when it is time, or parks it."""
         if not told["events"]:
             return _Delivery.TAKEN
-        outcome = await self._counted_call(told["id"], batch)
+        outcome = await self._counted_call(told, batch)
         if outcome.is_taken:
             await self._note_success()
             return _Delivery.TAKEN
         await self._note_failure(outcome, batch)
         return _Delivery.ENDED if outcome.is_end else _Delivery.NOT_TAKEN
 
-    async def _counted_call(self, message_id: str, batch: ReaderBatch) -> CallOutcome:
+    async def _counted_call(self, told: ClaimedBatchMap, batch: ReaderBatch) -> CallOutcome:
         name, events = self._subscription["name"], len(batch)
         began, waited = self._clock.monotonic(), (self._clock.now() - batch.events[0].sealed_at).total_seconds()
         if not batch.is_repeated:
             self._counters.handed_out(name, events, waited)
-        outcome = await self._call(message_id, batch)
+        outcome = await self._call(told, batch)
         took = self._clock.monotonic() - began
         self._counters.called(name, events, took, waited, is_taken=outcome.is_taken)
         return outcome
 
-    async def _call(self, message_id: str, batch: ReaderBatch) -> CallOutcome:
+    async def _call(self, told: ClaimedBatchMap, batch: ReaderBatch) -> CallOutcome:
         """Call once. The body is written for each call: kept, those of dead subscribers would take much memory."""
         subscription = self._subscription
         media_type, write = FORMATS[subscription["format"]]
         try:
-            body = await asyncio.to_thread(write, batch)
-            headers = {"content-type": media_type, "user-agent": "xbus", **self._proof(message_id, body)}
+            size = sum(len(event["data"]) for event in told["events"])
+            body = write(batch) if size <= SMALL_BYTES else await asyncio.to_thread(write, batch)
+            headers = {"content-type": media_type, "user-agent": "xbus", **self._proof(told["id"], body)}
             return await self._client.post(subscription["url"], headers, body, verify=subscription["verify"])
         except Exception:
             # A fault in one batch must not end the calls of all other subscriptions.

@@ -21,7 +21,8 @@ from xbus.rpc.messages.subscriptions import SubscriptionMap
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
-"""Seconds between looks at the subscriptions. Less notices changes sooner, and asks the back more often."""
+"""Seconds between looks at the subscriptions while none changes: the back tells of changes at once. Less begins those
+anew sooner that ended by a fault, and asks the back more often."""
 
 MOST_PROGRAMS = 8
 """The most calls of one subscription that are under way at once. More let one subscriber take much of a gateway."""
@@ -46,15 +47,19 @@ class CallbackService:
 
     async def run(self) -> None:
         """For ever: serve the subscriptions that there are; one that changes begins anew."""
+        known = -1
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     try:
-                        self._follow(await self._back.subscriptions(), tasks)
+                        found = await self._back.subscriptions(known, LOOK_SECONDS)
                     except CallError as error:
                         extra = {"action": "subscriptions_not_read", "code": error.code}
                         log.warning("subscriptions not read: %s", error, extra=extra)
-                    await asyncio.sleep(LOOK_SECONDS)
+                        await asyncio.sleep(LOOK_SECONDS)
+                        continue
+                    self._follow(found["subscriptions"], tasks)
+                    known = found["changes"]
         finally:
             self._served.clear()
 

@@ -46,11 +46,13 @@ class TailPace:
         beat_seconds: of silence, behind which followers get a sign of life. Web servers close what is silent for a
             minute.
         kept_bytes: of text that a tail keeps. More let a follower be slower before it has to read by itself.
+        all_bytes: of text that all tails keep together. Where there are many, each keeps less.
     """
 
     poll_seconds: float = 2.0
     beat_seconds: float = 15.0
     kept_bytes: int = 1024 * 1024
+    all_bytes: int = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,15 @@ class Tail:
         read: reads the log from a place on.
         place: where to begin.
         pace: its times and bounds.
+        tails: how many tails there are now.
     """
 
-    def __init__(self, question: TailQuestion, read: ReadLog, place: list[int], pace: TailPace) -> None:
+    def __init__(
+        self, question: TailQuestion, read: ReadLog, place: list[int], pace: TailPace, tails: Callable[[], int]
+    ) -> None:
         self.question = question
         self._pace = pace
+        self._tails = tails
         self.begin = place
         self.end = place
         self.error: XbusError | None = None
@@ -186,7 +192,12 @@ class Tail:
     def _keep(self, chunk: TailChunk) -> None:
         self._chunks.append(chunk)
         self._bytes += len(chunk.text)
-        while len(self._chunks) > 1 and (self._bytes > self._pace.kept_bytes or len(self._chunks) > KEPT_CHUNKS):
+        self.shrink()
+
+    def shrink(self) -> None:
+        """Let go what is beyond its part of all that tails keep. The newest chunk stays: somebody may wait for it."""
+        kept_bytes = min(self._pace.kept_bytes, self._pace.all_bytes // max(1, self._tails()))
+        while len(self._chunks) > 1 and (self._bytes > kept_bytes or len(self._chunks) > KEPT_CHUNKS):
             passed = self._chunks.popleft()
             self._bytes -= len(passed.text)
             self.begin = passed.end
@@ -246,8 +257,10 @@ class Tails:
     def join(self, question: TailQuestion, place: list[int]) -> Tail:
         """Follow an end; whoever joins leaves."""
         if question not in self._tails:
-            tail = Tail(question, self._read, place, self._pace)
+            tail = Tail(question, self._read, place, self._pace, lambda: self.open)
             self._tails[question] = (tail, asyncio.create_task(tail.run(), name="tail"))
+            for other, _ in self._tails.values():
+                other.shrink()
         self._followers[question] = self._followers.get(question, 0) + 1
         return self._tails[question][0]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any
 
+from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.rpc.deferred import Deferred
@@ -100,6 +101,13 @@ class Answering:
         Raises:
             ProtocolError: they are no request, and nobody can reply to them.
         """
+        calling = CALLING.set(frames[0])
+        try:
+            return self._take(frames)
+        finally:
+            CALLING.reset(calling)
+
+    def _take(self, frames: list[bytes]) -> float | None:
         size = sum(map(len, frames))
         self.caller = frames[0]
         stranger = self._stranger(frames)

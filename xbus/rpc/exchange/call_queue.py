@@ -16,7 +16,7 @@ class CallQueue(Generic[Call]):
         turns: says which calls may be carried out.
         carry_out: does that.
         may_go_on: asked before each call that has waited.
-        on_room: called when it was full, and takes calls again.
+        on_room: called when it was full, for all or for a connection, and takes calls again.
     """
 
     def __init__(
@@ -38,6 +38,10 @@ class CallQueue(Generic[Call]):
     def is_full(self) -> bool:
         """Check whether so much waits that no further calls should be added."""
         return self._turns.is_full
+
+    def has_room_for(self, peer: bytes) -> bool:
+        """Check whether a connection may have further calls wait; see ``Turns.has_room_for``."""
+        return self._turns.has_room_for(peer)
 
     def add(self, peer: bytes, call: Call, size: int) -> None:
         """Carry a call out now or later; see ``Turns.add``."""
@@ -77,7 +81,8 @@ class CallQueue(Generic[Call]):
         was_full = self._turns.is_full
         while self._may_go_on() and (call := self._turns.next()) is not None:
             self._carry_out(call)
-        if was_full and not self._turns.is_full:
+        has_new_room = self._turns.take_new_room()
+        if has_new_room or (was_full and not self._turns.is_full):
             self._on_room()
 
     def _look_later(self) -> None:

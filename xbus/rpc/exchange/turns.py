@@ -39,6 +39,9 @@ more of them a newcomer waits so long for its first answer that it no longer cou
 WAITING_BYTES = 8 * 1024 * 1024
 """The calls of all connections that wait for their turn; with more nothing is read. More takes memory."""
 
+WAITING_BYTES_OF_ONE = WAITING_BYTES // 8
+"""The calls of one connection that wait; with more it alone is read no further. More lets fewer peers fill all room."""
+
 _KEPT_BYTES = 512
 """The memory of a call that waits, beside its bytes."""
 
@@ -55,6 +58,8 @@ class _Share(Generic[Call]):
         recent_calls: the number of the former.
         earlier_calls: the number of the latter.
         waiting: calls with their bytes, in their order.
+        waiting_bytes: of those.
+        is_stopped: whether nothing more is read of the connection until half of its room is free.
     """
 
     called_in: int = 0
@@ -64,6 +69,8 @@ class _Share(Generic[Call]):
     recent_calls: int = 0
     earlier_calls: int = 0
     waiting: deque[tuple[Call, int]] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    is_stopped: bool = False
 
 
 class Turns(Generic[Call]):
@@ -85,11 +92,25 @@ class Turns(Generic[Call]):
         self._shares: dict[bytes, _Share[Call]] = {}
         self._line: deque[_Share[Call]] = deque()
         self._waiting_bytes = 0
+        self._has_new_room = False
 
     @property
     def is_full(self) -> bool:
         """Check whether so much waits that no further calls should be added."""
         return self._waiting_bytes > self._most_waiting_bytes
+
+    def has_room_for(self, peer: bytes) -> bool:
+        """Check whether a connection may have further calls wait. After a no ``take_new_room`` says when it may."""
+        share = self._shares.get(peer)
+        if share is None or share.waiting_bytes <= WAITING_BYTES_OF_ONE:
+            return True
+        share.is_stopped = True
+        return False
+
+    def take_new_room(self) -> bool:
+        """Check whether some connection has room again since the last time."""
+        has_new_room, self._has_new_room = self._has_new_room, False
+        return has_new_room
 
     @property
     def has_waiting(self) -> bool:
@@ -119,7 +140,7 @@ class Turns(Generic[Call]):
                 return True
             self._line.append(share)
         share.waiting.append((call, size))
-        self._waiting_bytes += size + _KEPT_BYTES
+        self._keep(share, size + _KEPT_BYTES)
         return False
 
     def began(self, peer: bytes, size: int, at: float) -> None:
@@ -147,7 +168,7 @@ class Turns(Generic[Call]):
             has_room = self._has_room(share, size, present_share)
             if has_room:
                 share.waiting.popleft()
-                self._waiting_bytes -= size + _KEPT_BYTES
+                self._keep(share, -size - _KEPT_BYTES)
             if share.waiting:
                 self._line.append(share)
             if has_room:
@@ -159,9 +180,17 @@ class Turns(Generic[Call]):
         calls = [call for share in self._line for call, _ in share.waiting]
         for share in self._line:
             share.waiting.clear()
+            share.waiting_bytes = 0
         self._line.clear()
         self._waiting_bytes = 0
         return calls
+
+    def _keep(self, share: _Share[Call], more: int) -> None:
+        self._waiting_bytes += more
+        share.waiting_bytes += more
+        if share.is_stopped and share.waiting_bytes <= WAITING_BYTES_OF_ONE / 2:
+            share.is_stopped = False
+            self._has_new_room = True
 
     @property
     def _present_share(self) -> float:

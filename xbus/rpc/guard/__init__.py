@@ -8,15 +8,18 @@ elsewhere it does nothing.
 from xbus.rpc.guard.connections import Connection
 from xbus.rpc.guard.cuts import BROKEN_PROTOCOL, KEY_REVOKED, CutLog
 from xbus.rpc.guard.limits import ENDLESS, UNREAD_ANSWERS, TrafficLimits
+from xbus.rpc.guard.server_limits import MESSAGE_ROOM_BYTES, ServerLimits
 from xbus.rpc.guard.watch import ConnectionGuard
 
 __all__ = [
     "BROKEN_PROTOCOL",
     "ENDLESS",
     "KEY_REVOKED",
+    "MESSAGE_ROOM_BYTES",
     "UNREAD_ANSWERS",
     "Connection",
     "ConnectionGuard",
     "CutLog",
+    "ServerLimits",
     "TrafficLimits",
 ]

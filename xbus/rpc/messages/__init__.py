@@ -264,6 +264,7 @@ class RecipientAbilities(TypedDict):
     heartbeats: bool
     kind: NotRequired[str]
     bundles: NotRequired[bool]
+    prepares: NotRequired[int]
     notes: NotRequired[bool]
     headers: NotRequired[bool]
     outs: NotRequired[bool]

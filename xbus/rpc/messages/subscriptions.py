@@ -53,6 +53,7 @@ class FailedCallAnswer(TypedDict):
 
 
 class SubscriptionsAnswer(TypedDict):
-    """The answer to ``xbus.list_subscriptions``."""
+    """The answer to ``xbus.list_subscriptions``; ``changes`` is what the next call gives as ``known``."""
 
     subscriptions: list[SubscriptionMap]
+    changes: int

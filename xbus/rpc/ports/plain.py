@@ -237,6 +237,9 @@ class PlainPort:
             self._is_paused = True
             self._stopped[peer.peer] = peer
             return False
+        if not self._owner.has_room_for(peer.peer):
+            self._stopped[peer.peer] = peer
+            return False
         return peer.is_known or self._has_turn(peer)
 
     def _has_turn(self, peer: _Peer) -> bool:

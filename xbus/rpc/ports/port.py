@@ -50,6 +50,8 @@ class PortOwner:
         traffic: limits of each connection and of all.
         serve: gets each message, and the connection by which it came.
         may_read: asked before each message.
+        has_room_for: asked before each message with the id of its connection; after a no that is read no further until
+            ``resume``. A port that can't stop a single connection need not ask.
         on_gone: called with the id of a peer whose connection has ended; None where libzmq does not say whose.
         on_violation: called with the address of a peer that does not keep to the protocol.
     """
@@ -59,6 +61,7 @@ class PortOwner:
     traffic: TrafficLimits
     serve: Callable[[CallerConnection, list[bytes]], None]
     may_read: Callable[[], bool]
+    has_room_for: Callable[[bytes], bool]
     on_gone: Callable[[bytes | None], None]
     on_violation: Callable[[str, ProtocolError], None]
 

@@ -37,6 +37,9 @@ PART_BYTES = 16 * 1024
 _LONG_PART_BYTES = 256 * 1024
 """The same in the midst of a long frame, which takes next to no time."""
 
+_MOST_GROWN = 4096
+"""Bytes below which a part of a long frame is put into those before it."""
+
 _MOST_OF_A_PART = 900
 """The messages and commands of a part: more than calls can be, of 30 bytes and more. Shorter messages would keep
 other connections waiting for longer."""
@@ -140,7 +143,8 @@ class Incoming:
         self._at = 0
         self._flags = 0
         self._missing = 0
-        self._partial = bytearray()
+        self._partial: list[bytes | bytearray] = []
+        self._partial_bytes = 0
         self._frames = [*route]
         self._size = 0
         self._of_part = 0
@@ -159,7 +163,7 @@ class Incoming:
     @property
     def unfinished(self) -> int:
         """The bytes that are kept of a message whose end has not come."""
-        return self._size + len(self._partial)
+        return self._size + self._partial_bytes
 
     def feed(self, data: bytes) -> bool:
         """Take bytes that came; the messages before them must have been asked for.
@@ -171,13 +175,13 @@ class Incoming:
             ProtocolError: the peer does not speak ZMTP 3 without encryption.
         """
         if self._missing > len(data):
-            self._partial += data
+            self._keep(data)
             self._missing -= len(data)
             return False
         if self._greeting is not None:
             data = self._greet(self._greeting + data)
         if self._missing:
-            self._partial += data[: self._missing]
+            self._keep(data[: self._missing])
             data = data[self._missing :]
             self._missing = 0
         self._data = self._data[self._at :] + data
@@ -192,8 +196,9 @@ class Incoming:
             ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
         """
         if self._partial and not self._missing:
-            body = bytes(self._partial)
+            body = b"".join(self._partial)
             self._partial.clear()
+            self._partial_bytes = 0
             if self._take(self._flags, body):
                 return self._finished()
         data, end, frames = self._data, len(self._data), self._frames
@@ -215,7 +220,7 @@ class Incoming:
             stop = begin + size
             if stop > end:
                 self._flags, self._missing, self._at = flags, stop - end, end
-                self._partial += data[begin:]
+                self._keep(data[begin:])
                 break
             self._at = stop
             if self._take(flags, data[begin:stop]):
@@ -224,6 +229,19 @@ class Incoming:
             # A connection that falls silent must not keep the last part that it sent.
             self._data, self._at = b"", 0
         return None
+
+    def _keep(self, part: bytes) -> None:
+        """Keep a part of a frame. Parts are joined once, as bytes that grow are copied many times over.
+
+        Only short ones grow together: each would cost more than it holds.
+        """
+        self._partial_bytes += len(part)
+        if len(part) >= _MOST_GROWN:
+            self._partial.append(part)
+        elif self._partial and isinstance(self._partial[-1], bytearray):
+            self._partial[-1] += part
+        else:
+            self._partial.append(bytearray(part))
 
     def _check(self, flags: int, size: int) -> None:
         if flags & COMMAND:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -94,18 +94,28 @@ class Emission:
         journal: writes it.
         clock: dates it.
         derivation: says what it is made of.
-        retry_seconds: between two tries while the database is away.
+        retry_seconds: between two tries while the database is away, or the journal is full.
+        may_emit: false while the journal is full.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, derivation: Derivation, retry_seconds: float) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        derivation: Derivation,
+        retry_seconds: float,
+        may_emit: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._derivation = derivation
         self._retry_seconds = retry_seconds
+        self._may_emit = may_emit
         self._events: dict[UUID, EmittedEvent] = {}
         self._held_bytes = 0
         self._is_open = False
         self._is_sealed = False
+        self._is_stopped = False
         self._turn = asyncio.Lock()
 
     def start_event(self, source_id: UUID, event_type: EventType, tags: EventTags) -> None:
@@ -124,6 +134,7 @@ class Emission:
         Raises:
             JournalError: it could not be written.
         """
+        await self._room()
         async with self._turn:
             if self._held_bytes <= SMALL_BYTES and not self._is_open:
                 return
@@ -173,6 +184,7 @@ class Emission:
         Raises:
             JournalError: it could not be written.
         """
+        await self._room()
         async with self._turn:
             if self._is_sealed or not self._events:
                 return
@@ -223,8 +235,22 @@ class Emission:
         about = (made.ordering_key, made.key, made.headers)
         return PutEnvelope(made.envelope_id, made.emitter_id, events, self._clock.now(), *about)
 
+    async def _room(self) -> None:
+        """Wait until the journal takes more. What came stays owed to the node, and whoever gives it waits, too.
+
+        Raises:
+            JournalError: its delivery was broken off meanwhile.
+        """
+        if self._held_bytes and not self._may_emit():
+            log.warning("not emitted yet: the journal is full", extra={"action": "not_emitted", "code": "journal_full"})
+        while self._held_bytes and not self._may_emit():
+            await asyncio.sleep(self._retry_seconds)
+            if self._is_stopped:
+                raise JournalError(BROKEN_OFF, code="envelope_stopped")
+
     async def stop(self) -> None:
         """Forget what is not sealed."""
+        self._is_stopped = True
         async with self._turn:
             if self._is_open and not self._is_sealed:
                 self._is_open = False

@@ -12,7 +12,7 @@ from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
 from xbus.clock import Clock
-from xbus.errors import CallError, Failed, JournalError, Refused
+from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import HeadersMap
 
@@ -32,7 +32,8 @@ class EmittingConsumer:
         clock: dates what it writes.
         tasks: where calls are carried out.
         catalog: the configuration as it is now.
-        retry_seconds: between two tries while the database is away.
+        retry_seconds: between two tries while the database is away, or the journal is full.
+        may_emit: false while the journal is full.
     """
 
     connection: bytes | None = None
@@ -45,6 +46,7 @@ class EmittingConsumer:
         tasks: asyncio.TaskGroup,
         catalog: Callable[[], Catalog],
         retry_seconds: float,
+        may_emit: Callable[[], bool],
     ) -> None:
         self._role = role
         self._journal = journal
@@ -52,6 +54,7 @@ class EmittingConsumer:
         self._tasks = tasks
         self._catalog = catalog
         self._retry_seconds = retry_seconds
+        self._may_emit = may_emit
         self._emissions: dict[str, Emission] = {}
         self._answered = asyncio.Event()
         self._now = asyncio.get_running_loop().time
@@ -72,8 +75,14 @@ class EmittingConsumer:
     ) -> "asyncio.Future[Value]":
         """Carry a verb out; the back waits for its own database as long as it takes."""
         answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-        self.owed += 1
-        self._tasks.create_task(self._carry_out(answer, method, *args), name=f"{method} of {self._role.login}")
+        carrying_out = self._carry_out(answer, method, *args)
+        try:
+            self._tasks.create_task(carrying_out, name=f"{method} of {self._role.login}")
+        except RuntimeError:  # the broker ends just now
+            carrying_out.close()
+            answer.set_exception(ConnectionLost(f"{self._role.login}: the broker ends"))
+        else:
+            self.owed += 1
         return answer
 
     async def _carry_out(self, answer: "asyncio.Future[Value]", method: str, *args: Any) -> None:
@@ -154,7 +163,26 @@ class EmittingConsumer:
         event_type = self._event_type()
         return list(await asyncio.gather(*(self._take_envelope(event_type, entry) for entry in entries)))
 
+    async def prepare_envelopes(self, entries: Sequence[BundleEntry]) -> Value:
+        """Keep what came of small envelopes until other consumers have taken them, too."""
+        event_type = self._event_type()
+        for entry in entries:
+            self._emissions[entry[0]] = self._emission_of(event_type, entry)
+        return [[True]] * len(entries)
+
+    async def commit_envelopes(self, envelope_ids: Sequence[str]) -> Value:
+        """Seal what is kept of envelopes; all of them share a commit."""
+        emissions = [self._emission(envelope_id) for envelope_id in envelope_ids]
+        answers = await asyncio.gather(*(self._seal(emission) for emission in emissions))
+        for envelope_id, answer in zip(envelope_ids, answers, strict=True):
+            if answer == [True]:
+                self._emissions.pop(envelope_id, None)
+        return list(answers)
+
     async def _take_envelope(self, event_type: EventType, entry: BundleEntry) -> Value:
+        return await self._seal(self._emission_of(event_type, entry))
+
+    def _emission_of(self, event_type: EventType, entry: BundleEntry) -> Emission:
         envelope_id, events, *note = entry
         first: HeadersMap = events[0][3] if events and len(events[0]) > 3 else {}
         emission = self._new_emission(envelope_id, note[0] if note else None, first)
@@ -163,6 +191,10 @@ class EmittingConsumer:
             emission.start_event(source_id, event_type, tags_of(headers[0] if headers else {}))
             for batch in batches:
                 emission.hold(source_id, RunBatch(*batch))
+        return emission
+
+    @staticmethod
+    async def _seal(emission: Emission) -> Value:
         try:
             await emission.seal()
         except JournalError as error:
@@ -176,6 +208,8 @@ class EmittingConsumer:
         "xbus.end_event": end_event,
         "xbus.take_event": take_event,
         "xbus.take_envelopes": take_envelopes,
+        "xbus.prepare_envelopes": prepare_envelopes,
+        "xbus.commit_envelopes": commit_envelopes,
         "end_envelope": end_envelope,
         "stop_envelope": stop_envelope,
     }
@@ -194,7 +228,7 @@ class EmittingConsumer:
 
     def _new_emission(self, envelope_id: str, note: DeliveryNote | None, said: HeadersMap) -> Emission:
         derivation = derive(UUID(envelope_id), self._emitter_id(), note, said)
-        return Emission(self._journal, self._clock, derivation, self._retry_seconds)
+        return Emission(self._journal, self._clock, derivation, self._retry_seconds, self._may_emit)
 
     def _emission(self, envelope_id: str) -> Emission:
         emission = self._emissions.get(envelope_id)

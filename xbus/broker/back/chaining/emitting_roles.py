@@ -15,8 +15,8 @@ from xbus.config import BackSettings
 
 log = logging.getLogger(__name__)
 
-ABILITIES = Abilities(batches=True, bundles=True, notes=True, headers=True)
-"""One envelope at a time: those of a type are emitted in the order in which they come."""
+ABILITIES = Abilities(batches=True, bundles=True, prepares=128, notes=True, headers=True)
+"""One envelope at a time, or one bundle: those of a type are emitted in the order in which they come."""
 
 LEFT_OPEN = "the broker ended before it was sealed"
 
@@ -65,7 +65,8 @@ class EmittingRoles:
     def _recipient(self, role: RoleEntry) -> RecipientProxy:
         runtime = self._runtime
         consumer = EmittingConsumer(
-            role, self._journal, runtime.clock, runtime.tasks, self._catalog, runtime.intervals.retry
+            *(role, self._journal, runtime.clock, runtime.tasks, self._catalog),
+            *(runtime.intervals.retry, runtime.may_emit),
         )
         name = f"node {role.login}"
         return RecipientProxy(role, name.encode(), name, consumer, ABILITIES, self._timeouts, self._registry.leave)

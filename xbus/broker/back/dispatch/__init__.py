@@ -4,7 +4,14 @@ It decides who takes part in a run, and when. It never calls a recipient itself:
 """
 
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
-from xbus.broker.back.dispatch.bundles import BundleRun, Bundles, BundleWorkers
+from xbus.broker.back.dispatch.bundles import (
+    BundleCalls,
+    BundleRun,
+    Bundles,
+    BundleSender,
+    BundleTakers,
+    BundleWorkers,
+)
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.eligibility import Eligibility
@@ -18,7 +25,10 @@ from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 
 __all__ = [
     "BacklogChanges",
+    "BundleCalls",
     "BundleRun",
+    "BundleSender",
+    "BundleTakers",
     "BundleWorkers",
     "Bundles",
     "ConsumerGathering",

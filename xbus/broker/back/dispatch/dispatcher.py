@@ -73,11 +73,12 @@ class Dispatcher:
         wanted = list(recipients)
         others = wanted
         if small is not None:
-            takers = self._bundles.takers(envelope, wanted)
-            for recipient in takers:
-                await self.predecessor_over(recipient)
-                await self._bundles.add(small, recipient, in_company=in_company)
-            others = [recipient for recipient in wanted if recipient not in takers]
+            parties = self._bundles.parties(envelope, wanted)
+            for party in parties:
+                for recipient in party:
+                    await self.predecessor_over(recipient)
+                await self._bundles.add(small, party, in_company=in_company)
+            others = [recipient for recipient in wanted if not any(recipient in party for party in parties)]
         if others:
             await self._deliver_in_run(envelope, others, in_company=in_company)
         await self._ledger.room()

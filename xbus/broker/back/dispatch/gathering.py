@@ -64,6 +64,22 @@ class ConsumerGathering:
                 self._slots.free(instance)
         return []
 
+    def take_further(self, instances: Sequence[RecipientProxy], most: int) -> dict[RecipientProxy, int]:
+        """Take more slots of instances of which one is taken, as far as they are free now.
+
+        Returns:
+            How many of each; give each back.
+        """
+        return {instance: self._slots.take_further(instance, most) for instance in instances}
+
+    def may_prepare(self, instance: RecipientProxy) -> int:
+        """Count the envelopes that an instance may keep open for a decision, beside what is open there already.
+
+        One of its slots is taken for that. A role that wants order has but one slot, whatever its program allows.
+        """
+        further = instance.abilities.prepares - instance.abilities.envelopes
+        return max(1, 1 + self._slots.spare(instance) + further)
+
     async def others_wait(self, recipient: ServedRole, ready: Coroutine[object, object, None]) -> bool:
         """Let others wait until a recipient takes more, though not for ever.
 

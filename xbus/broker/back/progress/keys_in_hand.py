@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 
 class KeysInHand:
@@ -41,7 +41,6 @@ class KeysInHand:
         while key in self._counts:
             await self._change.wait()
 
-    async def any_free(self, keys: Collection[str | None]) -> None:
-        """Wait until no instance has an envelope of one of some keys."""
-        while self._counts and all(key in self._counts for key in keys):
-            await self._change.wait()
+    async def changed(self) -> None:
+        """Wait until the outcome of some envelope is noted."""
+        await self._change.wait()

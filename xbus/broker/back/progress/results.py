@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xbus.broker.back.progress import transitions
@@ -125,7 +125,7 @@ class RunResults:
         failures: Mapping[int, RecipientFailed | Absent],
         bad_items: Mapping[int, Sequence[IsolatedItem]],
         *,
-        is_counted: bool = False,
+        counted: Collection[RecipientFailed] = (),
     ) -> list[int]:
         """Note the failures, and decide about the next attempts.
 
@@ -134,7 +134,7 @@ class RunResults:
             rows: the delivery rows of consumers that did not get it in its turn, by role id, with this attempt counted.
             failures: by role id, why a role has not committed.
             bad_items: see ``bad_items``.
-            is_counted: whether the same failures were noted of another envelope already, that came in the same call.
+            counted: failures that were noted of another envelope already, that came in the same call.
 
         Returns:
             The ids of the roles to which it will be redelivered.
@@ -143,7 +143,7 @@ class RunResults:
         for failure in dict.fromkeys(failures.values()):
             if isinstance(failure, RecipientFailed):
                 self._ledger.fail(envelope.envelope_id, failure)
-                is_trouble = failure.failure_class is FailureClass.TRANSIENT and not is_counted
+                is_trouble = failure.failure_class is FailureClass.TRANSIENT and failure not in counted
                 if failure.role_id is not None and is_trouble:
                     self._probing.failed(failure.role_id, envelope.position)
         for recipient in recipients:

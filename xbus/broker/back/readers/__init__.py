@@ -7,6 +7,7 @@ program is alive is known here alone.
 from xbus.broker.back.readers.absence import AbsentReaders
 from xbus.broker.back.readers.behind import BehindReaders
 from xbus.broker.back.readers.calls import (
+    MOST_WAIT_SECONDS,
     BatchCall,
     FailedCall,
     ReadingProgram,
@@ -23,6 +24,7 @@ from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
 from xbus.broker.back.readers.subscriptions import Subscriptions
 
 __all__ = [
+    "MOST_WAIT_SECONDS",
     "AbsentReaders",
     "BatchCall",
     "BehindReaders",

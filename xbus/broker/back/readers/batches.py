@@ -1,5 +1,8 @@
 """A batch of a reader: how large it may be, and how a program gets it."""
 
+from dataclasses import replace
+
+from xbus.broker.back.log import LogSlices
 from xbus.broker.back.readers.calls import BatchCall
 from xbus.broker.back.reading import event_map
 from xbus.broker.journal.log.slices import Slice, SliceBounds
@@ -13,6 +16,15 @@ def batch_bounds(entry: ReaderEntry, call: BatchCall) -> SliceBounds:
         min(call.max_items or entry.batch_items, entry.batch_items),
         min(call.max_bytes or entry.batch_bytes, entry.batch_bytes),
     )
+
+
+async def read_owed(slices: LogSlices, entry: ReaderEntry, current: ReaderRange, bounds: SliceBounds) -> Slice:
+    """Read the next items of a range, or those of its batch that is out, without what the reader does not get."""
+    found = await slices.read(entry.read_types, current.stretches, bounds)
+    if not entry.spans:
+        return found
+    owed = [each for each in found.events if entry.gets(each.facts.type_name, each.facts.position)]
+    return replace(found, events=tuple(owed))
 
 
 def batch_map(entry: ReaderEntry, out: ReaderRange, found: Slice, *, is_repeated: bool) -> ClaimedBatchMap:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from xbus.broker.back.log import LogSlices
-from xbus.broker.back.readers.batches import batch_bounds, batch_map
+from xbus.broker.back.readers.batches import batch_bounds, batch_map, read_owed
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
 from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
 from xbus.broker.back.readers.owing import OwedSettlement, lease_of
@@ -370,13 +370,13 @@ class ReaderDesk:
 
     async def _read_again(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
         """Read the items of a batch; nothing while an archive has some of them."""
-        found = await self._slices.read(self.entry.event_types, current.stretches, bounds)
+        found = await read_owed(self._slices, self.entry, current, bounds)
         return None if found.archived else found
 
     async def _read_on(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
         """Read the next items of a range; nothing at the head of the log, where nothing needs to be read either."""
         while current.place.position <= self._slices.head:
-            found = await self._slices.read(self.entry.event_types, current.stretches, bounds)
+            found = await read_owed(self._slices, self.entry, current, bounds)
             if found.events:
                 return found
             before, current = current.place, current.passed(found.to)

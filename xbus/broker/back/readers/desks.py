@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 from xbus.broker.back.log import LogSlices
@@ -53,6 +54,9 @@ class ReaderDesks:
         self._catalog = catalog
         self._desks: dict[str, ReaderDesk] = {}
         self._following = asyncio.Lock()
+        self._changed = asyncio.Condition()
+        self.changes = 0
+        """Grows whenever the configuration has been followed."""
 
     async def follow(self) -> None:
         """Take up readers, settings and ranges as the configuration has them now.
@@ -68,6 +72,15 @@ class ReaderDesks:
                 if key not in self._desks:
                     self._desks[key] = self._open(entry)
                 await self._desks[key].follow(entry)
+        async with self._changed:
+            self.changes += 1
+            self._changed.notify_all()
+
+    async def beyond(self, changes: int, seconds: float) -> None:
+        """Wait until the configuration has been followed once more, or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(lambda: self.changes != changes)
 
     def _open(self, entry: ReaderEntry) -> ReaderDesk:
         clock = self._runtime.clock

@@ -14,6 +14,7 @@ class Abilities:
         batches: whether it takes items by the batch, call behind call.
         envelopes: how many envelopes, or events of a worker, it takes at once.
         bundles: whether it takes several whole envelopes in one call.
+        prepares: how many of those may be open until it is decided about them; 1 where each is ended before the next.
         notes: whether it wants a note with each envelope.
         headers: whether it wants the headers of envelopes and events.
         outs: whether it may name event types as which items that it made go on.
@@ -26,6 +27,7 @@ class Abilities:
     batches: bool = False
     envelopes: int = 1
     bundles: bool = False
+    prepares: int = 1
     notes: bool = False
     headers: bool = False
     outs: bool = False
@@ -44,6 +46,7 @@ class Abilities:
                     batches=True,
                     envelopes=envelopes,
                     bundles=more.get("bundles") is True,
+                    prepares=_at_least_one(more.get("prepares")),
                     notes=more.get("notes") is True,
                     headers=more.get("headers") is True,
                     outs=more.get("outs") is True,
@@ -70,9 +73,14 @@ class Abilities:
             self,
             envelopes=self.envelopes + other.envelopes,
             bundles=self.bundles and other.bundles,
+            prepares=min(self.prepares, other.prepares),
             immediate_reply=self.immediate_reply & other.immediate_reply,
         )
 
     def takes_whole(self, items: int) -> bool:
         """Check whether the recipient takes an event of so many items as a whole."""
         return self.bulk_items is not None and items >= max(self.bulk_items, 1)
+
+
+def _at_least_one(number: object) -> int:
+    return max(1, number) if type(number) is int else 1

@@ -22,7 +22,7 @@ ANY_HOST = "*"
 """The entry that allows every host."""
 
 _ADDRESS = re.compile(
-    r"tcp://(?P<host>[^;:/\[\]\s]+|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})(\?key=(?P<key>[^\s&#?]{1,120}))?"
+    r"tcp://(?P<host>[^;:/\[\]\s]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})(\?key=(?P<key>[^\s&#?]{1,120}))?"
 )
 _LARGEST_PORT = 65535
 

@@ -18,7 +18,7 @@ from xbus.broker.back.recipients.failures import (
     is_nonsense,
 )
 from xbus.broker.back.recipients.heartbeats import Heartbeats
-from xbus.broker.back.recipients.readiness import Readiness
+from xbus.broker.back.recipients.readiness import BusyTime, Readiness
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.back.recipients.timeouts import CallTimeouts
 from xbus.broker.journal.log.catalog import RoleEntry
@@ -82,9 +82,7 @@ class RecipientProxy:
         self.since = self._now()
         """Since when it is here, on the loop's clock."""
         self.heartbeats = Heartbeats(self._now)
-        self._unanswered = 0
-        self._busy_since = 0.0
-        self._was_busy = 0.0
+        self._busy = BusyTime(self._now)
         self.readiness = Readiness(is_told=not abilities.batches)
 
     def is_same_program(self, other: "RecipientProxy") -> bool:
@@ -177,33 +175,54 @@ class RecipientProxy:
     async def take_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
         """Hand whole small envelopes over in one call; the recipient keeps none of them open when this returns.
 
-        Returns:
-            The result of each; the failure of the call is the result of all of them.
+        The failure of the call is the result of each.
         """
+        call = self._hand_over("take_event", "xbus.take_envelopes", self._timeouts.end_envelope, bundle)
+        return await self._results("take_event", bundle, call, BundleStatus.COMMITTED)
+
+    async def prepare_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
+        """The same, but for those that are ``PREPARED``: they stay open until they are committed or stopped."""
+        call = self._hand_over("take_event", "xbus.prepare_envelopes", self._timeouts.end_event, bundle)
+        return await self._results("take_event", bundle, call, BundleStatus.PREPARED)
+
+    async def commit_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
+        """Have envelopes committed that are prepared; those that are not committed are stopped when this returns."""
+        ids = [small.envelope_id for small in bundle]
+        about = ("end_envelope", "xbus.commit_envelopes", self._timeouts.end_envelope)
+        call = self._call_about(ids, *about, list(map(str, ids)))
+        return await self._results("end_envelope", bundle, call, BundleStatus.COMMITTED, in_doubt=_is_not_committed)
+
+    def _hand_over(
+        self, verb: str, name: str, seconds: float, bundle: Sequence[SmallEnvelope]
+    ) -> "asyncio.Future[Value]":
         entries = [small.on_wire(self._begin(small.envelope_id), self.abilities.headers) for small in bundle]
-        call = self._call_about(
-            [small.envelope_id for small in bundle],
-            "take_event",
-            "xbus.take_envelopes",
-            self._timeouts.end_envelope,
-            entries,
-        )
-        results: list[BundleResult]
-        in_doubt = list(bundle)
+        return self._call_about([small.envelope_id for small in bundle], verb, name, seconds, entries)
+
+    async def _results(
+        self,
+        verb: str,
+        bundle: Sequence[SmallEnvelope],
+        call: "asyncio.Future[Value]",
+        well: BundleStatus,
+        in_doubt: Callable[[BundleResult], bool] = is_nonsense,
+    ) -> list[BundleResult]:
+        """The result of each envelope of a call; those that the recipient may still have open are stopped."""
+        results: list[BundleResult] = [BundleStatus.NOT_BEGUN] * len(bundle)
+        to_stop = list(bundle)
         try:
-            results = await self._answers.bundle("take_event", [small.envelope for small in bundle], call)
-            in_doubt = [small for small, result in zip(bundle, results, strict=True) if is_nonsense(result)]
+            results = await self._answers.bundle(verb, [small.envelope for small in bundle], call, well)
+            to_stop = [small for small, result in zip(bundle, results, strict=True) if in_doubt(result)]
         except RecipientFailed as failure:
             if failure.failure_class is FailureClass.ABSENT:
-                in_doubt.clear()
-                results = [BundleStatus.NOT_BEGUN] * len(bundle)
+                to_stop.clear()
             else:
                 results = [failure] * len(bundle)
         finally:
-            for small in in_doubt:
+            for small in to_stop:
                 self.stop_envelope_soon(small.envelope_id)
-            for small in bundle:
-                self._open.pop(small.envelope_id, None)
+            for small, result in zip(bundle, results, strict=True):
+                if result is not BundleStatus.PREPARED:
+                    self._open.pop(small.envelope_id, None)
         return results
 
     async def take_output(self, envelope_id: UUID, event: LogEvent, handover: OutputHandover) -> None:
@@ -326,8 +345,8 @@ class RecipientProxy:
 
     @property
     def busy_seconds(self) -> float:
-        """For how long it has had calls about envelopes to answer, since it is here."""
-        return self._was_busy + (self._now() - self._busy_since if self._unanswered else 0.0)
+        """For how long it has had calls about envelopes to answer."""
+        return self._busy.seconds
 
     def _note_leaving(self, error: CallError) -> None:
         if error.code in LEAVING_CODES:
@@ -368,17 +387,14 @@ class RecipientProxy:
             if bringing is not None:
                 bringing.verb = verb
         renewed = partial(self.heartbeats.renewed, envelope_ids) if self.abilities.heartbeats else None
-        if not self._unanswered:
-            self._busy_since = self._now()
-        self._unanswered += 1
+        self._busy.begin()
         spans = tracing.begin_calls(verb, envelope_ids, self.role.login)
         call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
-        call.add_done_callback(self._answered)
+        call.add_done_callback(self._busy.end)
         for span in spans:
             call.add_done_callback(span.ended_by)
         return call
 
-    def _answered(self, _: "asyncio.Future[Value]") -> None:
-        self._unanswered -= 1
-        if not self._unanswered:
-            self._was_busy += self._now() - self._busy_since
+
+def _is_not_committed(result: BundleResult) -> bool:
+    return result is not BundleStatus.COMMITTED

@@ -32,11 +32,13 @@ class BundleStatus(Enum):
 
     Attributes:
         COMMITTED: the consumer has committed it.
+        PREPARED: the consumer has taken it, and waits to be told whether to commit.
         NOT_BEGUN: its recipient has not begun it; it may go in the next bundle.
         GOES_ALONE: no worker could transform it in a bundle; it goes in a run, which tells why.
     """
 
     COMMITTED = "committed"
+    PREPARED = "prepared"
     NOT_BEGUN = "not begun"
     GOES_ALONE = "goes alone"
 
@@ -125,22 +127,26 @@ class Responses:
         return parts[0] if parts else None
 
     async def bundle(
-        self, verb: str, envelopes: Sequence[LogEnvelope], call: "asyncio.Future[Value]"
+        self, verb: str, envelopes: Sequence[LogEnvelope], call: "asyncio.Future[Value]", well: BundleStatus
     ) -> list[BundleResult]:
-        """The result of each envelope of a bundle."""
+        """The result of each envelope of a bundle.
+
+        Args:
+            well: the status of one that went well at a consumer.
+        """
         answer = await self.answered(verb, None, call)
         if not isinstance(answer, list) or len(answer) != len(envelopes):
             raise nonsense(self._role_id, verb, None, answer)
-        results = [self._bundle_result(verb, *each) for each in zip(envelopes, answer, strict=True)]
+        results = [self._bundle_result(verb, *each, well) for each in zip(envelopes, answer, strict=True)]
         if results and results[0] is BundleStatus.NOT_BEGUN:
             # Nothing is before it for which it could have been left: asked again it might be left for ever.
             results[0] = nonsense(self._role_id, verb, None, answer)
         return results
 
-    def _bundle_result(self, verb: str, envelope: LogEnvelope, answer: Value) -> BundleResult:
+    def _bundle_result(self, verb: str, envelope: LogEnvelope, answer: Value, well: BundleStatus) -> BundleResult:
         match answer:
             case [True] if not self._is_worker:
-                return BundleStatus.COMMITTED
+                return well
             case [True, [*of_events]] if self._is_worker and len(of_events) == len(envelope.events):
                 return self._made(verb, envelope, of_events)
             case []:

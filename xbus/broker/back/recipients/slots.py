@@ -177,6 +177,22 @@ class Slots(Generic[Member]):
                 self.free(member)
         self._serve()
 
+    def take_further(self, member: Member, most: int) -> int:
+        """Take more slots of a member of which one is taken, at once and as many as are free.
+
+        Returns:
+            How many were taken; give each back.
+        """
+        further = min(most, self.spare(member))
+        if further > 0:
+            self._places[member].taken += further
+        return max(0, further)
+
+    def spare(self, member: Member) -> int:
+        """Count the slots of a member that nobody took."""
+        place = self._places.get(member)
+        return 0 if place is None else max(0, place.capacity - place.taken)
+
     def free(self, member: Member) -> None:
         """Give a slot back; one of a recipient that has gone meanwhile is nobody's."""
         place = self._places.get(member)

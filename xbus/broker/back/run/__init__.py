@@ -4,6 +4,7 @@ It calls recipients and returns what came of it. It never writes to the journal 
 """
 
 from xbus.broker.back.run.context import BackRunContext
+from xbus.broker.back.run.flow_control import together
 from xbus.broker.back.run.plan import EventPlan, bulk_nodes
 from xbus.broker.back.run.run import Run
 
@@ -12,4 +13,5 @@ __all__ = [
     "EventPlan",
     "Run",
     "bulk_nodes",
+    "together",
 ]

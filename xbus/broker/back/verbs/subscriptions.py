@@ -1,7 +1,7 @@
 """The back's verbs for gateways, which call subscribers; those of readers give them the batches."""
 
 from xbus.broker.answers import coded_answer
-from xbus.broker.back.readers import ReaderDesks, Subscriptions, read_failed_call
+from xbus.broker.back.readers import MOST_WAIT_SECONDS, ReaderDesks, Subscriptions, read_failed_call
 from xbus.broker.sessions import Sessions
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
@@ -24,9 +24,12 @@ class SubscriptionVerbs:
 
     @verb("xbus.list_subscriptions")
     @coded_answer
-    async def list_subscriptions(self, token: str) -> SubscriptionsAnswer:
+    async def list_subscriptions(self, token: str, known: int = -1, wait: float = 0) -> SubscriptionsAnswer:
         self._desks.gateway(self._sessions.owner(token))
-        return {"subscriptions": await self._subscriptions.of_gateways()}
+        await self._desks.beyond(known, min(max(wait, 0), MOST_WAIT_SECONDS))
+        # What changes while they are read is told by the next call.
+        changes = self._desks.changes
+        return {"subscriptions": await self._subscriptions.of_gateways(), "changes": changes}
 
     @verb("xbus.measure_subscriptions")
     @coded_answer

@@ -18,7 +18,7 @@ from xbus import model
 from xbus.broker.journal.bulk.side_files import NewFile, folder_of, new_file, path_of
 from xbus.broker.journal.database.binary_copy import BIG_INTEGER, END, HEADER, INTEGER, copy_in, pack_row
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.database.engine import create_engine, journal_errors
+from xbus.broker.journal.database.engine import create_engine, journal_errors, parse_url
 from xbus.errors import ConfigurationError, JournalError
 from xbus.states import AttemptState
 
@@ -72,7 +72,7 @@ def open_part(
         JournalUnavailable: the database or the disk can't be written now; nothing is kept.
         ConfigurationError: the URL can't be used.
     """
-    parsed = sa.make_url(url)
+    parsed = parse_url(url)
     folder = folder_of(parsed)
     if folder is not None:
         _check_building(url, attempt_id)

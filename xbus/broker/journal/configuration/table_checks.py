@@ -79,25 +79,43 @@ class CheckedCatalog:
     Args:
         version: its number.
         catalog: None where the tables make no sense.
+        edit: the newest act of the audit that tells of an edit by SQL; 0 for none of late.
         problems: why not.
     """
 
     version: int
     catalog: Catalog | None
+    edit: int
     problems: Sequence[TableProblem] = ()
 
 
-def read_checked(connection: sa.Connection) -> CheckedCatalog:
+LOOKED_THROUGH = 10_000
+"""Acts of the audit among which an edit by SQL is looked for: an open transaction may be that many acts old."""
+
+
+def read_checked(connection: sa.Connection, checked: CheckedCatalog | None = None) -> CheckedCatalog:
     """Read the configuration if its tables make sense.
 
-    The version is read first: where a change slips in between, the next look at the version finds another one.
+    The version is read first: where a change slips in between, the next look at the version finds another one. What
+    programs change is checked before they write it, so the tables are checked only after an edit by SQL.
+
+    Args:
+        checked: what was read last; None for a first look.
     """
-    version = read_version(connection)
-    problems = find_table_problems(connection)
+    version, edit = read_version(connection), connection.execute(_EDIT).scalar_one()
+    is_certain = checked is not None and checked.catalog is not None and edit <= checked.edit
+    problems = [] if is_certain else find_table_problems(connection)
     if problems:
-        return CheckedCatalog(version, None, problems)
+        return CheckedCatalog(version, None, edit, problems)
     catalog = read_catalog(connection)
-    return CheckedCatalog(version, replace(catalog, version=version))
+    return CheckedCatalog(version, replace(catalog, version=version), edit)
+
+
+_ACT = model.audit.c
+_EDIT = sa.select(sa.func.coalesce(sa.func.max(_ACT.id), 0)).where(
+    _ACT.action == "edited_by_sql",
+    _ACT.id > sa.select(sa.func.coalesce(sa.func.max(_ACT.id), 0) - LOOKED_THROUGH).scalar_subquery(),
+)
 
 
 def find_table_problems(connection: sa.Connection) -> list[TableProblem]:

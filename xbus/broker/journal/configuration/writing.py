@@ -1,7 +1,7 @@
 """Carries out a plan: the statements that change the configuration."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 from itertools import count
@@ -77,7 +77,14 @@ ORDER = (
 """Each section after those that its entries refer to."""
 
 
-def apply(connection: Connection, plan: Plan, at: datetime) -> None:
+def apply(
+    connection: Connection,
+    plan: Plan,
+    at: datetime,
+    *,
+    finish: Callable[[], None] | None = None,
+    acts: Sequence[Act] = (),
+) -> None:
     """Make the changes of ``plan`` in the caller's transaction, and keep them in the history.
 
     Nothing that the journal refers to is deleted: what goes out of use keeps its row and gets ``removed_at``.
@@ -86,6 +93,8 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
         connection: with a transaction open; it must be rolled back when this raises.
         plan: without problems; an empty one changes nothing, not even the version.
         at: the moment of the change.
+        finish: writes what else belongs to the change, if there is any: outside of it that would be an edit by hand.
+        acts: what else the audit is told of it.
 
     Raises:
         ConfigurationError: the plan has problems, or the configuration was changed since it was made.
@@ -95,10 +104,12 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
             "; ".join(problem.sentence for problem in plan.problems), "correct them all, then apply"
         )
     if plan.changes:
-        acts = list(_acts(plan, at))
+        told = [*_acts(plan, at), *acts]
         reason = "; ".join(map(str, plan.changes))
-        with new_version(connection, "applied", reason, at, acts=acts, expected=plan.version):
+        with new_version(connection, "applied", reason, at, acts=told, expected=plan.version):
             _carry_out(connection, plan, at)
+            if finish is not None:
+                finish()
 
 
 def _acts(plan: Plan, at: datetime) -> Iterator[Act]:

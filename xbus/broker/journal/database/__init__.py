@@ -5,5 +5,5 @@ outlives the block that opens it. Every other package of the journal may import 
 ``connection``, ``grants``, ``place``, ``pool`` and ``schema``.
 
 Face: ``binary_copy``, ``clearing_items``, ``compression``, ``connection``, ``engine``, ``exclusive``, ``foreign``,
-``grants``, ``paging``, ``place``, ``pool``, ``raw_reader``, ``rows``, ``schema``, ``table_rows``.
+``grants``, ``paging``, ``place``, ``pool``, ``raw_reader``, ``read_turns``, ``rows``, ``schema``, ``table_rows``.
 """

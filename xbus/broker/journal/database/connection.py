@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.database.engine import READ_ONLY, create_engine, journal_errors
+from xbus.broker.journal.database.engine import READ_ONLY, create_engine, journal_errors, parse_url
 from xbus.errors import JournalError, JournalUnavailable
 
 Connection: TypeAlias = sa.Connection
@@ -91,13 +91,13 @@ def check_there(url: str) -> None:
         JournalError: it is not (``no_database``).
     """
     if is_missing_file(url):
-        path = sa.make_url(url).database
+        path = parse_url(url).database
         raise JournalError(f"there is no database {path}", "correct sqlalchemy.dburi", code=NO_DATABASE)
 
 
 def is_missing_file(url: str) -> bool:
     """Check whether the URL names an SQLite file that does not exist: connecting would leave an empty one."""
-    parsed = sa.make_url(url)
+    parsed = parse_url(url)
     path = parsed.database or ":memory:"
     return parsed.get_backend_name() == "sqlite" and not path.startswith((":", "file:")) and not Path(path).exists()
 

@@ -40,6 +40,21 @@ READ_ONLY = {"xbus_read_only": True}
 """Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
 
 
+def parse_url(url: str) -> sa.URL:
+    """Read an SQLAlchemy URL.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        return sa.make_url(url)
+    except (exc.ArgumentError, ValueError) as error:
+        # A port that is no number is a ValueError.
+        raise ConfigurationError(
+            "the database's address is not an SQLAlchemy URL", "correct sqlalchemy.dburi"
+        ) from error
+
+
 def create_engine(url: str) -> sa.Engine:
     """Create an engine whose commits are durable, and whose errors do not repeat what was to be stored.
 
@@ -49,13 +64,7 @@ def create_engine(url: str) -> sa.Engine:
     Raises:
         ConfigurationError: the URL is invalid, or of another database.
     """
-    try:
-        parsed = sa.make_url(url)
-    except (exc.ArgumentError, ValueError) as error:
-        # A port that is no number is a ValueError.
-        raise ConfigurationError(
-            "the database's address is not an SQLAlchemy URL", "correct sqlalchemy.dburi"
-        ) from error
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed)
     if parsed.get_backend_name() == "postgresql":

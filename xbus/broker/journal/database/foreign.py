@@ -8,7 +8,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from xbus.broker.journal.database.connection import check_there, connected
-from xbus.broker.journal.database.engine import journal_errors
+from xbus.broker.journal.database.engine import journal_errors, parse_url
 
 PAGE_ROWS = 10_000
 
@@ -46,15 +46,15 @@ def reading_foreign(url: str) -> Iterator[sa.Connection]:
     Raises:
         JournalUnavailable: the database can't be reached.
         JournalError: the file does not exist (``no_database``).
-        ConfigurationError: the URL is of a database of another kind.
+        ConfigurationError: the URL is none, or of a database of another kind.
     """
-    if sa.make_url(url).get_backend_name() != "sqlite":
+    if parse_url(url).get_backend_name() != "sqlite":
         with connected(url) as connection:
             yield connection
         return
     check_there(url)
     # Not as a journal of ours, which is switched to writing ahead: nothing of this file is to change.
-    file = quote(str(Path(sa.make_url(url).database or "").absolute()))
+    file = quote(str(Path(parse_url(url).database or "").absolute()))
     engine = sa.create_engine(f"sqlite:///file:{file}?mode=ro&uri=true")
     try:
         with journal_errors(), engine.connect() as connection:

@@ -14,7 +14,6 @@ MOST_OF_A_QUESTION = 100
 """Rows that are named for each question."""
 
 _CURSOR, _DELIVERY, _ENVELOPE, _EVENT = model.cursor.c, model.delivery.c, model.envelope.c, model.event.c
-_OF_EVENT = model.event.c.envelope_id
 
 
 def check_progress(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
@@ -84,69 +83,36 @@ def _of_consumers(table: sa.Table) -> _Question:
     return _Question(table, wrong, "its role is no consumer")
 
 
-_ITEM, _CORRECTION, _REPLY, _FAILURE = (
-    table.c for table in (model.parked_item, model.correction, model.reply, model.failure)
-)
-_OUTSIDE = "its item is none of its event"
+def _against_its_envelope(wrong: sa.ColumnElement[bool], cause: str) -> _Question:
+    return _question(model.delivery, model.envelope, _ENVELOPE.id == _DELIVERY.envelope_id, wrong, cause)
+
+
+def _of_another_envelope(table: sa.Table) -> _Question:
+    wrong = table.c.envelope_id != _EVENT.envelope_id
+    return _question(table, model.event, _EVENT.id == table.c.event_id, wrong, "its event is of another envelope")
+
+
+def _outside_of_its_event(table: sa.Table) -> _Question:
+    wrong = sa.or_(table.c.item_index < 0, table.c.item_index >= _EVENT["items"])
+    return _question(table, model.event, _EVENT.id == table.c.event_id, wrong, "its item is none of its event")
+
+
 _QUESTIONS = (
     *map(_of_consumers, (model.cursor, model.delivery, model.parked_item, model.envelope_role)),
-    _question(
-        model.delivery,
-        model.envelope,
-        _ENVELOPE.id == _DELIVERY.envelope_id,
-        _DELIVERY.position.is_distinct_from(_ENVELOPE.position),
-        "its position is not that of its envelope",
+    _against_its_envelope(
+        _DELIVERY.position.is_distinct_from(_ENVELOPE.position), "its position is not that of its envelope"
     ),
-    _question(
-        model.delivery,
-        model.envelope,
-        _ENVELOPE.id == _DELIVERY.envelope_id,
+    _against_its_envelope(
         sa.and_(
             _DELIVERY.ordering_key.is_not(None),
             _DELIVERY.ordering_key != sa.func.coalesce(_ENVELOPE.ordering_key, ""),
         ),
         "its ordering key is not that of its envelope",
     ),
-    _question(
-        model.delivery,
-        model.envelope,
-        _ENVELOPE.id == _DELIVERY.envelope_id,
+    _against_its_envelope(
         sa.or_(_DELIVERY.attempts < 0, (_DELIVERY.state == "waiting") != _DELIVERY.service_id.is_not(None)),
         "its state, its attempts and the service that it waits for do not go together",
     ),
-    _question(
-        model.reply,
-        model.event,
-        _EVENT.id == _REPLY.event_id,
-        _REPLY.envelope_id != _OF_EVENT,
-        "its event is of another envelope",
-    ),
-    _question(
-        model.parked_item,
-        model.event,
-        _EVENT.id == _ITEM.event_id,
-        _ITEM.envelope_id != _OF_EVENT,
-        "its event is of another envelope",
-    ),
-    _question(
-        model.parked_item,
-        model.event,
-        _EVENT.id == _ITEM.event_id,
-        sa.or_(_ITEM.item_index < 0, _ITEM.item_index >= _EVENT["items"]),
-        _OUTSIDE,
-    ),
-    _question(
-        model.correction,
-        model.event,
-        _EVENT.id == _CORRECTION.event_id,
-        sa.or_(_CORRECTION.item_index < 0, _CORRECTION.item_index >= _EVENT["items"]),
-        _OUTSIDE,
-    ),
-    _question(
-        model.failure,
-        model.event,
-        _EVENT.id == _FAILURE.event_id,
-        _FAILURE.envelope_id != _OF_EVENT,
-        "its event is of another envelope",
-    ),
+    *map(_of_another_envelope, (model.reply, model.parked_item, model.failure)),
+    *map(_outside_of_its_event, (model.parked_item, model.correction)),
 )

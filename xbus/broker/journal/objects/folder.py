@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xbus.broker.journal.objects.stores import MARK, ListedObject, missing, store_errors
+from xbus.system.direct import DirectBuffers, DirectFile, read_direct
 from xbus.system.disk import sync_folder
 
 PARTS = "parts"
@@ -14,6 +15,9 @@ PARTS = "parts"
 
 LEFT_SECONDS = 3600.0
 """Seconds after which a file that is being written was left by a crash."""
+
+BUFFERS = 4
+"""Buffers that are kept for as many threads."""
 
 
 class FolderStore:
@@ -26,6 +30,7 @@ class FolderStore:
     def __init__(self, folder: Path) -> None:
         self.place = str(folder)
         self._folder = folder
+        self._buffers = DirectBuffers(BUFFERS)
 
     def put(self, digest: bytes, data: bytes) -> None:
         with store_errors(self.place):
@@ -38,7 +43,8 @@ class FolderStore:
     def get(self, digest: bytes) -> bytes:
         with store_errors(self.place):
             try:
-                return self._path(digest).read_bytes()
+                with self._buffers.lend() as buffer:
+                    return read_direct(self._path(digest), buffer)
             except FileNotFoundError:
                 raise missing(self.place, digest) from None
 
@@ -84,14 +90,9 @@ class FolderStore:
                 folder.mkdir(mode=0o700, exist_ok=True)
                 sync_folder(self._folder)
         try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with self._buffers.lend() as buffer, DirectFile(part, 0o600, buffer) as file:
+                file.write(data)
+                file.sync()
             part.rename(path)
         except BaseException:
             part.unlink(missing_ok=True)

@@ -3,7 +3,8 @@
 Who gets which range is decided in the back, and by people; here each step is one transaction that takes effect only if
 the range is as its caller believes. Nothing here reads items.
 
-Face: the names below, and ``parked``, ``people``, ``status``, ``subscribers``, ``subscriptions``.
+Face: the names below, and ``parked``, ``people``, ``status``, ``subscribers``, ``subscriptions``,
+``type_spans``.
 """
 
 from xbus.broker.journal.readers.ranges import ReaderRange, read_range, read_ranges, read_served_ranges

@@ -15,6 +15,7 @@ from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
 from xbus.broker.journal.readers.subscribers import SubscriberStatus, read_subscribers
+from xbus.broker.journal.readers.type_spans import LogPart
 from xbus.states import PresenceState
 
 MOST_COUNTED_EVENTS = 10_000
@@ -22,6 +23,9 @@ MOST_COUNTED_EVENTS = 10_000
 
 POSITIONS_AT_ONCE = 500
 """Positions of a statement that counts. SQLite takes a thousand parameters or so."""
+
+NO_END = 2**62
+"""A position that no log reaches."""
 
 LOOKED_AT = 16
 """Envelopes of one look for the first that waits: the table of contents may name some that were removed."""
@@ -165,46 +169,71 @@ class _WaitingEvents:
         return self._found[place.position]
 
 
-def _lag(connection: sa.Connection, entry: ReaderEntry, place: Place) -> tuple[int, datetime | None]:
-    """Count the events of a reader's types from a place on, and find the moment at which the first was sealed."""
-    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
+def count_lag(connection: sa.Connection, entry: ReaderEntry, place: Place, most: int) -> int:
+    """Count the events that a reader gets from a place on, up to a number."""
+    return _lag(connection, entry, place, most)[0]
+
+
+def _lag(
+    connection: sa.Connection, entry: ReaderEntry, place: Place, most: int = MOST_COUNTED_EVENTS
+) -> tuple[int, datetime | None]:
+    """Count the events that a reader gets from a place on, and find the moment at which the first was sealed."""
+    counts, moments = [0], []
+    for part in entry.parts(place.position):
+        count, since = _lag_of_part(connection, part, most - sum(counts))
+        counts.append(count)
+        moments += [since] if since is not None else []
+    return sum(counts), min(moments, default=None)
+
+
+def _lag_of_part(connection: sa.Connection, part: LogPart, most: int) -> tuple[int, datetime | None]:
+    graphs = connection.execute(_GRAPHS, {"types": sorted(part.types)}).scalars().all()
     count, since = 0, None
-    for positions in _positions(connection, graphs, place.position):
+    for positions in _positions(connection, graphs, part):
+        if count >= most:
+            break
         found, first = connection.execute(_AT, {"positions": positions, "graphs": graphs}).one()
         count, since = count + found, since or first
-        if count >= MOST_COUNTED_EVENTS:
-            break
-    if count < MOST_COUNTED_EVENTS:
-        above = max(place.position - 1, read_contents_end(connection))
-        bounds = {"above": above, "graphs": graphs, "most": MOST_COUNTED_EVENTS - count}
-        found, first = connection.execute(_BEHIND, bounds).one()
+    if count < most:
+        found, first = _behind(connection, graphs, part, most - count)
         count, since = count + found, since or first
-    return min(count, MOST_COUNTED_EVENTS), since
+    return min(count, most), since
 
 
 def find_waiting_since(connection: sa.Connection, entry: ReaderEntry, place: Place) -> datetime | None:
-    """Find when the first event of a reader's types from a place on was sealed; None where there is none."""
-    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
-    for positions in _positions(connection, graphs, place.position, at_once=LOOKED_AT):
+    """Find when the first event that a reader gets from a place on was sealed; None where there is none."""
+    found = (_waiting_since(connection, part) for part in entry.parts(place.position))
+    return min((moment for moment in found if moment is not None), default=None)
+
+
+def _waiting_since(connection: sa.Connection, part: LogPart) -> datetime | None:
+    graphs = connection.execute(_GRAPHS, {"types": sorted(part.types)}).scalars().all()
+    for positions in _positions(connection, graphs, part, at_once=LOOKED_AT):
         _, since = connection.execute(_AT, {"positions": positions, "graphs": graphs}).one()
         if since is not None:
             found: datetime = since
             return found
-    above = max(place.position - 1, read_contents_end(connection))
-    waits_since: datetime | None = connection.execute(_BEHIND, {"above": above, "graphs": graphs, "most": 1}).one()[1]
-    return waits_since
+    return _behind(connection, graphs, part, 1)[1]
+
+
+def _behind(connection: sa.Connection, graphs: Sequence[int], part: LogPart, most: int) -> tuple[int, datetime | None]:
+    """Count the events of a part that the table of contents does not list yet, and find when the first was sealed."""
+    above = max(part.first - 1, read_contents_end(connection))
+    upto = NO_END if part.until is None else part.until
+    row = connection.execute(_BEHIND, {"above": above, "upto": upto, "graphs": graphs, "most": most}).one()
+    return row[0], row[1]
 
 
 def _positions(
-    connection: sa.Connection, graphs: Sequence[int], first: int, at_once: int = POSITIONS_AT_ONCE
+    connection: sa.Connection, graphs: Sequence[int], part: LogPart, at_once: int = POSITIONS_AT_ONCE
 ) -> Iterator[Sequence[int]]:
-    """Iterate over the positions that the table of contents names from one on, as many at once as a statement takes."""
-    after = first - 1
-    while True:
+    """Iterate over the positions of a part that the table of contents names, as many at once as a statement takes."""
+    after = part.first - 1
+    while part.until is None or after < part.until:
         listed = find_listed(connection, graphs, after, at_once)
         if not listed.positions:
             return
-        yield listed.positions
+        yield [each for each in listed.positions if part.until is None or each <= part.until]
         after = listed.upto
 
 
@@ -240,7 +269,7 @@ _WAITING = (
 _NAMED = _WAITING.where(_ENVELOPE.position.in_(sa.bindparam("positions", expanding=True))).subquery()
 _AT = sa.select(sa.func.count(), sa.func.min(_NAMED.c.closed_at))
 _TAIL = (
-    _WAITING.where(_ENVELOPE.position > sa.bindparam("above"))
+    _WAITING.where(_ENVELOPE.position > sa.bindparam("above"), _ENVELOPE.position <= sa.bindparam("upto"))
     .order_by(_ENVELOPE.position)
     .limit(sa.bindparam("most"))
     .subquery()

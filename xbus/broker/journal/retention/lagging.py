@@ -31,8 +31,7 @@ class Lagging:
     """A role that is further behind than it may be.
 
     Args:
-        upto: what the role is owed up to this position is beyond its limit: with a number at the most
-            :data:`MOST_SKIPPED` envelopes, with an age all that are older.
+        upto: what the role is owed up to this position is beyond its limit, at the most :data:`MOST_SKIPPED` envelopes.
         told: the limit and how far it is exceeded, as the end of a sentence.
         is_decided: whether it is about to do without some of it already.
     """
@@ -45,8 +44,12 @@ class Lagging:
     is_decided: bool
 
 
-def find_lagging(connection: sa.Connection, now: datetime) -> list[Lagging]:
-    """Find the roles that are beyond their limit; where no role has one, it costs one look at an empty table."""
+def find_lagging(connection: sa.Connection, now: datetime, most_skipped: int = MOST_SKIPPED) -> list[Lagging]:
+    """Find the roles that are beyond their limit; where no role has one, it costs one look at an empty table.
+
+    Args:
+        most_skipped: envelopes that a role has to do without at once, as each of them has a row in the history.
+    """
     limited = connection.execute(_LIMITED).all()
     if not limited:
         return []
@@ -58,9 +61,9 @@ def find_lagging(connection: sa.Connection, now: datetime) -> list[Lagging]:
         if cursor is None:
             continue
         beyond = (
-            _beyond_age(connection, cursor, row.service_id, now, row.seconds)
+            _beyond_age(connection, cursor, row.service_id, (now, timedelta(seconds=row.seconds)), most_skipped)
             if row.seconds is not None
-            else _beyond_number(connection, cursor, row.service_id, row.envelopes)
+            else _beyond_number(connection, cursor, row.service_id, row.envelopes, most_skipped)
         )
         if beyond is not None:
             found.append(Lagging(row.id, row.login, row.when_behind, *beyond, is_decided=row.id in decided))
@@ -68,20 +71,27 @@ def find_lagging(connection: sa.Connection, now: datetime) -> list[Lagging]:
 
 
 def _beyond_age(
-    connection: sa.Connection, cursor: Cursor, service_id: int, now: datetime, seconds: float
+    connection: sa.Connection, cursor: Cursor, service_id: int, limit: tuple[datetime, timedelta], most_skipped: int
 ) -> tuple[int, str] | None:
-    before = now - timedelta(seconds=seconds)
+    now, allowed = limit
+    before = now - allowed
     oldest = read_owed_ahead(connection, cursor, service_id, 1)
     if not oldest or oldest[0][1] >= before:
         return None
+    some = read_owed_ahead(connection, cursor, service_id, most_skipped)
+    upto = last_before(connection, before)
+    if len(some) == most_skipped:
+        upto = min(upto, some[-1][0])
     told = f"the oldest envelope that it lacks was received {oldest[0][1]:%Y-%m-%d %H:%M} UTC"
-    return last_before(connection, before), f"{told}, and max_lag allows {timedelta(seconds=seconds)}"
+    return upto, f"{told}, and max_lag allows {allowed}"
 
 
-def _beyond_number(connection: sa.Connection, cursor: Cursor, service_id: int, most: int) -> tuple[int, str] | None:
+def _beyond_number(
+    connection: sa.Connection, cursor: Cursor, service_id: int, most: int, most_skipped: int
+) -> tuple[int, str] | None:
     graphs = connection.execute(_LEADING, {"of_service": service_id}).scalars().all()
     lacks = _count(connection, cursor, graphs)
-    beyond = min(lacks - most, MOST_SKIPPED)
+    beyond = min(lacks - most, most_skipped)
     if beyond <= 0:
         return None
     oldest = read_owed_ahead(connection, cursor, service_id, beyond)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.readers.parked import is_in_parked_batch
+from xbus.broker.journal.readers.type_spans import is_in_span
 from xbus.states import ItemState, ReplyState
 
 _FOR_EVER = 2**62
@@ -119,6 +120,7 @@ def _unread() -> sa.Select[UUID]:
         .where(
             model.envelope.c.id.in_(IDS),
             model.service.c.removed_at.is_(None),
+            is_in_span(model.envelope.c.position),
             sa.or_(
                 sa.and_(
                     reader.keeps,

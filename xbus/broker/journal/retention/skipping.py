@@ -6,6 +6,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.readers.type_spans import is_in_span
 
 
 def note_skipped(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> None:
@@ -24,6 +25,7 @@ def note_skipped(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> Non
             sa.or_(~reader.keeps, reader.detached_at.is_not(None)),
             model.envelope.c.id.in_(list(envelope_ids)),
             model.envelope.c.position.is_not(None),
+            is_in_span(model.envelope.c.position),
         )
         .distinct()
     )

@@ -126,6 +126,13 @@ UNSUBSCRIBING = (
     ("token_missing", "not_subscribed"),
 )
 
+LEAVING = (
+    "Unsubscribe the client from a topic, as at Routemaster.",
+    _unsubscribe,
+    {204: "It is not subscribed to this topic."},
+    ("bad_event", "token_missing", "not_subscribed"),
+)
+
 LISTING = (
     "List the subscriptions of clients, as at Routemaster.",
     _list,
@@ -139,14 +146,8 @@ OPERATIONS = (
     Operation("POST", "/subscriber", *SUBSCRIBING),
     Operation("DELETE", "/subscriber", *UNSUBSCRIBING),
     Operation("DELETE", "/subscribers", *UNSUBSCRIBING),
-    Operation(
-        "DELETE",
-        "/subscriber/topics/{name}",
-        "Unsubscribe the client from a topic, as at Routemaster.",
-        _unsubscribe,
-        {204: "It is not subscribed to this topic."},
-        ("bad_event", "token_missing", "not_subscribed"),
-    ),
+    Operation("DELETE", "/subscriber/topics/{name}", *LEAVING),
+    Operation("DELETE", "/subscribers/topics/{name}", *LEAVING),
     Operation("GET", "/subscriptions", *LISTING),
     Operation("GET", "/subscribers", *LISTING),
 )

@@ -72,7 +72,15 @@ async def test_an_operator_allows_further_hosts(entry: str) -> None:
             "tcp://*:1",
         ),
         *("tcp://10.0.0.7:1?key=", "tcp://10.0.0.7:1?key=short", "tcp://10.0.0.7:1?name=x", "tcp://10.0.0.7:1?"),
-        *("tcp://10.0.0.7:1;10.0.0.7:1", "tcp://a b:1", "tcp://:1", "", "nonsense", "tcp://127.0.0.1:1\0"),
+        *(
+            "tcp://10.0.0.7:1;10.0.0.7:1",
+            "tcp://a b:1",
+            "tcp://:1",
+            "",
+            "nonsense",
+            "tcp://127.0.0.1:1\0",
+            "tcp://127.0.0.1:\u0661",
+        ),
     ],
 )
 async def test_other_forms_of_addresses_are_refused(uri: str) -> None:

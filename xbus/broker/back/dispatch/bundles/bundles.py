@@ -1,117 +1,128 @@
-"""Bundles: small envelopes that wait for the same consumer travel in one call, and none waits for company."""
+"""Bundles: small envelopes that wait for the same consumers travel in one call, and none waits for company."""
 
 import asyncio
 from collections.abc import Collection, Sequence
 
-from xbus.broker.back.dispatch.bundles.queue import BundleQueue
+from xbus.broker.back.dispatch.bundles.party import BundleParty
 from xbus.broker.back.dispatch.bundles.run import BundleRun
-from xbus.broker.back.dispatch.bundles.workers import BundleWorkers
+from xbus.broker.back.dispatch.bundles.sending import BundleSender
+from xbus.broker.back.dispatch.bundles.takers import BundleTakers
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.run_executor import finish_tasks
 from xbus.broker.back.log import SmallEnvelope
-from xbus.broker.back.progress import ConsumerRoles, OpenReplies
-from xbus.broker.back.recipients import BundleStatus, RecipientProxy, ServedRole
+from xbus.broker.back.progress import ConsumerRoles
+from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 
 
 class Bundles:
-    """Queues small envelopes for each consumer that can decide about them alone, and sends what waits together.
+    """Queues small envelopes for the consumers that decide about them, and has sent what waits together.
+
+    Of all parties of a consumer only one has anything waiting, so that envelopes leave in the order of the log.
 
     Args:
         roles: which of them want order, and what is being brought to them.
         eligibility: who may get an envelope now.
-        open_replies: what consumers hold open already.
-        gathering: takes the consumers' slots.
-        workers: say which envelopes they can transform in a bundle.
-        run: carries a bundle out.
-        tasks: where they are sent.
+        gathering: knows who keeps the others waiting.
+        takers: say whose envelopes may go in bundles.
+        run: notes what waits for another one of its key.
+        sender: sends what waits.
+        tasks: where it is sent.
     """
 
     def __init__(
         self,
         roles: ConsumerRoles,
         eligibility: Eligibility,
-        open_replies: OpenReplies,
         gathering: ConsumerGathering,
-        workers: BundleWorkers,
+        takers: BundleTakers,
         run: BundleRun,
+        sender: BundleSender,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._roles = roles
         self._eligibility = eligibility
-        self._open_replies = open_replies
         self._gathering = gathering
-        self._workers = workers
+        self._takers = takers
         self._run = run
+        self._sender = sender
         self._tasks = tasks
-        self._queues: dict[ServedRole, BundleQueue] = {}
-        self._sending: dict[ServedRole, set[asyncio.Task[None]]] = {}
-        self._is_finishing = False
+        self._parties: dict[ServedRole, list[BundleParty]] = {}
+        self._sending: set[asyncio.Task[None]] = set()
 
     @property
     def waiting_bytes(self) -> int:
         """The bytes of all items that wait here."""
-        return sum(queue.waiting_bytes for queue in self._queues.values())
+        return sum(party.queue.waiting_bytes for party in self._all_parties())
 
     def may_take(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a consumer may get envelopes of the same graphs as this one in a bundle, if they are small.
+        """Check whether a consumer may get envelopes of the same graphs as this one in a bundle, if they are small."""
+        return self._takers.may_take(envelope, recipient)
 
-        Nobody may wait for a reply.
-        """
-        return (
-            recipient.abilities.bundles
-            and not any(event.type_name in recipient.abilities.immediate_reply for event in envelope.events)
-            and self._workers.way(envelope, recipient.role.service) is not None
-        )
+    def parties(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
+        """Those that get a small envelope in bundles, each with those that decide about it together."""
+        return self._takers.parties(envelope, recipients)
 
-    def takers(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[ServedRole]:
-        """Those that decide about a small envelope alone: the only one that has a vote, and those that have none.
+    async def add(self, small: SmallEnvelope, recipients: Sequence[ServedRole], *, in_company: bool) -> None:
+        """Have an envelope brought to the consumers that decide about it, together with what waits for them then.
 
-        What was corrected or begun before goes alone, and what waits for one of its key gets a row. Several consumers
-        behind workers share a run, so that its workers work once for all of them.
-        """
-        if self._open_replies or self._workers.is_corrected(envelope):
-            return []
-        votes = sum(not recipient.role.own for recipient in recipients)
-        deciding = [each for each in recipients if each.role.own or votes == 1]
-        if len(recipients) > 1:
-            behind_workers = [each for each in recipients if self._workers.way(envelope, each.role.service) != ()]
-            deciding = [each for each in deciding if each not in behind_workers or len(behind_workers) == 1]
-        return [each for each in deciding if self.may_take(envelope, each) and self._is_new(envelope, each)]
-
-    def _is_new(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        is_blocked = self._roles[recipient.role.id].keys.blocks(envelope)
-        return not is_blocked and not self._open_replies.may_be_open(envelope.envelope_id, [recipient])
-
-    async def add(self, small: SmallEnvelope, recipient: ServedRole, *, in_company: bool) -> None:
-        """Have an envelope brought to a consumer, as soon as it has a free slot and together with what waits then.
-
-        Returns as soon as there is room in the queue; what may not be brought any more then is left out, and so is a
+        Returns as soon as there is room in the queue; who may not get it any more then is left out, and so is a
         recipient that keeps others waiting.
 
         Args:
             in_company: whether others wait meanwhile.
         """
-        waiting = self._queues.get(recipient)
-        if waiting is not None and not waiting.has_room:
-            if not in_company:
-                await waiting.room()
-            elif not await self._gathering.others_wait(recipient, waiting.room()):
+        while recipients:
+            party = self._party(recipients)
+            for recipient in recipients:
+                if len(self._parties[recipient]) > 1:
+                    await self._others_emptied(recipient, party)
+            if not party.queue.has_room and not await self._room(party, recipients, in_company=in_company):
                 return
-        if self._eligibility.is_blocked(recipient, small.envelope):
-            self._run.block(recipient, [small])
-        if not self._eligibility.in_turn(recipient, small.envelope):
-            return
-        role = self._roles[recipient.role.id]
-        role.in_flight.begin(small.position)
-        queue = self._queues.setdefault(recipient, BundleQueue())
-        queue.add(small)
-        sending = self._sending.setdefault(recipient, set())
-        if len(sending) < len(recipient.instances):
-            task = self._tasks.create_task(self._send(queue, recipient), name=f"bundles to {recipient.role.login}")
-            sending.add(task)
-            role.bring_by(task)
+            for recipient in recipients:
+                if self._eligibility.is_blocked(recipient, small.envelope):
+                    self._run.block(recipient, [small])
+            going = [each for each in recipients if self._eligibility.in_turn(each, small.envelope)]
+            if len(going) == len(recipients) and party.is_for(recipients):
+                self._add(party, small)
+                return
+            # Who left the party meanwhile, as it keeps the others waiting, gets the envelope in a lane of its own.
+            recipients = [each for each in going if each in party.recipients]
+
+    def _add(self, party: BundleParty, small: SmallEnvelope) -> None:
+        for recipient in party.recipients:
+            self._roles[recipient.role.id].in_flight.begin(small.position)
+        party.queue.add(small)
+        self._begin_sending(party)
+
+    def _party(self, recipients: Sequence[ServedRole]) -> BundleParty:
+        for party in self._parties.get(recipients[0], ()):
+            if party.is_for(recipients):
+                return party
+        party = BundleParty(recipients)
+        for recipient in recipients:
+            self._parties.setdefault(recipient, []).append(party)
+        return party
+
+    def _begin_sending(self, party: BundleParty) -> None:
+        if len(party.sending) < party.takers:
+            logins = ", ".join(recipient.role.login for recipient in party.recipients)
+            task = self._tasks.create_task(self._sender.send(party), name=f"bundles to {logins}")
+            party.sending.add(task)
+            self._sending.add(task)
+            task.add_done_callback(lambda _: self._forget_if_over(party))
+            task.add_done_callback(self._sending.discard)
+            for recipient in party.recipients:
+                self._roles[recipient.role.id].bring_by(task)
+
+    async def _room(self, party: BundleParty, recipients: Sequence[ServedRole], *, in_company: bool) -> bool:
+        """Wait until a party has room; false where its only consumer kept the others waiting for too long."""
+        if in_company and len(recipients) == 1:
+            return await self._gathering.others_wait(recipients[0], party.queue.room())
+        # Of several the slow ones are left behind where their slots are taken, and after each bundle.
+        await party.queue.room()
+        return True
 
     async def emptied(self, recipient: ServedRole, *, in_company: bool) -> bool:
         """Wait until what was added for a consumer is on its way: what takes a run comes behind it.
@@ -124,94 +135,36 @@ class Bundles:
         Returns:
             Whether it is; else the recipient kept the others waiting, and goes on at its own pace.
         """
-        if in_company and (self._queues.get(recipient) or self._sending.get(recipient)):
-            return await self._gathering.others_wait(recipient, self._emptied(recipient))
-        await self._emptied(recipient)
+        await self._others_emptied(recipient, alone := self._alone(recipient))
+        if alone is not None and in_company and (alone.queue or alone.sending):
+            return await self._gathering.others_wait(recipient, self._emptied(alone, recipient))
+        if alone is not None:
+            await self._emptied(alone, recipient)
         return True
 
-    async def _emptied(self, recipient: ServedRole) -> None:
-        queue = self._queues.get(recipient)
-        if queue:
-            await queue.emptied()
-        if self._sending.get(recipient) and self._roles[recipient.role.id].keys.is_wanted:
-            await asyncio.wait(self._sending[recipient])
+    def _alone(self, recipient: ServedRole) -> BundleParty | None:
+        return next((party for party in self._parties.get(recipient, ()) if len(party.recipients) == 1), None)
 
-    async def _send(self, queue: BundleQueue, recipient: ServedRole) -> None:
-        """Send bundles to one instance after another; so many of these tasks as instances are at it."""
-        try:
-            while queue and not self._is_finishing:
-                await self._key_free(queue, recipient)
-                taken = await self._gathering.take([recipient], self._eligibility.is_served)
-                if not taken:
-                    return
-                await self._send_one(queue, recipient, taken[0])
-                if queue:
-                    # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
-                    await asyncio.sleep(0)
-        finally:
-            self._end_sending(queue, recipient)
+    async def _others_emptied(self, recipient: ServedRole, party: BundleParty | None) -> None:
+        """Wait until nothing waits for a consumer in any party but one."""
+        for other in list(self._parties.get(recipient, ())):
+            if other is not party:
+                await self._emptied(other, recipient)
 
-    async def _send_one(self, queue: BundleQueue, recipient: ServedRole, instance: RecipientProxy) -> None:
-        """Send what may go now to an instance whose slot is taken."""
-        now = asyncio.get_running_loop().time
-        role = self._roles[recipient.role.id]
-        bundle = self._free_to_go(recipient, queue.take(role.keys.key, role.keys_in_hand, len(recipient.instances)))
-        for small in bundle:
-            role.keys_in_hand.begin(small.position, role.keys.key(small.envelope))
-        try:
-            began = now()
-            results = await self._run.carry_out(instance, bundle)
-            seconds = now() - began
-            # Before the failures are noted, which may take long: another recipient may come in the meantime.
-            self._put_back(
-                recipient,
-                queue,
-                [small for small, result in zip(bundle, results, strict=True) if result is BundleStatus.NOT_BEGUN],
-            )
-            has_failed = await self._run.note_failed(instance, bundle, results)
-        finally:
-            role.keys_in_hand.end([small.position for small in bundle])
-        if bundle:
-            queue.size.learn(results.count(BundleStatus.COMMITTED), seconds, has_failed=has_failed)
+    async def _emptied(self, party: BundleParty, recipient: ServedRole) -> None:
+        await party.queue.emptied()
+        if party.sending and self._roles[recipient.role.id].keys.is_wanted:
+            await asyncio.wait(set(party.sending))
 
-    async def _key_free(self, queue: BundleQueue, recipient: ServedRole) -> None:
-        """Wait until an envelope that waits is of no ordering key that another instance has in hand."""
-        role = self._roles[recipient.role.id]
-        if role.keys.is_wanted:
-            await role.keys_in_hand.any_free(queue.keys(role.keys.key))
-
-    def _end_sending(self, queue: BundleQueue, recipient: ServedRole) -> None:
-        """Leave what waits, unless another task sends it to another instance."""
-        task = asyncio.current_task()
-        sending = self._sending[recipient]
-        if task is not None:
-            sending.discard(task)
-        if sending and self._eligibility.is_served(recipient):
-            return
-        self._leave(recipient, queue.take_all())
-        if not sending:
-            del self._sending[recipient]
-            if not self._eligibility.is_served(recipient):
-                self._queues.pop(recipient, None)
-
-    def _free_to_go(self, recipient: ServedRole, bundle: Sequence[SmallEnvelope]) -> list[SmallEnvelope]:
-        """Block those of which one of their key has failed while they waited."""
-        keys = self._roles[recipient.role.id].keys
-        blocked = [small for small in bundle if keys.blocks(small.envelope)]
-        self._run.block(recipient, blocked)
-        return [small for small in bundle if small not in blocked]
-
-    def _put_back(self, recipient: ServedRole, queue: BundleQueue, bundle: Sequence[SmallEnvelope]) -> None:
-        """Have envelopes go next that were not begun; where their recipient left meanwhile, its role gets them.
-
-        The lane of the next recipient may have passed them, as they counted as being brought: then they get rows.
-        """
-        if self._eligibility.is_served(recipient):
-            queue.put_back(bundle)
-        elif self._roles[recipient.role.id].lane is None:
-            self._leave(recipient, bundle)
-        else:
-            self._run.set_aside(recipient, bundle)
+    def split(self, recipient: ServedRole) -> None:
+        """Let a consumer that keeps the others waiting take what waits for all of them at its own pace."""
+        for party in list(self._parties.get(recipient, ())):
+            if len(party.recipients) > 1:
+                waiting = party.queue.waiting()
+                self._let_leave(party, recipient)
+                alone = self._party([recipient])
+                for small in waiting:
+                    self._add(alone, small)
 
     def left(self, recipient: ServedRole) -> None:
         """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.
@@ -219,21 +172,34 @@ class Bundles:
         Else: 1. The last bundle takes its time to be noted. 2. Another recipient comes, and its lane passes what waits
         here, as that counts as being brought. 3. The bundle is noted, and nobody brings what waited.
         """
-        if recipient in self._queues:
-            self._leave(recipient, self._queues[recipient].take_all())
+        for party in list(self._parties.get(recipient, ())):
+            self._run.leave(recipient, party.queue.waiting())
+            self._let_leave(party, recipient)
 
-    def gone(self, recipient: ServedRole) -> None:
-        """Keep no queue of a recipient that is gone; a task that still sends its bundles sees to that itself."""
-        if recipient not in self._sending:
-            self._queues.pop(recipient, None)
+    def _let_leave(self, party: BundleParty, recipient: ServedRole) -> None:
+        """Let the others of a party get what waits without one of them."""
+        party.leave(recipient)
+        self._forget(party, recipient)
+        if not party.recipients:
+            party.queue.take_all()
+        self._forget_if_over(party)
 
-    def _leave(self, recipient: ServedRole, bundle: Sequence[SmallEnvelope]) -> None:
-        """Leave envelopes to the lane that reads on for the role when it is served again."""
-        self._roles[recipient.role.id].in_flight.end_all(small.position for small in bundle)
+    def _forget_if_over(self, party: BundleParty) -> None:
+        if party.is_over:
+            for recipient in party.recipients:
+                self._forget(party, recipient)
+
+    def _forget(self, party: BundleParty, recipient: ServedRole) -> None:
+        others = [each for each in self._parties.pop(recipient, ()) if each is not party]
+        if others:
+            self._parties[recipient] = others
+
+    def _all_parties(self) -> set[BundleParty]:
+        return {party for parties in self._parties.values() for party in parties}
 
     async def finish(self, seconds: float) -> None:
         """Send no other bundle, and wait for those that are under way; those that take longer are broken off."""
-        self._is_finishing = True
-        for recipient, queue in self._queues.items():
-            self._leave(recipient, queue.take_all())
-        await finish_tasks([task for tasks in self._sending.values() for task in tasks], seconds)
+        self._sender.finish()
+        for party in self._all_parties():
+            self._sender.leave(party)
+        await finish_tasks(self._sending, seconds)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 
 from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -87,17 +87,26 @@ class BundleQueue:
         """Collect the keys of all that waits."""
         return {key(small.envelope) for small in self._waiting}
 
+    def waiting(self) -> Sequence[SmallEnvelope]:
+        """Give all that waits, and let it wait on."""
+        return tuple(self._waiting)
+
     def take(
-        self, key: Callable[[LogEnvelope], str | None], in_hand: Container[str | None] = (), takers: int = 1
+        self,
+        key: Callable[[LogEnvelope], str | None],
+        in_hand: Callable[[str | None], bool] = lambda _: False,
+        takers: int = 1,
+        most: int = MOST_ENVELOPES,
     ) -> list[SmallEnvelope]:
         """Take the next bundle.
 
         Args:
             key: the key of an envelope that goes in no bundle with another of its key; None for one without.
-            in_hand: the keys whose envelopes stay, as another taker has one of them.
+            in_hand: whether the envelopes of a key stay, as another taker has one of them.
             takers: so many share what waits.
+            most: no more than this.
         """
-        most = min(self.size.envelopes, self._share(key, takers))
+        most = min(most, self.size.envelopes, self._share(key, takers))
         taken: list[SmallEnvelope] = []
         keys: set[str] = set()
         passed: deque[SmallEnvelope] = deque()
@@ -105,7 +114,7 @@ class BundleQueue:
             of_next = key(self._waiting[0].envelope)
             if of_next in keys:
                 break
-            if of_next in in_hand:
+            if in_hand(of_next):
                 passed.append(self._waiting.popleft())
                 continue
             if of_next is not None:

@@ -44,7 +44,8 @@ def find_subscription_problems(ever: BusSpec, bus: BusSpec) -> Iterator[Configur
 
 
 def _problems(each: SubscriptionSpec, present: SubscriptionSpec | None) -> Iterator[tuple[str, str]]:
-    if not each.event_types:
+    # Of a client of Routemaster all topics may be removed, and it is a subscriber all the same.
+    if not each.event_types and each.format != "routemaster":
         yield "event_types", "name at least one event type"
     if not is_callback_url(each.url):
         wish = f"an address of http or https without login and password, of at most {LONGEST_URL} characters"

@@ -20,9 +20,9 @@ def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[
     row, reader, read = model.subscription.c, model.reader.c, model.reader_event_type.c
     types: dict[int, set[str]] = {}
     for service_id, name in connection.execute(
-        sa.select(read.service_id, model.event_type.c.name).join(
-            model.event_type, model.event_type.c.id == read.event_type_id
-        )
+        sa.select(read.service_id, model.event_type.c.name)
+        .join(model.event_type, model.event_type.c.id == read.event_type_id)
+        .where(read.until.is_(None))
     ):
         types.setdefault(service_id, set()).add(name)
     service, limit = model.service.c, model.lag_limit.c
