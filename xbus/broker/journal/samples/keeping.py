@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.samples.sample import Count, Delivered, RoleLag, Sample, join
 
 STEP = 10
@@ -77,11 +77,12 @@ def read_samples(connection: sa.Connection, step: int, since: datetime) -> list[
 def read_of_role(connection: sa.Connection, step: int, since: datetime, role_id: int) -> list[Sample]:
     """Read them up to now, with the parts of one role only: all parts take many times as long to make and to join."""
     found = []
-    for *totals, parts in _up_to_now(connection, _WITH_PARTS, step, since):
+    for row in _up_to_now(connection, _WITH_PARTS, step, since):
+        parts: Mapping[str, Any] = row.parts
         lag, number = _of_role(parts["roles"], role_id), _of_role(_delivered(parts), role_id)
         lags = {} if lag is None else {role_id: RoleLag(*lag)}
         delivered = {} if number is None else {role_id: Delivered(*number)}
-        found.append(replace(Sample(*totals), roles=lags, delivered=delivered))
+        found.append(replace(_total(row), roles=lags, delivered=delivered))
     return found
 
 
@@ -92,10 +93,10 @@ def _of_role(rows: Sequence[Sequence[int]], role_id: int) -> Sequence[int] | Non
 
 def read_totals(connection: sa.Connection, step: int, since: datetime) -> list[Sample]:
     """Read them up to now without their parts, which is faster."""
-    return [Sample(*row) for row in _up_to_now(connection, _TOTALS, step, since)]
+    return [_total(row) for row in _up_to_now(connection, _TOTALS, step, since)]
 
 
-def _up_to_now(connection: sa.Connection, samples: sa.Select[Any], step: int, since: datetime) -> Iterator[Any]:
+def _up_to_now(connection: sa.Connection, samples: NamedRows, step: int, since: datetime) -> Iterator[NamedRow]:
     """Read the samples of a kind, then the shorter ones that none of them has yet."""
     for kind in sorted((kind for kind in KEPT if kind <= step), reverse=True):
         found = connection.execute(samples, {"step": kind, "since": since}).all()
@@ -140,7 +141,11 @@ def _sample(row: NamedRow) -> Sample:
     traffic = {(emitter_id, type_id): Count(*count) for emitter_id, type_id, *count in parts["traffic"]}
     roles = {role_id: RoleLag(*lag) for role_id, *lag in parts["roles"]}
     delivered = {role_id: Delivered(*number) for role_id, *number in _delivered(parts)}
-    return Sample(**{name: getattr(row, name) for name in _COLUMNS}, traffic=traffic, roles=roles, delivered=delivered)
+    return replace(_total(row), traffic=traffic, roles=roles, delivered=delivered)
+
+
+def _total(row: NamedRow) -> Sample:
+    return Sample(**{name: getattr(row, name) for name in _COLUMNS})
 
 
 def _delivered(parts: Mapping[str, Any]) -> Sequence[Sequence[int]]:
