@@ -10,9 +10,8 @@ from xbus.admin.output import Form, Output, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.table import Column
-from xbus.broker.journal.database.connection import Connection, connected, reading, writing
+from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
-from xbus.broker.journal.fsck.database import count_rows
 from xbus.broker.journal.objects import claiming
 from xbus.broker.journal.operations import copies, relocation
 from xbus.broker.journal.operations.copies import ForeignRegistration
@@ -89,7 +88,7 @@ def move(config_path: Path | None, to: str) -> None:
     """
     url = database_url(config_path)
     told: list[tuple[str, int]] = []
-    with shown_on_terminal(lambda: relocation.ROUNDS * _rows_in(url), "Copying") as tell:
+    with shown_on_terminal(lambda: relocation.steps(url), "Copying") as tell:
         rows = relocation.move(url, to, SystemClock().now(), lambda *table: told.append(table), tell)
     click.echo("\n".join(f"{name}: {number:,}" for name, number in told if number))
     click.echo(f"Moved {sum(rows):,} rows of {len(rows)} tables; each table equals the original.")
@@ -101,11 +100,6 @@ def _adopt_objects(url: str) -> None:
     with reading(url) as connection:
         for place in claiming.adopt(connection):
             click.echo(f"The objects in {place} belong to this journal now.")
-
-
-def _rows_in(url: str) -> int:
-    with connected(url) as connection:
-        return count_rows(connection)
 
 
 def _decide(config_path: Path | None, decide: Decide, reason: str, question: str) -> Sequence[ForeignRegistration]:

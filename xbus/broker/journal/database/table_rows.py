@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
+from xbus import model
 from xbus.broker.journal.database.binary_copy import BIG_INTEGER, INTEGER, Field, copy_in, pack_row
 from xbus.model.base import Timestamp
 
@@ -110,6 +111,21 @@ def read_contents(connection: sa.Connection, table: sa.Table, tell: Tell = lambd
     for _ in contents.counting(counted(read_rows(connection, table), tell)):
         pass
     return contents
+
+
+def count_rows(connection: sa.Connection) -> int:
+    """Estimate the rows of all tables, for a progress bar."""
+    with connection.begin():
+        if connection.dialect.name == "postgresql":
+            names: Any = sa.bindparam("names", [table.name for table in model.metadata.sorted_tables], expanding=True)
+            counted = sa.text("SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE relname IN :names")
+            return int(connection.execute(counted.bindparams(names)).scalar_one() or 0)
+        # The number of the last row, which is read at once, in place of a count, which reads all.
+        tables = (table for table in model.metadata.sorted_tables)
+        return sum(
+            int(connection.exec_driver_sql(f'SELECT coalesce(max(rowid), 0) FROM "{table.name}"').scalar_one())
+            for table in tables
+        )
 
 
 def _copy(connection: sa.Connection, table: sa.Table, chunk: Sequence[TableRow]) -> None:

@@ -3,5 +3,5 @@
 Each check reads page by page or row by row, in transactions that only read, so the broker may run. A check yields a
 fault for each row that is wrong. Commands import it, and nothing of the broker does.
 
-Face: ``database``, ``examination``, ``faults``.
+Face: ``examination``, ``faults``.
 """

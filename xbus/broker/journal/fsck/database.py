@@ -1,7 +1,6 @@
 """Asks the database for damage that it can find by itself, and follows all references between rows."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -71,18 +70,3 @@ def _check_reference(connection: sa.Connection, table: sa.Table, key: sa.Foreign
         value, *row = found
         cause = f"{child.name} is {value}, and {key.column.table.name} has no such row"
         yield Fault(FaultCode.REFERENCE_BROKEN, table.name, ", ".join(map(str, row)), cause)
-
-
-def count_rows(connection: sa.Connection) -> int:
-    """Estimate the rows of all tables, for a progress bar."""
-    with connection.begin():
-        if connection.dialect.name == "postgresql":
-            names: Any = sa.bindparam("names", [table.name for table in model.metadata.sorted_tables], expanding=True)
-            counted = sa.text("SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE relname IN :names")
-            return int(connection.execute(counted.bindparams(names)).scalar_one() or 0)
-        # The number of the last row, which is read at once, in place of a count, which reads all.
-        tables = (table for table in model.metadata.sorted_tables)
-        return sum(
-            int(connection.exec_driver_sql(f'SELECT coalesce(max(rowid), 0) FROM "{table.name}"').scalar_one())
-            for table in tables
-        )

@@ -10,13 +10,14 @@ from xbus import model
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.connection import is_missing_file, writing
+from xbus.broker.journal.database.connection import connected, is_missing_file, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.database.exclusive import alone, check_lasting
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.database.table_rows import (
     TableContents,
     Tell,
+    count_rows,
     counted,
     last_id,
     read_contents,
@@ -74,6 +75,12 @@ def move(source_url: str, target_url: str, at: datetime, told: Told, tell: Tell)
             rows = [_copy(source, target, table, told, tell) for table in tables]
             _settle_down(source, target, at)
     return rows
+
+
+def steps(url: str) -> int:
+    """Estimate the rows that a move reads, each time that it does."""
+    with connected(url) as connection:
+        return ROUNDS * count_rows(connection)
 
 
 def _copy(source: sa.Connection, target: sa.Connection, table: sa.Table, told: Told, tell: Tell) -> int:
