@@ -131,9 +131,9 @@ async def test_an_object_that_s3_lost_is_an_error(file_url: str, s3: str) -> Non
     assert caught.value.code == MISSING
 
 
-async def test_a_full_disk_refuses_by_code_and_leaves_nothing(url: str, tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_by_code_and_leaves_nothing(file_url: str, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 4 * MEBIBYTE) as disk:
-        async with journal_at(url, disk.folder / "objects") as journal:
+        async with journal_at(file_url, disk.folder / "objects") as journal:
             put = whole(await Scribe.of(journal), LARGE)
             filler = disk.fill()
             with pytest.raises(JournalUnavailable, match="No space left") as caught:
@@ -152,13 +152,13 @@ async def test_a_full_disk_refuses_by_code_and_leaves_nothing(url: str, tmp_path
 
 @pytest.mark.parametrize("fault", [Storage.be_busy, Storage.cut, Storage.hold], ids=["busy", "away", "silent"])
 async def test_a_store_that_fails_is_told_by_code_within_the_time(
-    url: str, bucket: tuple[str, int], fault: Callable[[Storage], None]
+    file_url: str, bucket: tuple[str, int], fault: Callable[[Storage], None]
 ) -> None:
     storage = Storage(bucket[1])
     await storage.start()
     try:
         place = ObjectPlace(address(bucket[0], "objects", storage.port), 64 * 1024)
-        async with Journal(create_engine(url), "broker", objects=place, answer_seconds=2.0) as journal:
+        async with Journal(create_engine(file_url), "broker", objects=place, answer_seconds=2.0) as journal:
             put = whole(await Scribe.of(journal), LARGE)
             small = whole(await Scribe.of(journal), [b"small"])
             fault(storage)

@@ -57,6 +57,15 @@ configuration = Table(
     comment="One row: the version of the whole configuration.",
 )
 
+imprint = Table(
+    "imprint",
+    metadata,
+    Column("table_name", String(63), primary_key=True, comment="The table of the configuration."),
+    Column("version", Counter, nullable=False, comment="The version of the configuration, the same for all tables."),
+    Column("hashes", LargeBinary, nullable=False, comment="The hash of each of its rows, 8 bytes each, ascending."),
+    comment="What a broker has read of the configuration. `xbus fsck` finds rows by it that damage has changed.",
+)
+
 event_type = Table(
     "event_type",
     metadata,

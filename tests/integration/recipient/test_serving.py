@@ -90,6 +90,7 @@ async def test_what_it_says_of_itself(broker: BrokerDouble, serve_recipient: Ser
             "heartbeats": True,
             "kind": "consumer",
             "bundles": True,
+            "prepares": 3,
             "notes": True,
             "headers": True,
         },

@@ -24,6 +24,7 @@ from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
+from xbus.broker.housekeeping.imprints import ImprintKeeper
 from xbus.broker.housekeeping.lagging import LagKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.objects import ObjectRemover
@@ -264,6 +265,7 @@ class BackPart:
             ContentsKeeper(self._shared.journal, self._shared.clock).watch(), name="table of contents"
         )
         self._shared.tasks.create_task(AuditKeeper(self._shared.journal).watch(), name="audit")
+        self._shared.tasks.create_task(ImprintKeeper(self._shared.journal).watch(), name="imprints")
         ended = remove_ended_sessions(self._shared.journal, self._shared.clock)
         self._shared.tasks.create_task(ended, name="ended sessions of people")
         self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")

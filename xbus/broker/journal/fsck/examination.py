@@ -16,6 +16,7 @@ from xbus.broker.journal.fsck.outputs import check_outputs, check_stored_bytes
 from xbus.broker.journal.fsck.progress import check_progress
 from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.fsck.values import check_values
+from xbus.broker.journal.imprints import compare_imprints
 
 ROUNDS = 2
 """How often most rows are read: value by value, and with what they belong to."""
@@ -44,11 +45,20 @@ def check_configuration(connection: sa.Connection, tell: Tell) -> Iterator[Fault
     tell(0)
 
 
+def check_imprints(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Compare the configuration with what a broker has read of it."""
+    with connection.begin():
+        for found in compare_imprints(connection):
+            yield Fault(FaultCode.CONFIGURATION_CHANGED, found.table, found.row, found.cause)
+    tell(0)
+
+
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("the pages", check_pages),
     ("the values", check_values),
     ("the references", check_references),
     ("the configuration", check_configuration),
+    ("the imprints of the configuration", check_imprints),
     ("the envelopes", check_content),
     ("the end of the log", check_log),
     ("the progress", check_progress),

@@ -33,6 +33,8 @@ class FaultCode(StrEnum):
     """A row of the audit was changed or removed."""
     CONFIGURATION_WRONG = "configuration_wrong"
     """A row of the configuration makes no sense."""
+    CONFIGURATION_CHANGED = "configuration_changed"
+    """A row of the configuration is not as a broker has read it, though nobody has edited it."""
     NOT_CHECKED = "not_checked"
     """A check could not go on, mostly because of a fault that is reported before it."""
     NO_CHECKSUMS = "no_checksums"
