@@ -1,6 +1,7 @@
 """Ends a program on an error of the bus: with a line for people, and an exit code for scripts."""
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def printable_lines(text: str) -> str:
+    """Write control characters out, but for the ends of lines and tabs: of a text that may have several lines."""
+    return re.sub(r"[^\t\n]+", lambda found: printable(found[0]), text)
 
 
 def exit_code(error: XbusError) -> int:

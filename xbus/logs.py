@@ -46,8 +46,8 @@ SECONDS_OF_REFUSALS = 60.0
 QUIET = ("alembic",)
 """Libraries that tell at INFO what nobody asked for."""
 
-USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""The fields of every record; any other came in as ``extra``."""
+USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+"""The fields of every record; any other came in as ``extra``. uvicorn repeats a message in colours in the last one."""
 
 
 class TextFormatter(logging.Formatter):

@@ -135,6 +135,14 @@ def test_json_is_an_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert second["message"] == "two\nlines, and \u2028 more"
 
 
+def test_a_message_of_the_web_server_is_not_repeated_in_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(LoggingSettings(format="json"))
+
+    log.info("Started", extra={"color_message": "Started \x1b[36m"})
+
+    assert "color_message" not in logged(capsys)[0]
+
+
 def test_an_error_in_json_has_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(LoggingSettings(format="json"))
     try:

@@ -1,7 +1,8 @@
 """The frame of all commands: it reads the configuration, and turns an error into a line and an exit code."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -71,9 +72,23 @@ class Program(CommandGroup):
         entry = plugins.found().get(cmd_name)
         return None if entry is None else plugins.load(entry)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _printable_refusals():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> object:
-        with ending.in_one_line("xbus"):
+        with ending.in_one_line("xbus"), _printable_refusals():
             return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_refusals() -> Iterator[None]:
+    """Have click show nothing of the command line that a terminal obeys."""
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = ending.printable_lines(error.message)  # type: ignore[misc]  # click shows it as it is
+        raise
 
 
 config_option = file_option("config_path", "The broker's configuration file.")

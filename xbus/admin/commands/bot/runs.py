@@ -13,6 +13,7 @@ from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.bots import list_runs, show_run
 from xbus.clock import SystemClock
+from xbus.ending import printable_lines
 from xbus.states import BotRunState
 
 HEADS = (
@@ -75,6 +76,6 @@ def log(config_path: Path | None, name: str, run_id: int | None, as_json: bool) 
     if as_json:
         click.echo(one_json({**of_run(found), "log": found.log}))
         return
-    click.echo(found.log or "", nl=False)
+    click.echo(printable_lines(found.log or ""), nl=False)
     if found.code is not None:
-        click.echo(f"[{found.code}] {found.error}", err=True)
+        click.echo(printable_lines(f"[{found.code}] {found.error}"), err=True)

@@ -13,6 +13,7 @@ from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.writes import PauseKind
 from xbus.clock import SystemClock
+from xbus.ending import printable
 
 
 @click.command(cls=Careful)
@@ -33,5 +34,5 @@ def pause(config_path: Path | None, kind: str, name: str, reason: str, until: da
     decision = decision_of(SystemClock(), reason)
     with writing(database_url(config_path)) as connection:
         paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
-    click.echo(f"The {paused.told}.")
+    click.echo(printable(f"The {paused.told}."))
     click.echo(f"To resume it: xbus resume {kind} {name}")
