@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bus import PASSWORD, add_bus
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, Options
 from tests.support.processes import run, script
 from xbus.emitter import Emitter
 
@@ -28,8 +28,8 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @contextmanager
-def running(folder: Path, url: str) -> Iterator[Daemon]:
-    daemon = Daemon(folder, url)
+def running(folder: Path, url: str, options: Options | None = None) -> Iterator[Daemon]:
+    daemon = Daemon(folder, url, options)
     daemon.start()
     try:
         yield daemon
@@ -57,10 +57,14 @@ def test_journal_outbox_and_ready_file_are_private(tmp_path: Path) -> None:
 def test_a_journal_that_others_may_read_is_told_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "xbus.db"
     path.touch(mode=0o644)
+    objects = tmp_path / "objects"
+    for folder in (objects, tmp_path / "xbus.db.bulk"):
+        folder.mkdir(mode=0o755)
     url = f"sqlite:///{path}"
     assert run(script("setup_xbusbroker"), "-c", str(_configured(tmp_path, url))).returncode == 0
-    with running(tmp_path / "daemon", url) as daemon:
-        assert f"others may read the journal; have its owner run: chmod 600 {path}*" in daemon.log
+    with running(tmp_path / "daemon", url, {"journal": {"objects": objects}}) as daemon:
+        for cure in (f"chmod 600 {path} {path}-*", f"chmod 700 {path}.bulk", f"chmod 700 {objects}"):
+            assert f"others may read the journal; have its owner run: {cure} " in daemon.log
     assert path.stat().st_mode & 0o777 == 0o644
 
 

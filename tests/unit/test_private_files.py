@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from xbus import private_files
+from xbus.emitter.outbox import Outbox
 
 TRY_TO_LOCK = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
@@ -28,3 +31,12 @@ def test_locks_on_a_file_outlive_its_preparation(tmp_path: Path) -> None:
         private_files.prepare(path)
         other = subprocess.run([sys.executable, "-c", TRY_TO_LOCK, path], capture_output=True, check=False)
         assert b"BlockingIOError" in other.stderr
+
+
+def test_an_outbox_that_others_may_read_is_told_with_its_cure(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "orders.outbox"
+    Outbox(path).close()
+    assert not caplog.messages
+    path.chmod(0o640)
+    Outbox(path).close()
+    assert caplog.messages == [f"others may read the outbox; have its owner run: chmod 600 {path}*"]

@@ -10,13 +10,13 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from xbus import private_files, tracing
+from xbus import tracing
 from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.encryption import Encryption
 from xbus.broker.housekeeping.descriptors import Descriptors, raise_limit
+from xbus.broker.housekeeping.open_files import tell_open_files
 from xbus.broker.housekeeping.outages import tell_outages
-from xbus.broker.journal.database.engine import file_of
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.broker.metrics.readiness import ProcessReadiness
@@ -166,7 +166,7 @@ def _check_apart(config: Config, only: str | None) -> None:
 
 
 async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, last_resort: _LastResort) -> None:
-    _tell_open_files(config)
+    tell_open_files(config.database.url, config.journal.objects)
     mishaps = CrashOnCallbackError()
     clock = SystemClock()
     context = new_context()
@@ -237,14 +237,6 @@ async def _pages(
         yield {"metrics": address}
     finally:
         service.close()
-
-
-def _tell_open_files(config: Config) -> None:
-    path = file_of(config.database.url)
-    if path is not None and private_files.is_open_to_others(path):
-        log.warning(
-            "others may read the journal; have its owner run: chmod 600 %s*", path, extra={"action": "open_to_others"}
-        )
 
 
 @asynccontextmanager

@@ -93,6 +93,16 @@ async def test_a_message_of_many_frames_ends_its_connection_at_once(
     assert await client.call("echo", 2, timeout=SECONDS) == 2
 
 
+async def test_who_breaks_the_rules_still_reads_the_answers_to_the_calls_before(serve: Serve) -> None:
+    _, address = serve(Verbs())
+    with await asyncio.to_thread(Stranger, address) as breaking:
+        calls = b"".join(breaking.framed("nothing", b"\x90", request_id=number) for number in range(3))
+        breaking.send_raw(calls + EMPTY_FRAME * 100 + LAST_FRAME)
+        answers = [await asyncio.to_thread(breaking.answer) for _ in range(3)]
+        assert [(number, error.code) for number, error in answers] == [(n, "unknown_method") for n in range(3)]
+        assert await asyncio.to_thread(breaking.is_over)
+
+
 async def test_who_sends_while_nothing_is_read_has_to_wait(
     serve: Serve, dial: Dial, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -30,7 +30,7 @@ def look_at_machine(journal_file: Path | None) -> Iterator[DoctorFinding]:
             "journal_open_to_others",
             str(journal_file),
             "others on this machine may read the journal",
-            f"chmod 600 {journal_file}*",
+            f"chmod 600 {journal_file} {journal_file}-*",
         )
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:

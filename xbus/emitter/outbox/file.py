@@ -1,5 +1,6 @@
 """The SQLite file of an outbox: its tables, and transactions that wait for the disk or not."""
 
+import logging
 import os
 import sqlite3
 import threading
@@ -11,6 +12,8 @@ from typing import TypeAlias, TypeVar
 from xbus import private_files
 from xbus.emitter.forks import leave_to_parent, tell_of_forks
 from xbus.errors import Failed, Refused
+
+log = logging.getLogger(__name__)
 
 BUSY_SECONDS = 10.0
 """Seconds that a command beside the sending process waits for its turn."""
@@ -94,6 +97,8 @@ class OutboxFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         private_files.prepare(path)
+        if private_files.is_open_to_others(path):
+            log.warning("others may read the outbox; have its owner run: chmod 600 %s*", path)
         with self._told():
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False

@@ -166,9 +166,14 @@ class ZmtpStream:
         self._socket.close()
 
     def _end(self, error: ProtocolError | None = None) -> None:
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        if error is None:
             self._close()
-            self._owner.ended(self, error)
+        else:
+            # The calls before the breach are answered, maybe in this turn of the loop.
+            self.close()
+        self._owner.ended(self, error)
 
     def _read(self) -> None:
         try:
