@@ -15,11 +15,11 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.encryption import Encryption
 from xbus.broker.housekeeping.descriptors import Descriptors, raise_limit
-from xbus.broker.housekeeping.open_files import tell_open_files
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.broker.metrics.readiness import ProcessReadiness
+from xbus.broker.open_files import tell_open_files
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config, JournalSettings
