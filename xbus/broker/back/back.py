@@ -23,7 +23,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration
 from xbus.broker.journal.writes import Introduce, Register, Unregister, is_served, served_uri
 from xbus.config import BackSettings
-from xbus.errors import JournalUnavailable, Refused, XbusError
+from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.exchange import Callee
 from xbus.rpc.messages.insight import DeliveredToRole
@@ -287,8 +287,14 @@ class Back:
             raise Refused(
                 "the broker lost the recipient while it registered", "register again", code="recipient_unreachable"
             )
-        for displaced in self._admission.admit(recipient, await self.registry.silent_beside(recipient)):
-            await self._admission.strike_off(displaced)
+        try:
+            displaced = self._admission.admit(recipient, await self.registry.silent_beside(recipient))
+        except Failed:
+            # It comes by itself when the broker is back. Taken up at the same time it would lose what it was given.
+            await self._admission.strike_off(recipient)
+            raise
+        for each in displaced:
+            await self._admission.strike_off(each)
 
     def _beside(self, recipient: RecipientProxy) -> list[bytes]:
         """List the sessions of the other programs of a role that are registered, or may be called again."""
