@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from tests.support.damage import examined
 from tests.support.journal import NOW, looking, small_bus
 from xbus import model
-from xbus.broker.housekeeping.imprints import ImprintKeeper
+from xbus.broker.housekeeping.imprints import renew_imprints
 from xbus.broker.journal.configuration import EmitterSpec, apply, make_plan, read_stored
 from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.imprints import TABLES, UNWATCHED
@@ -32,14 +32,13 @@ def test_an_edit_of_any_column_voids_the_imprints(shared_url: str) -> None:
 
 
 async def test_damage_is_told_from_an_edit(shared_url: str, shared_journal: Journal) -> None:
-    keeper = ImprintKeeper(shared_journal)
-    await keeper.catch_up()
+    await renew_imprints(shared_journal)
     assert examined(shared_url) == []
     with looking(shared_url) as connection:
         wished = replace(small_bus(), emitters={"west": EmitterSpec("west", "all")})
         apply(connection, make_plan(read_stored(connection), wished), NOW)
     assert examined(shared_url) == [], "the configuration is another one, and has no imprints yet"
-    await keeper.catch_up()
+    await renew_imprints(shared_journal)
     with looking(shared_url) as connection:
         version = connection.execute(VERSION).scalar_one()
         changed = sa.update(model.emitter).where(model.emitter.c.login == "west").values(login="rest")

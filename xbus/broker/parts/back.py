@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
@@ -21,10 +22,10 @@ from xbus.broker.back.verbs import (
     SubscriptionVerbs,
 )
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping import imprints
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
-from xbus.broker.housekeeping.imprints import ImprintKeeper
 from xbus.broker.housekeeping.lagging import LagKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.objects import ObjectRemover
@@ -265,7 +266,8 @@ class BackPart:
             ContentsKeeper(self._shared.journal, self._shared.clock).watch(), name="table of contents"
         )
         self._shared.tasks.create_task(AuditKeeper(self._shared.journal).watch(), name="audit")
-        self._shared.tasks.create_task(ImprintKeeper(self._shared.journal).watch(), name="imprints")
+        look = look_regularly(partial(imprints.renew_imprints, self._shared.journal), imprints.LOOK_SECONDS, "imprints")
+        self._shared.tasks.create_task(look, name="imprints")
         ended = remove_ended_sessions(self._shared.journal, self._shared.clock)
         self._shared.tasks.create_task(ended, name="ended sessions of people")
         self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")
