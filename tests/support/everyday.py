@@ -21,9 +21,12 @@ SLOW_MODULES = {
         *("accessibility", "live_monitor", "monitor"),  # a browser
         *("client_alone", "demo", "node", "upgrade", "web_server", "wheel", "without_spark"),  # other environments
         *("backup", "changes_while_it_runs", "forks", "instances", "limits_of_emitters", "renaming"),  # many processes
+        *("history", "keys", "replay_of_archived", "secrets_of_programs", "what_is_owed"),
+        *("http", "subscriptions"),  # a gateway, whose parts the integration tests know
     },
     "contract": {"archive", "fsck", "grants", "relocation"},
-    "integration": {"deaths"},
+    "integration": {"deaths", "pruning", "sink_sending", "terminal"},
+    "unit": {"forked"},
 }
 """Modules whose tests take ten times as long as their neighbours; whoever changes what they are about runs them."""
 
