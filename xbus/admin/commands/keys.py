@@ -99,7 +99,4 @@ def list_(config_path: Path | None, output: Output) -> None:
     """Show by which keys the emitters and roles may log in."""
     with reading(database_url(config_path)) as connection:
         found = [(each.kind, each.login, key) for each in list_keys(connection) for key in each.keys]
-    if output.as_json:
-        output.objects(of_keys(*each) for each in found)
-        return
-    click.echo("\n".join(output.table(HEADS, found)) if found else "No login has a key.")
+    output.listing((of_keys(*each) for each in found), HEADS, found, "No login has a key.")

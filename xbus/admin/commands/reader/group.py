@@ -60,12 +60,9 @@ def list_(config_path: Path | None, output: Output) -> None:
     """
     with reading(database_url(config_path)) as connection:
         found = list_readers(connection)
-    if output.as_json:
-        output.objects(map(of_reader, found))
-        return
     now = SystemClock().now()
     rows = [_row(each, now) for each in found]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No readers.")
+    output.listing(map(of_reader, found), HEADS, rows, "No readers.")
 
 
 @reader.command()

@@ -51,11 +51,8 @@ def list_(config_path: Path | None, output: Output) -> None:
         found = list_roles(connection)
     owed_days = load_config(config_path).journal.owed_days
     now = SystemClock().now()
-    if output.as_json:
-        output.objects(of_role(role, _alarm(role, owed_days, now), now) for role in found)
-        return
     rows = [row for role in found for row in _rows(role, owed_days, now, output)]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No roles.")
+    output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), HEADS, rows, "No roles.")
 
 
 @click.command()
