@@ -10,8 +10,7 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import ParkedBatch, drop_batch, find_parked_batch, resume_batch
-from xbus.monitor.actions.action import Action, Reason
-from xbus.monitor.actions.parked import OptionalReason
+from xbus.monitor.actions.action import Action, OptionalReason, Reason
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 

@@ -12,7 +12,7 @@ from xbus.broker.journal.log.slices import parse_start
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove
-from xbus.monitor.actions.action import ASKED, UNSAID, Action, Reason
+from xbus.monitor.actions.action import UNSAID, Action, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
@@ -43,12 +43,9 @@ class MoveReader(_OfReader):
     path = "readers/move"
     title = "Move"
 
-    place: str = Field(
-        max_length=64,
-        title="Place",
-        description="A position of the log, a date and time in UTC, oldest or head.",
-        json_schema_extra={ASKED: "line"},
-    )
+    place: Annotated[
+        str, asked("line", "Place", "A position of the log, a date and time in UTC, oldest or head.", max_length=64)
+    ]
     range_id: RangeId | None = None
 
     def command(self) -> Sequence[str]:
