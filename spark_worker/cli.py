@@ -12,8 +12,10 @@ from spark_worker.spark.master import parsed_settings
 from spark_worker.transform.transforms import Transform, load_function, load_sql
 from spark_worker.worker.serving import WorkerOptions, serve_for_ever
 from xbus import ending, logs
-from xbus.admin.program import config_option, load_config
+from xbus.admin.address import back_option
+from xbus.admin.program import config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
+from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
 
@@ -51,9 +53,7 @@ PATIENCE_HELP = "Seconds without any executor after which the cluster counts as 
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
 @click.option("--min-items", type=click.IntRange(1), default=100_000, show_default=True, help=MIN_ITEMS_HELP)
 @click.option("--patience", type=click.FloatRange(1), default=60.0, show_default=True, help=PATIENCE_HELP)
-@click.option(
-    "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
-)
+@back_option
 @click.option("--bind", default="", metavar="URL", help=BIND_HELP)
 @click.option(
     "--advertise", default="", metavar="URL", help="With --bind: the address that the broker calls, if it differs."
@@ -79,7 +79,7 @@ def main(
 ) -> None:
     """Serve a worker role with Spark: its executors read large events from the journal and write them back."""
     with ending.in_one_line("xbus-spark-worker"):
-        config = load_config(config_path)
+        config = load(config_path)
         logs.set_up(config.logging)
         check_schema(items_format, schema)
         logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each connection

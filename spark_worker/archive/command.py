@@ -24,7 +24,7 @@ from spark_worker.spark.command_options import checked_master, conf_option
 from xbus import extras
 from xbus.admin.moments import Moment
 from xbus.admin.output import one_json
-from xbus.admin.program import EnvelopeId, config_option, database_url, json_option, load_config
+from xbus.admin.program import EnvelopeId, config_option, database_url, json_option
 from xbus.admin.progress import shown_on_terminal
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
@@ -35,6 +35,7 @@ from xbus.broker.journal.retention.ages import sealed_before, way_to_archive
 from xbus.broker.journal.retention.keeping import read_keepings
 from xbus.broker.journal.retention.search import Scan
 from xbus.clock import Clock, SystemClock
+from xbus.config import load
 from xbus.errors import Failed, Refused
 from xbus.ids import Ids
 
@@ -81,7 +82,7 @@ def archive(
     if due is (before is not None):
         raise click.UsageError("say which events: either --before or --due")
     url = database_url(config_path)
-    settings = load_config(config_path).journal
+    settings = load(config_path).journal
     place = storage.absolute(place or settings.archive or _no_place())
     storage.reach(place)
     clock, ids = SystemClock(), Ids()

@@ -33,6 +33,7 @@ from xbus.admin.why.findings import Code
 from xbus.broker.journal.archive.plans import FilePlan, Round
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, read_whereabouts
 from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
 from xbus.broker.journal.commit.statements.repeating import repeat
 from xbus.broker.journal.database.connection import reading, writing
@@ -42,7 +43,6 @@ from xbus.broker.journal.log.planning import LogRange, read_type_id
 from xbus.broker.journal.log.ranges import GONE
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.operations.why.envelopes import AskedPart, read_envelope_facts
 from xbus.broker.journal.retention.ages import sealed_before
 from xbus.broker.journal.retention.pruning import PruningStep, prune_settled, read_stored_bytes

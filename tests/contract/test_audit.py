@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, small_bus
 from xbus import model
-from xbus.broker.journal.audit import Act, note_acts, person
+from xbus.broker.journal.audit import Act, RepairDecision, note_acts, person
 from xbus.broker.journal.audit.acts import NO_HASH
 from xbus.broker.journal.audit.chain import ChainHead, hang_all, hang_new, lock_head, read_head
 from xbus.broker.journal.audit.cutting import cut_older
@@ -26,7 +26,6 @@ from xbus.broker.journal.configuration.pausing import pause, resume
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.log.catalog import RetrySettings
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import EndPauses, PauseKind
 from xbus.errors import ConfigurationError, JournalError, Refused
 

@@ -19,13 +19,13 @@ from xbus.broker.back.bots.claims import LEASE_SECONDS, Claims, Given
 from xbus.broker.back.bots.firing import Firing
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.runs import has_ticket
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.readers import people, read_ranges, read_readers
-from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.broker.journal.writes import (
     EndRun,
     FireSlots,
@@ -522,7 +522,7 @@ async def test_a_range_of_a_bot_is_not_cut_while_its_batch_is_out(journal: Journ
     """Its output may be sealed under a key of the whole batch: its halves would be put once more."""
     reads = bot(cron='""', reads='["orders"]', instances=2)
     catalog = (await broker_with(journal, clock, reads)).catalog
-    decision = ReaderDecision("ada", NOW, "to try it")
+    decision = RepairDecision("ada", "to try it", NOW)
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         broker = await ReadingBroker(journal, catalog, clock, tasks).start()
         await Scribe(journal, catalog).put([b"a"], type_name="orders", tags=[EventTags(partition_key="a")])

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.engine import is_memory
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.overlays import EventOverlay, OverlaidItem, list_overlaid, read_overlays
@@ -20,7 +21,6 @@ from xbus.broker.journal.operations.corrections import (
     read_corrected_item,
     read_corrections,
 )
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 
 DECISION = RepairDecision("ada", "no name", NOW)
 LATER = RepairDecision("lou", "another", NOW + timedelta(hours=1))

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from tests.support.parking import items_of, log, park, states
 from xbus import model
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.engine import is_memory
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_due_deliveries
@@ -24,7 +25,7 @@ from xbus.broker.journal.operations.envelopes.details import show_envelope
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
 from xbus.broker.journal.operations.parked_list import Filters, list_parked, read_parked_page, read_parked_roles
-from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.operations.parked_moves import drop_delivery, hold_delivery, resume_delivery
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused

@@ -15,6 +15,7 @@ from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.back.readers.calls import BatchCall
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BusSpec, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RetrySettings
@@ -28,7 +29,6 @@ from xbus.broker.journal.readers.parked import (
     list_parked_batches,
     resume_batch,
 )
-from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.broker.journal.retention.needed import Candidate, settled_among
 from xbus.config import BackSettings
 from xbus.errors import Refused
@@ -69,7 +69,7 @@ class Gateway:
         return await self.journal.read(list_parked_batches)
 
     async def decide(self, act: Any, found: ParkedBatch) -> None:
-        await self.journal.run(act, found, ReaderDecision("ada", self.clock.now(), "it was mended"))
+        await self.journal.run(act, found, RepairDecision("ada", "it was mended", self.clock.now()))
         await self.desk.follow()
 
 
@@ -140,7 +140,7 @@ async def test_a_resumed_batch_comes_with_its_id_and_ends(journal: Journal, scri
     assert (again.id, again.attempts) == (first["id"], 2)
     await shop.decide(resume_batch, again)
     with pytest.raises(Refused, match="not parked any more"):
-        await journal.run(resume_batch, parked, ReaderDecision("ada", shop.clock.now(), ""))
+        await journal.run(resume_batch, parked, RepairDecision("ada", "", shop.clock.now()))
     came = []
     batch = await shop.read()
     while batch is not None:
@@ -239,7 +239,7 @@ async def test_retention_keeps_what_is_parked_and_nothing_behind_it(journal: Jou
 async def test_a_move_of_the_reader_leaves_what_is_parked(journal: Journal, scribe: Scribe) -> None:
     shop = await gateway(journal, scribe)
     await shop.fail_until_parked(await shop.read())
-    decision = ReaderDecision("ada", shop.clock.now(), "again")
+    decision = RepairDecision("ada", "again", shop.clock.now())
     await journal.run(people.move, shop.desk.entry.name, Place(5), decision)
     await shop.desk.follow()
     assert len(await shop.parked()) == 1

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tests.support.journal import Scribe
 from xbus import model
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import (
     BusSpec,
     EventTypeSpec,
@@ -39,7 +40,6 @@ from xbus.broker.journal.readers import (
     settle,
     take,
 )
-from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.broker.journal.readers.status import list_moves, list_readers
 from xbus.broker.journal.retention.needed import FOR_GOOD
 from xbus.broker.journal.retention.skipping import note_skipped
@@ -153,7 +153,7 @@ def test_settings_by_sql_are_checked(engine: sa.Engine) -> None:
 
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 LATER = NOW + timedelta(seconds=10)
-DECISION = ReaderDecision("ada", NOW, "to try it")
+DECISION = RepairDecision("ada", "to try it", NOW)
 
 
 def checkpoint(who: str = "billing_1") -> ActNote:

@@ -9,6 +9,7 @@ from tests.support.journal import NOW, Scribe
 from tests.support.parking import items_of, log, park
 from xbus import model
 from xbus.broker.journal import configuration
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import (
     BusSpec,
     EventTypeSpec,
@@ -25,7 +26,6 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import repeats
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.segments import Content, content_hash
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay import (
     FoundEnvelope,
     NoWay,

@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.readers import people, read_ranges
-from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Failed, Refused
@@ -214,7 +214,7 @@ class Trial:
                 await asyncio.to_thread(self._broker.start)
 
     def _rearrange(self, which: str) -> None:
-        decision = ReaderDecision("trial", SystemClock().now(), "to try it")
+        decision = RepairDecision("trial", "to try it", SystemClock().now())
         with reading(self._broker.url) as connection:
             ranges = read_ranges(connection)
         if which == "split" and len(ranges) < 8:

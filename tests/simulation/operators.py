@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from tests.simulation.emitters import Plan
 from tests.simulation.recipients import MENDED
 from xbus import model
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, resume_delivery
+from xbus.broker.journal.operations.parked_moves import drop_delivery, resume_delivery
 from xbus.clock import Clock
 from xbus.testing.journal import Database
 

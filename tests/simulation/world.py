@@ -19,9 +19,9 @@ from tests.simulation.timing import many_times
 from tests.simulation.variant import Variant, toggle_order
 from tests.support.journal import small_bus_image
 from xbus import model
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import PauseKind
 from xbus.recipient.base import Recipient
 from xbus.testing.broker import VirtualBroker

@@ -11,10 +11,10 @@ from tests.support.bus import PASSWORD, add_reader
 from tests.support.serving import serving
 from tests.support.spark_log import SparkLog
 from tests.support.waiting import eventually
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import people
-from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.broker.journal.readers.status import list_readers
 from xbus.clock import SystemClock
 from xbus.config.values import LEAST_LARGE
@@ -115,7 +115,7 @@ def test_a_reader_a_role_and_spark_get_the_same(
     log.archive(tmp_path / "archive", until=len(receipts))
     assert by_spark(log) == expected
     with writing(database_url) as connection:
-        people.move(connection, "billing", Place(FIRST), ReaderDecision("ada", SystemClock().now(), "again"))
+        people.move(connection, "billing", Place(FIRST), RepairDecision("ada", "again", SystemClock().now()))
     log.daemon.start()
     assert by_reader(log, rest) == expected, "the broker has it put back"
     assert by_spark(log) == expected

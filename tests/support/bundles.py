@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from tests.support.back import Broker
 from tests.support.journal import NOW
 from xbus import model
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 
 DONE: list[Any] = [True]
 NOT_BEGUN: list[Any] = []

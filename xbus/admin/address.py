@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from xbus.admin.program import load_config
+from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.emitter import Options
 
@@ -18,6 +18,11 @@ timeout_option = click.option(
     help="How long to insist while the bus does not answer or takes nothing.",
 )
 """For commands that send."""
+
+back_option = click.option(
+    "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
+)
+"""For programs that serve."""
 
 
 def broker_address(socket: Literal["front", "back"], url: str | None, config_path: Path | None) -> str:
@@ -33,6 +38,6 @@ def broker_address(socket: Literal["front", "back"], url: str | None, config_pat
     """
     if url is not None:
         return url
-    zmq = load_config(config_path).zmq
+    zmq = load(config_path).zmq
     address = zmq.frontsocket if socket == "front" else zmq.backsocket
     return reachable(address, socket)

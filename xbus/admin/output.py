@@ -91,6 +91,19 @@ class Output:
         """Write a list: a line for each row, cut where the width does not suffice."""
         return table(heads, rows, self.width, narrow=not self.is_wide, paint=self._paint)
 
+    def listing(
+        self,
+        objects: Iterable[Mapping[str, Any]],
+        heads: Sequence[Column | str],
+        rows: Sequence[Sequence[object]],
+        none: str,
+    ) -> None:
+        """Write a list as objects or as a table, or ``none`` where it is empty."""
+        if self.as_json:
+            self.objects(objects)
+        else:
+            click.echo("\n".join(self.table(heads, rows)) if rows else none)
+
     def paragraph(self, text: str) -> str:
         """Write a sentence, cut into lines at spaces where a terminal is narrow."""
         safe = printable(text)

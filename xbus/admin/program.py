@@ -14,7 +14,7 @@ from xbus import ending
 from xbus.admin import plugins
 from xbus.admin.output import Form, Output
 from xbus.broker.journal.database import schema
-from xbus.config import Config, load
+from xbus.config import load
 from xbus.config.command_line import file_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -185,15 +185,6 @@ class EnvelopeId(click.ParamType[str]):
 _DIGITS = re.compile(r"[0-9a-f]{4,32}")
 
 
-def load_config(path: Path | None) -> Config:
-    """Load the broker's configuration, from a file and from the environment.
-
-    Raises:
-        ConfigurationError: neither names anything, or it can't be used.
-    """
-    return load(path)
-
-
 def database_url(path: Path | None) -> str:
     """Give the address of the broker's database, after a check that it has the schema of this program.
 
@@ -202,6 +193,6 @@ def database_url(path: Path | None) -> str:
         SchemaError: the schema is missing, older or newer.
         JournalUnavailable: the database can't be reached.
     """
-    url = load_config(path).database.url
+    url = load(path).database.url
     schema.check(url)
     return url

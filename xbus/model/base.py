@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -10,6 +11,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    ForeignKey,
     Index,
     Integer,
     MetaData,
@@ -17,7 +19,9 @@ from sqlalchemy import (
     false,
     text,
 )
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_ColumnType: TypeAlias = TypeEngine[Any] | type[TypeEngine[Any]] | ForeignKey
 
 metadata = MetaData(
     naming_convention={
@@ -50,10 +54,14 @@ def one_of(
     )
 
 
-def flag(name: str, *, comment: str) -> Column[bool]:
+def required(name: str, kind: _ColumnType, **options: Any) -> Column[object]:
+    """Make a column that is never null."""
+    return Column(name, kind, nullable=False, **options)
+
+
+def flag(name: str, *, comment: str) -> Column[object]:
     """Make a column that holds whether something is so; it is not where nobody says so."""
-    is_so = Boolean(create_constraint=False)
-    return Column(name, is_so, nullable=False, server_default=false(), comment=comment)
+    return required(name, Boolean(create_constraint=False), server_default=false(), comment=comment)
 
 
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:

@@ -19,34 +19,33 @@ from sqlalchemy import (
     text,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata, one_of
+from xbus.model.base import Counter, Timestamp, metadata, one_of, required
 
 bot = Table(
     "bot",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
+    required("name", String(255), unique=True),
     Column("service_id", ForeignKey("service.id"), comment="Its runners; null for those of the only such service."),
-    Column(
+    required(
         "emitter_id",
         ForeignKey("emitter.id"),
-        nullable=False,
         comment="The emitter as which it writes; what the profile of that allows is what it emits.",
     ),
-    Column("call", Text, nullable=False, comment="module:function that a run calls; empty for a command."),
-    Column("command", JSON(none_as_null=True), nullable=False, comment="A program and its arguments, or none."),
-    Column("cron", Text, nullable=False, comment="When it runs, as crontab(5); empty for never by itself."),
-    Column("timezone", Text, nullable=False, comment="The zone of cron, a name of the IANA database."),
+    required("call", Text, comment="module:function that a run calls; empty for a command."),
+    required("command", JSON(none_as_null=True), comment="A program and its arguments, or none."),
+    required("cron", Text, comment="When it runs, as crontab(5); empty for never by itself."),
+    required("timezone", Text, comment="The zone of cron, a name of the IANA database."),
     one_of(
         "missed",
         ("once", "all", "skip"),
         comment="What becomes of slots at which nobody could look: the last one is made up for, all are, or none.",
     ),
-    Column("instances", Integer, nullable=False, comment="So many of its runs may be under way at once."),
-    Column("max_seconds", Float, nullable=False, comment="Seconds after which a run is ended."),
-    Column("attempts", Integer, nullable=False, comment="How often a run is tried before it has failed."),
-    Column("settings", JSON(none_as_null=True), nullable=False, comment="A map that each run gets."),
-    Column("description", Text, nullable=False, comment="What it is for, in the words of its owner."),
+    required("instances", Integer, comment="So many of its runs may be under way at once."),
+    required("max_seconds", Float, comment="Seconds after which a run is ended."),
+    required("attempts", Integer, comment="How often a run is tried before it has failed."),
+    required("settings", JSON(none_as_null=True), comment="A map that each run gets."),
+    required("description", Text, comment="What it is for, in the words of its owner."),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="A program that the bus starts by time, or when a person asks for it.",
 )
@@ -55,10 +54,8 @@ bot_state = Table(
     "bot_state",
     metadata,
     Column("bot_id", ForeignKey("bot.id"), primary_key=True),
-    Column("slots_until", Timestamp, nullable=False, comment="About slots up to here is decided."),
-    Column(
-        "failures", Integer, nullable=False, server_default=text("0"), comment="Attempts that failed one after another."
-    ),
+    required("slots_until", Timestamp, comment="About slots up to here is decided."),
+    required("failures", Integer, server_default=text("0"), comment="Attempts that failed one after another."),
     Column("failed_at", Timestamp, comment="When the last of these failed; null without any."),
     Column(
         "slowed_until",
@@ -72,12 +69,12 @@ bot_run = Table(
     "bot_run",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("bot_id", ForeignKey("bot.id"), nullable=False),
+    required("bot_id", ForeignKey("bot.id")),
     Column("slot", Timestamp, comment="The moment of its cron for which it is; null for one that a person fired."),
     Column("batch", String(255), comment="The batch for which it is: its range and its bounds."),
     one_of("state", ("due", "running", "done", "failed"), comment="See xbus/states.py."),
-    Column("due_at", Timestamp, nullable=False, comment="From when on a runner may take it."),
-    Column("attempts", Integer, nullable=False, comment="How often it was begun and counted."),
+    required("due_at", Timestamp, comment="From when on a runner may take it."),
+    required("attempts", Integer, comment="How often it was begun and counted."),
     Column("role_id", ForeignKey("role.id"), comment="The runner that has it, or had it last; null before the first."),
     Column("program", Uuid, comment="The program of that runner: only this one may end it."),
     Column("ticket_hash", LargeBinary(32), comment="SHA-256 of the word by which the run may log in at the front."),

@@ -14,21 +14,19 @@ from sqlalchemy import (
     Uuid,
 )
 
-from xbus.model.base import Timestamp, metadata, one_of, partial_index
+from xbus.model.base import Timestamp, metadata, one_of, partial_index, required
 
 bulk_attempt = Table(
     "bulk_attempt",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("event_id", ForeignKey("event.id"), nullable=False),
-    Column("node_id", ForeignKey("node.id"), nullable=False, comment="The node of the event's graph that it is for."),
-    Column("role_id", ForeignKey("role.id"), nullable=False, comment="The worker role that it was handed over to."),
+    required("event_id", ForeignKey("event.id")),
+    required("node_id", ForeignKey("node.id"), comment="The node of the event's graph that it is for."),
+    required("role_id", ForeignKey("role.id"), comment="The worker role that it was handed over to."),
     one_of("state", ("building", "ready", "failed", "abandoned"), comment="xbus.states.AttemptState."),
-    Column("started_at", Timestamp, nullable=False),
-    Column("lease_until", Timestamp, nullable=False, comment="Until then its worker must have given a sign of life."),
-    Column(
-        "progress", Float, nullable=False, server_default="0", comment="How far it is, from 0 to 1, as it said last."
-    ),
+    required("started_at", Timestamp),
+    required("lease_until", Timestamp, comment="Until then its worker must have given a sign of life."),
+    required("progress", Float, server_default="0", comment="How far it is, from 0 to 1, as it said last."),
     Column("ended_at", Timestamp, comment="When it came out of state building."),
     Column("code", String(64), comment="Why it came to nothing; null where it did not."),
     Column("cause", Text, comment="Why it came to nothing, in a sentence; null where it did not."),
@@ -52,12 +50,11 @@ bulk_segment = Table(
     Column("attempt_id", ForeignKey("bulk_attempt.id"), primary_key=True),
     Column("part", Integer, primary_key=True, comment="Parts are written side by side, each in one transaction."),
     Column("number", Integer, primary_key=True, comment="Its place in the part, from 0."),
-    Column("items", Integer, nullable=False, comment="How many items it holds."),
-    Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of data."),
-    Column(
+    required("items", Integer, comment="How many items it holds."),
+    required("hash", LargeBinary(32), comment="SHA-256 of data."),
+    required(
         "first_index",
         BigInteger,
-        nullable=False,
         comment="The index of the item that its first item was made of, where sources is null; else 0.",
     ),
     Column(
@@ -67,6 +64,6 @@ bulk_segment = Table(
         "it was made of several, or of none in particular. Null where they are first_index, first_index + 1 and so on.",
     ),
     # The last column, because SQLite reads through all of it to get at the columns behind it.
-    Column("data", LargeBinary, nullable=False, comment="As in segment: each item as a msgpack bin."),
+    required("data", LargeBinary, comment="As in segment: each item as a msgpack bin."),
     comment="A run of consecutive items of a bulk worker's output; it counts as soon as its attempt is ready.",
 )

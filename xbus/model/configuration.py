@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine.default import DefaultExecutionContext
 
-from xbus.model.base import Counter, Timestamp, flag, metadata, one_of
+from xbus.model.base import Counter, Timestamp, flag, metadata, one_of, required
 
 
 def _same_as_name(context: DefaultExecutionContext) -> str:
@@ -36,10 +36,9 @@ configuration = Table(
     "configuration",
     metadata,
     Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True, comment="Always 1."),
-    Column(
+    required(
         "version",
         Counter,
-        nullable=False,
         comment="Grows by one with every change to the tables of this file, so that a running broker notices.",
     ),
     flag(
@@ -47,10 +46,9 @@ configuration = Table(
         comment="Whether the present transaction counts the version up by itself, so that triggers need not. Never "
         "committed.",
     ),
-    Column(
+    required(
         "graph_edits",
         Integer,
-        nullable=False,
         server_default="0",
         comment="How often graphs were edited by SQL: a running broker reads all of them anew.",
     ),
@@ -61,8 +59,8 @@ imprint = Table(
     "imprint",
     metadata,
     Column("table_name", String(63), primary_key=True, comment="The table of the configuration."),
-    Column("version", Counter, nullable=False, comment="The version of the configuration, the same for all tables."),
-    Column("hashes", LargeBinary, nullable=False, comment="The hash of each of its rows, 8 bytes each, ascending."),
+    required("version", Counter, comment="The version of the configuration, the same for all tables."),
+    required("hashes", LargeBinary, comment="The hash of each of its rows, 8 bytes each, ascending."),
     comment="What a broker has read of the configuration. `xbus fsck` finds rows by it that damage has changed.",
 )
 
@@ -70,12 +68,9 @@ event_type = Table(
     "event_type",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
-    Column(
-        "immediate_reply",
-        Boolean(create_constraint=False),
-        nullable=False,
-        comment="Whether end_event waits for the consumer's reply.",
+    required("name", String(255), unique=True),
+    required(
+        "immediate_reply", Boolean(create_constraint=False), comment="Whether end_event waits for the consumer's reply."
     ),
     one_of(
         "bad_items",
@@ -83,17 +78,15 @@ event_type = Table(
         server_default="envelope",
         comment="What is parked where a recipient refuses items by their indices: the whole envelope, or those alone.",
     ),
-    Column(
+    required(
         "max_isolated",
         Integer,
-        nullable=False,
         server_default="100",
         comment="With more items than this refused in one event the whole envelope is parked all the same.",
     ),
-    Column(
+    required(
         "secret",
         Text,
-        nullable=False,
         server_default=text("''"),
         comment="The fields of its items that people do not see: paths of keys with dots between them, each on a line.",
     ),
@@ -113,17 +106,15 @@ event_type = Table(
         Float,
         comment="Seconds after which the broker moves its settled events into the archive; null for never.",
     ),
-    Column(
+    required(
         "compress",
         String(16),
-        nullable=False,
         server_default="none",
         comment="How its items are compressed in the journal: none or zstd.",
     ),
-    Column(
+    required(
         "first_name",
         String(255),
-        nullable=False,
         server_default=text("''"),
         default=_same_as_name,
         comment="The name that it was made with, for good: hashes of envelopes hold it.",
@@ -154,11 +145,10 @@ service = Table(
     "service",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
-    Column(
+    required("name", String(255), unique=True),
+    required(
         "key",
         String(300),
-        nullable=False,
         index=True,
         unique=True,
         server_default=text("''"),
@@ -193,7 +183,7 @@ emitting_service = Table(
     "emitting_service",
     metadata,
     Column("service_id", ForeignKey("service.id"), primary_key=True),
-    Column("event_type_id", ForeignKey("event_type.id"), nullable=False, comment="As which what comes is emitted."),
+    required("event_type_id", ForeignKey("event_type.id"), comment="As which what comes is emitted."),
     comment="A service that the bus itself provides, for one node that emits: it has one role, and one emitter.",
 )
 
@@ -201,9 +191,9 @@ role = Table(
     "role",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("login", String(255), nullable=False, unique=True),
+    required("login", String(255), unique=True),
     Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
-    Column("service_id", ForeignKey("service.id"), nullable=False),
+    required("service_id", ForeignKey("service.id")),
     flag("ordered", comment="Whether it gets one envelope at a time, those of one ordering key in position order."),
     Column(
         "absent_minutes",
@@ -217,18 +207,11 @@ role = Table(
         comment="How long something may be parked for it before health tells of it; infinite for never, null for "
         "[health]'s.",
     ),
-    Column(
-        "instances",
-        Integer,
-        nullable=False,
-        server_default=text("1"),
-        comment="So many programs may serve it side by side.",
-    ),
+    required("instances", Integer, server_default=text("1"), comment="So many programs may serve it side by side."),
     flag("standby", comment="Whether further programs wait, registered, until one that serves it is lost."),
-    Column(
+    required(
         "public_keys",
         Text,
-        nullable=False,
         server_default=text("''"),
         comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
     ),
@@ -241,11 +224,9 @@ graph = Table(
     "graph",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("event_type_id", ForeignKey("event_type.id"), nullable=False),
-    Column(
-        "number", Integer, nullable=False, comment="1 for the type's first version; the highest is the current one."
-    ),
-    Column("created_at", Timestamp, nullable=False),
+    required("event_type_id", ForeignKey("event_type.id")),
+    required("number", Integer, comment="1 for the type's first version; the highest is the current one."),
+    required("created_at", Timestamp),
     UniqueConstraint("event_type_id", "number"),
     comment="An immutable version of the way that events of a type take. A type without nodes has an empty version.",
 )
@@ -254,9 +235,9 @@ node = Table(
     "node",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("graph_id", ForeignKey("graph.id"), nullable=False, index=True),
-    Column("name", String(255), nullable=False),
-    Column("service_id", ForeignKey("service.id"), nullable=False),
+    required("graph_id", ForeignKey("graph.id"), index=True),
+    required("name", String(255)),
+    required("service_id", ForeignKey("service.id")),
     flag("aside", comment="Whether it gets only items whose worker names the event type as which it emits."),
     UniqueConstraint("graph_id", "name"),
     comment="A place in a graph; one that no edge leads to is a start node and gets the items as emitted.",
@@ -280,9 +261,9 @@ pause = Table(
         comment="The table that subject_id is of: role, service, event_type, emitter or bot.",
     ),
     Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the paused row."),
-    Column("reason", Text, nullable=False),
-    Column("paused_by", String(255), nullable=False, comment="The person who paused it."),
-    Column("since", Timestamp, nullable=False),
+    required("reason", Text),
+    required("paused_by", String(255), comment="The person who paused it."),
+    required("since", Timestamp),
     Column("until", Timestamp, comment="When it ends by itself; null for when somebody resumes it."),
     comment="Something for which nothing new begins, until an operator resumes it. The row goes then.",
 )
@@ -327,8 +308,8 @@ input_descriptor = Table(
     "input_descriptor",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
-    Column("content", LargeBinary, nullable=False, comment="Usually XML, see docs/emitting.md."),
+    required("name", String(255), unique=True),
+    required("content", LargeBinary, comment="Usually XML, see docs/emitting.md."),
     Column("mimetype", String(255)),
     comment="Describes files, so that their records can be emitted as items.",
 )
@@ -337,9 +318,9 @@ emission_profile = Table(
     "emission_profile",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
+    required("name", String(255), unique=True),
     Column("person_id", ForeignKey("person.id"), comment="Who may use it; null for nobody."),
     Column("descriptor_id", ForeignKey("input_descriptor.id"), comment="How the files that it emits are read."),
-    Column("encoding", String(64), nullable=False, comment="The character encoding of the files that it emits."),
+    required("encoding", String(64), comment="The character encoding of the files that it emits."),
     comment="A way in which a person emits files.",
 )

@@ -19,30 +19,27 @@ from sqlalchemy import (
     text,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index
+from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index, required
 
 cursor = Table(
     "cursor",
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
-    Column("from_position", BigInteger, nullable=False, comment="The first position that the role is owed."),
+    required("from_position", BigInteger, comment="The first position that the role is owed."),
     Column("until_position", BigInteger, comment="The first position that it is no longer owed; null for all to come."),
-    Column(
+    required(
         "position",
         BigInteger,
-        nullable=False,
         comment="All up to here is settled for the role: done, not owed, or in a delivery row of its own.",
     ),
-    Column(
+    required(
         "done",
         LargeBinary,
-        nullable=False,
         comment="What is settled above position: bit 0 of byte 0 stands for position + 1, bit 1 for position + 2, ...",
     ),
-    Column(
+    required(
         "handed_to",
         BigInteger,
-        nullable=False,
         comment="Nothing above this position was ever handed to the role. What a crash leaves unsettled below it may "
         "have been, and comes again on its own.",
     ),
@@ -54,17 +51,17 @@ delivery = Table(
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
     Column("envelope_id", ForeignKey("envelope.id"), primary_key=True),
-    Column("position", BigInteger, nullable=False, comment="The envelope's position."),
+    required("position", BigInteger, comment="The envelope's position."),
     one_of("state", ("waiting", "retry", "held", "parked"), comment="xbus.states.DeliveryState."),
     Column(
         "service_id",
         ForeignKey("service.id"),
         comment="The worker service without which the envelope waits; null in other states.",
     ),
-    Column("attempts", Integer, nullable=False, comment="How often it was handed over, counted before the hand-over."),
-    Column("code", String(64), nullable=False, comment="Why it is here: the code of the last failure."),
-    Column("cause", Text, nullable=False, comment="Why it is here, in a sentence."),
-    Column("changed_at", Timestamp, nullable=False),
+    required("attempts", Integer, comment="How often it was handed over, counted before the hand-over."),
+    required("code", String(64), comment="Why it is here: the code of the last failure."),
+    required("cause", Text, comment="Why it is here, in a sentence."),
+    required("changed_at", Timestamp),
     Column("due_at", Timestamp, comment="When the next attempt may begin, in state retry; null for at once."),
     Column(
         "ordering_key",
@@ -91,18 +88,17 @@ correction = Table(
         ForeignKey("role.id"),
         comment="The consumer role that gets the item so; null for all that lack it and all that come.",
     ),
-    Column(
+    required(
         "event_id",
         ForeignKey("event.id"),
-        nullable=False,
         comment="For one role, an event of the envelope that is parked; for all, the event whose segments hold the "
         "item, so that all envelopes over these segments carry the correction.",
     ),
-    Column("item_index", BigInteger, nullable=False, comment="Which item of the event, from 0."),
-    Column("before", LargeBinary, nullable=False, comment="The item as its emitter sent it."),
-    Column("after", LargeBinary, nullable=False, comment="The item as it is handed over instead."),
-    Column("at", Timestamp, nullable=False),
-    Column("reason", Text, nullable=False),
+    required("item_index", BigInteger, comment="Which item of the event, from 0."),
+    required("before", LargeBinary, comment="The item as its emitter sent it."),
+    required("after", LargeBinary, comment="The item as it is handed over instead."),
+    required("at", Timestamp),
+    required("reason", Text),
     Index("ix_correction_event_id", "event_id", "role_id"),
     # The newest correction for all is looked for whenever the end of the log is.
     partial_index("ix_correction_for_all", "id", where="role_id IS NULL"),
@@ -117,15 +113,15 @@ parked_item = Table(
     Column("role_id", ForeignKey("role.id"), primary_key=True, comment="The consumer role that goes without it."),
     Column("event_id", ForeignKey("event.id"), primary_key=True, index=True),
     Column("item_index", BigInteger, primary_key=True, comment="Which item of the event, from 0."),
-    Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
+    required("envelope_id", ForeignKey("envelope.id"), index=True),
     one_of(
         "state",
         ("parked", "resumed", "dropped"),
         comment="xbus.states.ItemState. Whatever it is, the event goes to the role without the item.",
     ),
-    Column("code", String(64), nullable=False, comment="Why it was parked: the code of the refusal."),
-    Column("cause", Text, nullable=False, comment="Why it was parked: what the recipient said."),
-    Column("changed_at", Timestamp, nullable=False),
+    required("code", String(64), comment="Why it was parked: the code of the refusal."),
+    required("cause", Text, comment="Why it was parked: what the recipient said."),
+    required("changed_at", Timestamp),
     Column("resumed_as", Uuid, comment="The envelope by which it was sent again; null in other states."),
     Index("ix_parked_item_state", "state", "role_id", "changed_at"),
     comment="Items that a recipient refused, of event types whose bad items are isolated: they are parked alone.",
@@ -135,8 +131,8 @@ presence = Table(
     "presence",
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
-    Column("state", String(16), nullable=False, comment="xbus.states.PresenceState."),
-    Column("since", Timestamp, nullable=False, comment="When it came into that state."),
+    required("state", String(16), comment="xbus.states.PresenceState."),
+    required("since", Timestamp, comment="When it came into that state."),
     Column("seen_at", Timestamp, comment="When the broker last heard of its recipient; null before the first time."),
     Column(
         "work",
@@ -150,7 +146,7 @@ presence = Table(
         comment="Each program that is registered: a list of maps with uri, state, since, seen_at and work; null where "
         "the role has place for one alone.",
     ),
-    Column("noted_at", Timestamp, nullable=False, comment="When the broker wrote this row."),
+    required("noted_at", Timestamp, comment="When the broker wrote this row."),
     comment="What the broker knows of each role's recipient, written now and then for those who operate the bus.",
 )
 
@@ -164,8 +160,8 @@ decision = Table(
         comment="What becomes of what is owed: dropped, rerouted; or that events of a type that led nowhere take its "
         "first graph.",
     ),
-    Column("at", Timestamp, nullable=False, comment="When it was decided."),
-    Column("reason", Text, nullable=False, comment="What was decided, in a sentence: it goes to the history."),
+    required("at", Timestamp, comment="When it was decided."),
+    required("reason", Text, comment="What was decided, in a sentence: it goes to the history."),
     Column(
         "role_id", ForeignKey("role.id"), comment="The removed role that is owed it; null where a graph was edited."
     ),
@@ -173,7 +169,7 @@ decision = Table(
         "to_role_id", ForeignKey("role.id"), comment="The role that gets it instead, where it goes to another role."
     ),
     Column("graph_id", ForeignKey("graph.id"), comment="The new version of the edited graph; null for a role's."),
-    Column("position", BigInteger, nullable=False, comment="All envelopes up to here are dealt with."),
+    required("position", BigInteger, comment="All envelopes up to here are dealt with."),
     Column(
         "until_position", BigInteger, comment="The last position that it is about; null for as long as any may turn up."
     ),
@@ -184,29 +180,25 @@ failure = Table(
     "failure",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("at", Timestamp, nullable=False),
-    Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
+    required("at", Timestamp),
+    required("envelope_id", ForeignKey("envelope.id"), index=True),
     Column("event_id", Uuid, comment="The event in which it happened; null at the end of the envelope."),
     Column("role_id", ForeignKey("role.id"), comment="The recipient that failed; null where none did."),
     Column("node", String(255), comment="The node at which it did; null at the end of the envelope."),
-    Column(
-        "verb", String(32), nullable=False, comment="What the broker asked of the recipient: send_item, end_event, ..."
-    ),
-    Column("code", String(64), nullable=False, comment="refused, timed_out, connection_lost, ..."),
-    Column("message", Text, nullable=False, comment="What the recipient said, or what the broker saw."),
+    required("verb", String(32), comment="What the broker asked of the recipient: send_item, end_event, ..."),
+    required("code", String(64), comment="refused, timed_out, connection_lost, ..."),
+    required("message", Text, comment="What the recipient said, or what the broker saw."),
     Column("indices", JSON(none_as_null=True), comment="The items that the recipient named; null where it named none."),
-    Column(
+    required(
         "tracking",
         String(16),
-        nullable=False,
         server_default="unprocessed",
         index=True,
         comment="xbus.states.TrackingState: how far the person who repairs has come.",
     ),
-    Column(
+    required(
         "fingerprint",
         String(16),
-        nullable=False,
         server_default=text("''"),
         comment="The same for failures of one trouble: of role, verb, code, and the message without what varies.",
     ),
@@ -222,11 +214,11 @@ history = Table(
     "history",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("at", Timestamp, nullable=False),
-    Column("subject", String(32), nullable=False, comment="What was moved: envelope, delivery, configuration."),
-    Column("subject_id", String(255), nullable=False, comment="Its id or name; for a delivery, role and envelope."),
-    Column("move", String(32), nullable=False, comment="What became of it: cancelled, parked, applied, ..."),
-    Column("reason", Text, nullable=False),
+    required("at", Timestamp),
+    required("subject", String(32), comment="What was moved: envelope, delivery, configuration."),
+    required("subject_id", String(255), comment="Its id or name; for a delivery, role and envelope."),
+    required("move", String(32), comment="What became of it: cancelled, parked, applied, ..."),
+    required("reason", Text),
     Column("who", String(255), comment="The person who did it; null where the broker did, or nobody noted it."),
     Index("ix_history_subject", "subject", "subject_id"),
     comment="Moves that an operator may ask about later.",

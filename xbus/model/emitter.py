@@ -2,17 +2,16 @@
 
 from sqlalchemy import BigInteger, Column, ForeignKey, String, Table, Text, text
 
-from xbus.model.base import Counter, Timestamp, metadata, one_of
+from xbus.model.base import Counter, Timestamp, metadata, one_of, required
 
 emitter_profile = Table(
     "emitter_profile",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
-    Column(
+    required("name", String(255), unique=True),
+    required(
         "new_types",
         String(255),
-        nullable=False,
         server_default=text("''"),
         comment="The beginning of the names, and a star, of the event types that its emitters may make by sending the "
         "first event of them; empty for none.",
@@ -30,9 +29,9 @@ emitter = Table(
     "emitter",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("login", String(255), nullable=False, unique=True),
+    required("login", String(255), unique=True),
     Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
-    Column("profile_id", ForeignKey("emitter_profile.id"), nullable=False),
+    required("profile_id", ForeignKey("emitter_profile.id")),
     one_of(
         "kind",
         ("program", "node", "bot"),
@@ -40,10 +39,9 @@ emitter = Table(
         comment="program: one that logs in; node, bot: the bus itself writes for a node that emits, or for a bot, and "
         "nobody can log in.",
     ),
-    Column(
+    required(
         "public_keys",
         Text,
-        nullable=False,
         server_default=text("''"),
         comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
     ),

@@ -16,19 +16,19 @@ from sqlalchemy import (
     Uuid,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index
+from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index, required
 
 envelope = Table(
     "envelope",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("emitter_id", ForeignKey("emitter.id"), nullable=False),
+    required("emitter_id", ForeignKey("emitter.id")),
     one_of(
         "state",
         ("open", "received", "cancelled"),
         comment="xbus.states.EnvelopeState; received and cancelled are final.",
     ),
-    Column("opened_at", Timestamp, nullable=False),
+    required("opened_at", Timestamp),
     Column("closed_at", Timestamp, comment="When it was sealed or cancelled; null while open."),
     Column(
         "position",
@@ -85,11 +85,11 @@ event = Table(
     "event",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("envelope_id", ForeignKey("envelope.id"), nullable=False),
-    Column("number", Integer, nullable=False, comment="1 for the envelope's first event, and so on."),
-    Column("event_type_id", ForeignKey("event_type.id"), nullable=False),
-    Column("graph_id", ForeignKey("graph.id"), nullable=False, comment="The type's current graph when it was started."),
-    Column("estimate", BigInteger, nullable=False, comment="How many items its emitter expected to send; a hint only."),
+    required("envelope_id", ForeignKey("envelope.id")),
+    required("number", Integer, comment="1 for the envelope's first event, and so on."),
+    required("event_type_id", ForeignKey("event_type.id")),
+    required("graph_id", ForeignKey("graph.id"), comment="The type's current graph when it was started."),
+    required("estimate", BigInteger, comment="How many items its emitter expected to send; a hint only."),
     Column("items", BigInteger, comment="How many items it holds; null until it is ended."),
     Column(
         "origin_id",
@@ -111,15 +111,14 @@ segment = Table(
     metadata,
     Column("event_id", ForeignKey("event.id"), primary_key=True),
     Column("first_index", BigInteger, primary_key=True, comment="The index of its first item; an event starts at 0."),
-    Column("items", Integer, nullable=False, comment="How many items it holds."),
-    Column(
+    required("items", Integer, comment="How many items it holds."),
+    required(
         "data",
         LargeBinary,
-        nullable=False,
         comment="The items, each as a msgpack bin, one after the other; compressed where plain_bytes is set. Where "
         "store_id is set, the name of the object that holds them instead: their hash.",
     ),
-    Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of the plain data."),
+    required("hash", LargeBinary(32), comment="SHA-256 of the plain data."),
     Column(
         "indices",
         JSON(none_as_null=True),
@@ -158,9 +157,9 @@ reply = Table(
     "reply",
     metadata,
     Column("event_id", ForeignKey("event.id"), primary_key=True),
-    Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
+    required("envelope_id", ForeignKey("envelope.id"), index=True),
     one_of("state", ("asked", "held", "given", "failed"), comment="xbus.states.ReplyState."),
-    Column("until", Timestamp, nullable=False, comment="When nobody waits for it any more."),
+    required("until", Timestamp, comment="When nobody waits for it any more."),
     Column("role_id", ForeignKey("role.id"), comment="Who gave it; null where nobody did."),
     Column("data", LargeBinary, comment="The reply in msgpack; null where there is none."),
     Column("code", String(64), comment="Why there is none; null where there is one."),
@@ -174,9 +173,7 @@ head = Table(
     "head",
     metadata,
     Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True, comment="Always 1."),
-    Column(
-        "position", BigInteger, nullable=False, comment="The position of the envelope sealed last; 0 before the first."
-    ),
+    required("position", BigInteger, comment="The position of the envelope sealed last; 0 before the first."),
     comment="One row: where the log ends. Updated in each sealing transaction, which makes positions gapless.",
 )
 
@@ -186,18 +183,16 @@ writer = Table(
     Column(
         "name", String(64), primary_key=True, comment="Which part of the broker writes: front, back, or both as one."
     ),
-    Column("epoch", Counter, nullable=False, comment="Grows by one with each start of that part."),
-    Column(
+    required("epoch", Counter, comment="Grows by one with each start of that part."),
+    required(
         "group_number",
         BigInteger,
-        nullable=False,
         comment="The number of the last group of calls that was committed: tells after a lost connection whether a "
         "COMMIT took place.",
     ),
-    Column(
+    required(
         "stored_bytes",
         BigInteger,
-        nullable=False,
         server_default="0",
         comment="By how many bytes it made the segments' data grow, or shrink by removing some. The sum over all rows "
         "is what they take.",

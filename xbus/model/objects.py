@@ -2,14 +2,14 @@
 
 from sqlalchemy import Column, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, Uuid
 
-from xbus.model.base import Timestamp, metadata
+from xbus.model.base import Timestamp, metadata, required
 
 object_store = Table(
     "object_store",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("place", Text, nullable=False, comment="A folder with its whole path, or an address such as s3://bucket/x."),
-    Column("mark", Uuid, nullable=False, comment="Stands in a file of the store, which so belongs to this journal."),
+    required("place", Text, comment="A folder with its whole path, or an address such as s3://bucket/x."),
+    required("mark", Uuid, comment="Stands in a file of the store, which so belongs to this journal."),
     Column("marked_at", Timestamp, comment="When that file was there for the first time; null before."),
     UniqueConstraint("place"),
     UniqueConstraint("mark"),

@@ -2,24 +2,23 @@
 
 from sqlalchemy import Column, ForeignKey, LargeBinary, String, Table, Text, UniqueConstraint
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, required
 
 person = Table(
     "person",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("login", String(255), nullable=False, unique=True),
+    required("login", String(255), unique=True),
     Column("password_hash", String(255), comment="As an emitter's; null until a password is set: nobody can log in."),
     Column("display_name", String(255)),
     Column("email", String(255)),
-    Column(
+    required(
         "rights",
         Text,
-        nullable=False,
         comment="manager, operator, uploader, clearer, viewer, with blanks between them; empty where nobody has given "
         "any.",
     ),
-    Column("created_at", Timestamp, nullable=False, comment="When it was added; or when the database got this column."),
+    required("created_at", Timestamp, comment="When it was added; or when the database got this column."),
     Column("last_seen_at", Timestamp, comment="When a session or token of it was last used, to a minute."),
     Column("removed_at", Timestamp, comment="When it was disabled; null while in use."),
     comment="Somebody who operates or administers the bus.",
@@ -29,18 +28,12 @@ person_session = Table(
     "person_session",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("person_id", ForeignKey("person.id"), nullable=False, index=True),
-    Column(
-        "token_hash",
-        LargeBinary(32),
-        nullable=False,
-        unique=True,
-        comment="SHA-256 of the token; the token itself is not kept.",
-    ),
-    Column("origin", String(255), nullable=False, comment="The address from which the person logged in."),
-    Column("created_at", Timestamp, nullable=False),
-    Column("used_at", Timestamp, nullable=False, comment="When it was last used, to a minute."),
-    Column("expires_at", Timestamp, nullable=False, comment="When it ends, whatever its use."),
+    required("person_id", ForeignKey("person.id"), index=True),
+    required("token_hash", LargeBinary(32), unique=True, comment="SHA-256 of the token; the token itself is not kept."),
+    required("origin", String(255), comment="The address from which the person logged in."),
+    required("created_at", Timestamp),
+    required("used_at", Timestamp, comment="When it was last used, to a minute."),
+    required("expires_at", Timestamp, comment="When it ends, whatever its use."),
     comment="A person's login that has not ended.",
     # The id of a session that ended never means another one.
     sqlite_autoincrement=True,
@@ -50,22 +43,11 @@ person_token = Table(
     "person_token",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("person_id", ForeignKey("person.id"), nullable=False),
-    Column("name", String(255), nullable=False, comment="What the person calls it."),
-    Column(
-        "token_hash",
-        LargeBinary(32),
-        nullable=False,
-        unique=True,
-        comment="SHA-256 of the token; the token itself is not kept.",
-    ),
-    Column(
-        "rights",
-        Text,
-        nullable=False,
-        comment="As a person's. A token has those that its person has, too, and no other.",
-    ),
-    Column("created_at", Timestamp, nullable=False),
+    required("person_id", ForeignKey("person.id")),
+    required("name", String(255), comment="What the person calls it."),
+    required("token_hash", LargeBinary(32), unique=True, comment="SHA-256 of the token; the token itself is not kept."),
+    required("rights", Text, comment="As a person's. A token has those that its person has, too, and no other."),
+    required("created_at", Timestamp),
     Column("used_at", Timestamp, comment="When it was last used, to a minute; null for never."),
     Column("expires_at", Timestamp, comment="When it ends; null for never."),
     UniqueConstraint("person_id", "name"),

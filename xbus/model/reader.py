@@ -7,7 +7,7 @@ the log has three numbers: an envelope's position, the index of its event, and t
 from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid
 from sqlalchemy import text as sql
 
-from xbus.model.base import Counter, Timestamp, flag, metadata
+from xbus.model.base import Counter, Timestamp, flag, metadata, required
 
 HASH = String(16)
 """A 64-bit hash as 16 hexadecimal digits, so that both databases keep all of it and sort it as a number."""
@@ -16,12 +16,12 @@ reader = Table(
     "reader",
     metadata,
     Column("service_id", ForeignKey("service.id"), primary_key=True, autoincrement=False),
-    Column("ranges", Integer, nullable=False, comment="With how many ranges it began."),
-    Column("lease", Float, nullable=False, comment="Seconds after which a range of a silent program is given away."),
-    Column("batch_items", Integer, nullable=False, comment="The most items of a batch."),
-    Column("batch_bytes", Integer, nullable=False, comment="The bytes of items at which a batch ends."),
-    Column("batch_wait", Float, nullable=False, comment="Seconds that a batch waits for more items; 0 for none."),
-    Column("keeps", Boolean(create_constraint=False), nullable=False, comment="Whether retention waits for it."),
+    required("ranges", Integer, comment="With how many ranges it began."),
+    required("lease", Float, comment="Seconds after which a range of a silent program is given away."),
+    required("batch_items", Integer, comment="The most items of a batch."),
+    required("batch_bytes", Integer, comment="The bytes of items at which a batch ends."),
+    required("batch_wait", Float, comment="Seconds that a batch waits for more items; 0 for none."),
+    required("keeps", Boolean(create_constraint=False), comment="Whether retention waits for it."),
     Column("detached_at", Timestamp, comment="Since when retention does not wait for it, as it lags too far; or null."),
     comment="The settings of a reader.",
 )
@@ -44,27 +44,25 @@ reader_range = Table(
     "reader_range",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("service_id", ForeignKey("reader.service_id"), nullable=False),
-    Column("first", HASH, nullable=False, comment="The first hash of the range, as 16 hexadecimal digits."),
-    Column("last", HASH, nullable=False, comment="The last hash of the range."),
+    required("service_id", ForeignKey("reader.service_id")),
+    required("first", HASH, comment="The first hash of the range, as 16 hexadecimal digits."),
+    required("last", HASH, comment="The last hash of the range."),
     Column("owner", Uuid, comment="The program that reads it; null for none."),
     Column("role_id", ForeignKey("role.id"), comment="By which role its owner logged in."),
-    Column(
+    required(
         "counter",
         BigInteger,
-        nullable=False,
         server_default=sql("0"),
         comment="Grows with each change of its owner or its place, so that what the former owner says is refused.",
     ),
     Column("expires_at", Timestamp, comment="When the lease ends, as last written: the back knows of later calls."),
     flag("handed_out", comment="Whether a batch is out, so that what is read next is a repeat of it."),
-    Column("skipped", BigInteger, nullable=False, server_default=sql("0"), comment="Envelopes that retention removed."),
+    required("skipped", BigInteger, server_default=sql("0"), comment="Envelopes that retention removed."),
     Column("settled_at", Timestamp, comment="When a batch of it was settled last."),
     Column("completed_at", Timestamp, comment="When it was split or merged, or its parked batch settled; null before."),
-    Column(
+    required(
         "attempts",
         Integer,
-        nullable=False,
         server_default=sql("0"),
         comment="How often the subscriber was called in vain with the batch that is out.",
     ),
@@ -87,10 +85,10 @@ reader_stretch = Table(
     metadata,
     Column("range_id", ForeignKey("reader_range.id", ondelete="CASCADE"), primary_key=True),
     Column("first", HASH, primary_key=True, comment="The first hash of the stretch."),
-    Column("last", HASH, nullable=False, comment="The last hash of the stretch."),
-    Column("position", BigInteger, nullable=False, comment="The place of the next item to be read: the envelope."),
-    Column("event", BigInteger, nullable=False, comment="The index of its event."),
-    Column("item", BigInteger, nullable=False, comment="The index of its item."),
+    required("last", HASH, comment="The last hash of the stretch."),
+    required("position", BigInteger, comment="The place of the next item to be read: the envelope."),
+    required("event", BigInteger, comment="The index of its event."),
+    required("item", BigInteger, comment="The index of its item."),
     Column("to_position", BigInteger, comment="Where the batch that is out ends; null where none is."),
     Column("to_event", BigInteger, comment="The index of the event there."),
     Column("to_item", BigInteger, comment="The index of the item there, which is not in the batch."),
@@ -101,17 +99,17 @@ reader_move = Table(
     "reader_move",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("service_id", ForeignKey("reader.service_id"), nullable=False),
-    Column("act", Uuid, nullable=False, comment="The same for all that was moved at once."),
-    Column("at", Timestamp, nullable=False),
-    Column("who", String(255), nullable=False, comment="The login of the program, or the person."),
-    Column("kind", String(16), nullable=False, comment="checkpoint, move, undo, split, merge or skip."),
-    Column("reason", Text, nullable=False, server_default=sql("''"), comment="As the person gave it."),
+    required("service_id", ForeignKey("reader.service_id")),
+    required("act", Uuid, comment="The same for all that was moved at once."),
+    required("at", Timestamp),
+    required("who", String(255), comment="The login of the program, or the person."),
+    required("kind", String(16), comment="checkpoint, move, undo, split, merge or skip."),
+    required("reason", Text, server_default=sql("''"), comment="As the person gave it."),
     Column("undoes", Uuid, comment="The act that this one undoes."),
-    Column("first", HASH, nullable=False, comment="The first hash of the stretch that was moved."),
-    Column("last", HASH, nullable=False, comment="The last hash of it."),
+    required("first", HASH, comment="The first hash of the stretch that was moved."),
+    required("last", HASH, comment="The last hash of it."),
     *(
-        Column(f"{side}_{part}", BigInteger, nullable=False, comment=f"{words}: the {part}.")
+        required(f"{side}_{part}", BigInteger, comment=f"{words}: the {part}.")
         for side, words in (("from", "The place before"), ("to", "The place after"))
         for part in ("position", "event", "item")
     ),

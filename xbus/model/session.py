@@ -2,7 +2,7 @@
 
 from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, LargeBinary, String, Table, Text
 
-from xbus.model.base import Counter, Timestamp, metadata
+from xbus.model.base import Counter, Timestamp, metadata, required
 
 session = Table(
     "session",
@@ -12,7 +12,7 @@ session = Table(
     ),
     Column("emitter_id", ForeignKey("emitter.id"), comment="Whose session it is, at the front; else null."),
     Column("role_id", ForeignKey("role.id"), comment="Whose session it is, at the back; else null."),
-    Column("expires_at", Timestamp, nullable=False, comment="Moves on with use."),
+    required("expires_at", Timestamp, comment="Moves on with use."),
     Column("started_at", Timestamp, comment="When it began; null for one of before this was kept."),
     CheckConstraint("(emitter_id IS NULL) <> (role_id IS NULL)", name="one_owner"),
     comment="A login that has not ended.",
@@ -22,17 +22,11 @@ api_token = Table(
     "api_token",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True, comment="What operators call it."),
-    Column(
-        "token_hash",
-        LargeBinary(32),
-        nullable=False,
-        unique=True,
-        comment="SHA-256 of the token; the token itself is not kept.",
-    ),
+    required("name", String(255), unique=True, comment="What operators call it."),
+    required("token_hash", LargeBinary(32), unique=True, comment="SHA-256 of the token; the token itself is not kept."),
     Column("emitter_id", ForeignKey("emitter.id"), comment="The emitter whose it is at the front; null for none."),
     Column("role_id", ForeignKey("role.id"), comment="The role whose it is at the back; null for none."),
-    Column("created_at", Timestamp, nullable=False),
+    required("created_at", Timestamp),
     Column("used_at", Timestamp, comment="When it was last used, to ten seconds; null for never."),
     CheckConstraint("emitter_id IS NOT NULL OR role_id IS NOT NULL", name="owner"),
     comment="A session without a login and without an end: an operator makes it, and revokes it.",
@@ -43,8 +37,8 @@ registration = Table(
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
     Column("token_hash", LargeBinary(32), primary_key=True, comment="The session it was made with."),
-    Column("uri", Text, nullable=False, comment="Where the recipient listens; the broker connects there."),
-    Column("registered_at", Timestamp, nullable=False),
+    required("uri", Text, comment="Where the recipient listens; the broker connects there."),
+    required("registered_at", Timestamp),
     Column(
         "place",
         Text,

@@ -14,29 +14,19 @@ from sqlalchemy import (
     text,
 )
 
-from xbus.model.base import Counter, Timestamp, metadata, one_of
+from xbus.model.base import Counter, Timestamp, metadata, one_of, required
 
 subscription = Table(
     "subscription",
     metadata,
     Column("id", Counter, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
-    Column(
-        "service_id", ForeignKey("service.id"), nullable=False, unique=True, comment="The reader that it stands on."
-    ),
-    Column("url", Text, nullable=False, comment="The address that gateways call."),
+    required("name", String(255), unique=True),
+    required("service_id", ForeignKey("service.id"), unique=True, comment="The reader that it stands on."),
+    required("url", Text, comment="The address that gateways call."),
     one_of("format", ("json", "cloudevents", "routemaster"), comment="The format of the bodies of calls."),
-    Column(
-        "secret",
-        Text,
-        nullable=False,
-        comment="Signs the calls, and so it is kept as it is; empty for none. Nothing shows it.",
-    ),
-    Column(
-        "verify",
-        Boolean(create_constraint=False),
-        nullable=False,
-        comment="Whether the certificate of the subscriber is checked.",
+    required("secret", Text, comment="Signs the calls, and so it is kept as it is; empty for none. Nothing shows it."),
+    required(
+        "verify", Boolean(create_constraint=False), comment="Whether the certificate of the subscriber is checked."
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="A reader with a URL: gateways call it back with batches.",
@@ -46,13 +36,7 @@ subscription_state = Table(
     "subscription_state",
     metadata,
     Column("service_id", ForeignKey("service.id"), primary_key=True, autoincrement=False),
-    Column(
-        "failures",
-        Integer,
-        nullable=False,
-        server_default=text("0"),
-        comment="Calls that failed one after another.",
-    ),
+    required("failures", Integer, server_default=text("0"), comment="Calls that failed one after another."),
     Column("failing_since", Timestamp, comment="When the first of these failed; null while it is well."),
     Column("failed_at", Timestamp, comment="When the last of these failed; null without any."),
     Column("retry_at", Timestamp, comment="Until when nobody calls; null while it is well."),

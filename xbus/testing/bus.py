@@ -9,13 +9,13 @@ from typing import Literal, Self, TypeVar, Unpack
 import xbus.broker.journal.configuration as configuration
 from xbus.admin.repair import moves
 from xbus.broker.front.envelopes import EnvelopeOptions
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BotSpec, BusSpec, EventTypeSpec, make_plan, read_stored
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.operations.bots import BotRunStatus, list_runs
 from xbus.broker.journal.operations.parked import find_parked
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.config import BackSettings
 from xbus.emitter.receipt import Receipt
 from xbus.errors import ConfigurationError

@@ -18,12 +18,12 @@ from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
 from tests.torture.history import lines
 from xbus import model
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import connected_to_states, reading, writing
 from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.log.slices.values import key_hash
 from xbus.broker.journal.readers import people, read_ranges
-from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
 
@@ -204,7 +204,7 @@ class ReaderTrial:
             await asyncio.to_thread(self._rearrange)
 
     def _rearrange(self) -> None:
-        decision = ReaderDecision("trial", SystemClock().now(), "to try it")
+        decision = RepairDecision("trial", "to try it", SystemClock().now())
         with reading(self._broker.url) as connection:
             ranges = read_ranges(connection)
         kind = "split" if len(ranges) <= FEWEST_RANGES else self._chance.choice(("split", "merge"))

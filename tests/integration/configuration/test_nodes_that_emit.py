@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select
 
 from xbus import model
 from xbus.admin import bus_file
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -26,7 +27,6 @@ from xbus.broker.journal.configuration import (
 )
 from xbus.broker.journal.configuration.table_checks import find_table_problems
 from xbus.broker.journal.log.catalog import Catalog, read_catalog, read_graph
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import PauseKind
 from xbus.errors import ConfigurationError, Refused
 

@@ -24,11 +24,8 @@ def list_(config_path: Path | None, output: Output) -> None:
     """Show the names, types and sizes of the descriptors."""
     with reading(database_url(config_path)) as connection:
         found = list_descriptors(connection)
-    if output.as_json:
-        output.objects(map(of_descriptor, found))
-        return
     rows = [(summary.name, summary.mimetype, summary.size) for summary in found]
-    click.echo("\n".join(output.table((name_column("NAME"), "MIMETYPE", "BYTES"), rows)) if rows else "No descriptors.")
+    output.listing(map(of_descriptor, found), (name_column("NAME"), "MIMETYPE", "BYTES"), rows, "No descriptors.")
 
 
 @descriptor.command()

@@ -7,11 +7,12 @@ import click
 from xbus.admin.names import OF_KIND
 from xbus.admin.objects import of_keys
 from xbus.admin.output import Output, name_column
-from xbus.admin.program import CommandGroup, config_option, database_url, load_config, output_option
+from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.broker.journal.configuration import allow_key, list_keys, revoke_key
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.sessions import LoginKind
 from xbus.clock import SystemClock
+from xbus.config import load
 from xbus.rpc.curve import KEY_LENGTH, is_public_key, new_pair, read_pair, write_pair
 
 HEADS = ("KIND", name_column("LOGIN"), "KEY")
@@ -50,7 +51,7 @@ def new(config_path: Path | None, file: Path | None) -> None:
     FILE is new, and only you can read it. Without FILE the command makes the key file of the broker, [curve] key_file.
     """
     pair = new_pair()
-    write_pair(file or load_config(config_path).curve.key_file, pair)
+    write_pair(file or load(config_path).curve.key_file, pair)
     click.echo(pair.public)
 
 
@@ -59,7 +60,7 @@ def new(config_path: Path | None, file: Path | None) -> None:
 @file_argument
 def show(config_path: Path | None, file: Path | None) -> None:
     """Print the public key of a key file: FILE, or the broker's."""
-    click.echo(read_pair(file or load_config(config_path).curve.key_file).public)
+    click.echo(read_pair(file or load(config_path).curve.key_file).public)
 
 
 @keys.command()
@@ -99,7 +100,4 @@ def list_(config_path: Path | None, output: Output) -> None:
     """Show by which keys the emitters and roles may log in."""
     with reading(database_url(config_path)) as connection:
         found = [(each.kind, each.login, key) for each in list_keys(connection) for key in each.keys]
-    if output.as_json:
-        output.objects(of_keys(*each) for each in found)
-        return
-    click.echo("\n".join(output.table(HEADS, found)) if found else "No login has a key.")
+    output.listing((of_keys(*each) for each in found), HEADS, found, "No login has a key.")

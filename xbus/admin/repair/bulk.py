@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from xbus.admin.repair.moves import resume
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.parked import find_parked
 from xbus.broker.journal.operations.parked_list import (
@@ -12,7 +13,7 @@ from xbus.broker.journal.operations.parked_list import (
     read_parked_page,
     read_parked_roles,
 )
-from xbus.broker.journal.operations.parked_moves import RepairDecision, resume_deliveries
+from xbus.broker.journal.operations.parked_moves import resume_deliveries
 from xbus.errors import Refused
 from xbus.ids import Ids
 

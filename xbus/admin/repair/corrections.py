@@ -6,6 +6,7 @@ from uuid import UUID
 
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import ParkedPlace, check_index, find_event, find_place, parked_places, read_item
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_graph, read_service_names
 from xbus.broker.journal.log.event_states import DONE
@@ -21,7 +22,7 @@ from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, sho
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.parked import Parked, find_past
 from xbus.broker.journal.operations.parked_items import hold_item
-from xbus.broker.journal.operations.parked_moves import RepairDecision, hold_delivery
+from xbus.broker.journal.operations.parked_moves import hold_delivery
 from xbus.errors import Refused
 from xbus.states import EnvelopeState
 

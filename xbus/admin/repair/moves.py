@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from xbus.admin.repair.places import ParkedPlace, read_item, read_items
-from xbus.broker.journal.audit import acting_person
+from xbus.broker.journal.audit import RepairDecision, acting_person
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.parked import Parked, ParkedItem
 from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, resume_items
-from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, resume_delivery
+from xbus.broker.journal.operations.parked_moves import drop_delivery, resume_delivery
 from xbus.clock import Clock
 from xbus.ids import Ids
 from xbus.rpc.codec import pack_items

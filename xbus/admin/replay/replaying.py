@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from xbus.admin.replay.rate import SendingRate
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import Connection, connected, connected_to_write
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay import (
     FoundEnvelope,
     Part,

@@ -9,7 +9,7 @@ import click
 from xbus.admin.output import counted, moment
 from xbus.admin.progress import progress
 from xbus.admin.replay.replaying import FIRST, Preview, ReplayRequest, preview, send_again
-from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.replay import NoWay, Unreached
 from xbus.clock import SystemClock
 from xbus.errors import Refused

@@ -140,8 +140,8 @@ class Front:
         self._space.check_new()
         self._space.take(emitter_id, data_bytes)
 
-    def check_holder(self, emitter_id: int, envelope_id: UUID, token: str) -> None:
-        """Let a call of an emitter's session pass, for an envelope that no other session of it has taken over.
+    def held(self, emitter_id: int, token: str, envelope_id: UUID) -> UUID:
+        """Give the id of an envelope that no other session of the emitter has taken over by its key.
 
         Raises:
             Refused: session_superseded.
@@ -153,6 +153,7 @@ class Front:
                 "leave it to that session, or begin the envelope again with its key",
                 code="session_superseded",
             )
+        return envelope_id
 
     def start_event(
         self,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import acting_person
+from xbus.broker.journal.audit import RepairDecision, acting_person
 from xbus.broker.journal.configuration import BusSpec, Section, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.configuration.plan import Plan
@@ -15,7 +15,7 @@ from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.event_types import count_types
-from xbus.broker.journal.readers.people import ReaderDecision, move
+from xbus.broker.journal.readers.people import move
 from xbus.broker.journal.readers.status import list_readers
 from xbus.broker.journal.readers.type_spans import bound_spans, forget_left, read_spans
 from xbus.broker.journal.retention.limits import WhenBehind
@@ -118,7 +118,7 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
     else:
         apply(connection, plan, at, finish=lambda: forget_left(connection, _service_id(connection, emitter.login)))
     if present is None and before is not None:
-        decision = ReaderDecision(acting_person() or emitter.login, at, "subscribed anew")
+        decision = RepairDecision(acting_person() or emitter.login, "subscribed anew", at)
         move(connection, wished.reader.name, "head", decision)
     _begin_anew(connection, emitter.login)
 

@@ -1,6 +1,6 @@
 """The part that serves recipients, and watches them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -257,56 +257,42 @@ class BackPart:
         self._back.start()
         self._bots.start(self._shared.tasks)
         self._shared.configuration.on_change(self._sessions.configuration_changed)
-        self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
-        self._shared.tasks.create_task(self._sessions.watch(self._sessions_ended), name="roles' ended sessions")
-        self._shared.tasks.create_task(self._space.watch(), name="space for nodes that emit")
-        self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
-        self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
-        self._shared.tasks.create_task(
-            ContentsKeeper(self._shared.journal, self._shared.clock).watch(), name="table of contents"
-        )
-        self._shared.tasks.create_task(AuditKeeper(self._shared.journal).watch(), name="audit")
-        look = look_regularly(partial(imprints.renew_imprints, self._shared.journal), imprints.LOOK_SECONDS, "imprints")
-        self._shared.tasks.create_task(look, name="imprints")
-        ended = remove_ended_sessions(self._shared.journal, self._shared.clock)
-        self._shared.tasks.create_task(ended, name="ended sessions of people")
-        self._shared.tasks.create_task(self._pause_ender.watch(), name="ends of pauses")
-        self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
-        self._shared.tasks.create_task(self._presence.keep(), name="presence")
-        self._shared.tasks.create_task(self._overdue.watch(), name="alarm")
-        look = look_regularly(self._stalled.look, self._shared.config.health.interval, "stalled deliveries")
-        self._shared.tasks.create_task(look, name="stalled deliveries")
-        self._look_at_readers()
-        lags = LagKeeper(self._shared.journal, self._shared.clock, self._shared.health, self._back.decided)
-        look = look_regularly(lags.look, self._shared.config.health.interval, "lag of roles")
-        self._shared.tasks.create_task(look, name="lag of roles")
-        config = self._shared.config
-        archive = ArchiveKeeper(
-            *(self._shared.journal, self._shared.clock, self._shared.health),
-            *(config.journal.archive, archive_command(config.file)),
-        )
-        look = look_regularly(archive.look, LOOK_SECONDS, "events to archive")
-        self._shared.tasks.create_task(look, name="archive")
-        objects = ObjectRemover(self._shared.journal, self._shared.clock, self._shared.health)
-        self._shared.tasks.create_task(objects.watch(), name="objects")
-        self._return_archived()
-        self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
+        for name, work in self._background():
+            self._shared.tasks.create_task(work, name=name)
         self._server.start()
 
-    def _return_archived(self) -> None:
-        shared, config = self._shared, self._shared.config
-        command = restore_command(config.file)
-        returns = ArchiveReturns(shared.journal, self._back.archived, self._space, shared.health, command)
-        shared.tasks.create_task(returns.watch(), name="archived envelopes that are wanted")
-
-    def _look_at_readers(self) -> None:
+    def _background(self) -> Iterator[tuple[str, Coroutine[object, object, None]]]:
+        """Give the work that goes on beside the calls, each with the name of its task."""
+        journal, clock, health = self._shared.journal, self._shared.clock, self._shared.health
+        config = self._shared.config
+        yield "roles' sessions", self._sessions.keep()
+        yield "roles' ended sessions", self._sessions.watch(self._sessions_ended)
+        yield "space for nodes that emit", self._space.watch()
+        yield "pruning", self._pruner.watch()
+        yield "cleaning of outputs", self._output_cleaner.watch()
+        yield "table of contents", ContentsKeeper(journal, clock).watch()
+        yield "audit", AuditKeeper(journal).watch()
+        renewal = partial(imprints.renew_imprints, journal)
+        yield "imprints", look_regularly(renewal, imprints.LOOK_SECONDS, "imprints")
+        yield "ended sessions of people", remove_ended_sessions(journal, clock)
+        yield "ends of pauses", self._pause_ender.watch()
+        yield "supervision", self._pinger.watch()
+        yield "presence", self._presence.keep()
+        yield "alarm", self._overdue.watch()
         for name, look in (
+            ("stalled deliveries", self._stalled.look),
             ("absent readers", self._absent_readers.look),
             ("lag of readers", self._behind.look),
             ("failing subscriptions", self._subscriptions.look),
+            ("lag of roles", LagKeeper(journal, clock, health, self._back.decided).look),
         ):
-            looks = look_regularly(look, self._shared.config.health.interval, name)
-            self._shared.tasks.create_task(looks, name=name)
+            yield name, look_regularly(look, config.health.interval, name)
+        archive = ArchiveKeeper(journal, clock, health, config.journal.archive, archive_command(config.file))
+        yield "archive", look_regularly(archive.look, LOOK_SECONDS, "events to archive")
+        yield "objects", ObjectRemover(journal, clock, health).watch()
+        returns = ArchiveReturns(journal, self._back.archived, self._space, health, restore_command(config.file))
+        yield "archived envelopes that are wanted", returns.watch()
+        yield "answers to recipients", answer_overdue(journal, self._server)
 
     async def refresh_figures(self) -> None:
         await self._journal_look.refresh()

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, model_validator
 
@@ -17,12 +17,30 @@ UNSAID = "…"
 
 ASKED = "asked"
 
+
+def asked(
+    how: str, title: str, description: str | None = None, *, choices: Sequence[str] = (), **limits: Any
+) -> object:
+    """Have a form ask for a field.
+
+    Args:
+        how: ``line``, ``text``, ``check``, ``choice``, ``several`` (values with spaces between) or ``password``.
+        title: above its place in the form.
+        description: below it.
+        choices: all that may be chosen.
+        **limits: of pydantic's ``Field``.
+    """
+    shown: dict[str, Any] = {ASKED: how, "choices": [*choices]} if choices else {ASKED: how}
+    return Field(title=title, description=description, json_schema_extra=shown, **limits)
+
+
 Reason: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=4000),
-    Field(title="Reason", description="Why; it is kept.", json_schema_extra={ASKED: "line"}),
+    str, StringConstraints(min_length=1, max_length=4000), asked("line", "Reason", "Why; it is kept.")
 ]
 """A reason that a person must give."""
+
+OptionalReason: TypeAlias = Annotated[str, asked("line", "Reason", "Why; it is kept.", max_length=4000)]
+"""A reason that a person may give."""
 
 TypedSecret: TypeAlias = Secret[
     Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=1024)]
@@ -33,9 +51,7 @@ TypedSecret: TypeAlias = Secret[
 class Action(BaseModel, ABC):
     """A thing that a person may do, with all that it needs to be done.
 
-    A field is either asked of the person by the form, if its ``json_schema_extra`` has ``asked``, or comes with the
-    link to the form. The values of ``asked`` are ``line``, ``text``, ``check``, ``choice``, ``several`` (values with
-    spaces between) and ``password``.
+    The form asks a person for the fields that are :func:`asked`; the others come with the link to the form.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)

@@ -10,9 +10,7 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import ParkedBatch, drop_batch, find_parked_batch, resume_batch
-from xbus.broker.journal.readers.people import ReaderDecision
-from xbus.monitor.actions.action import Action, Reason
-from xbus.monitor.actions.parked import OptionalReason
+from xbus.monitor.actions.action import Action, OptionalReason, Reason
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
@@ -63,7 +61,7 @@ class ResumeBatches(_OfBatches):
         with bus.writing(visitor) as connection:
             found = self.find(connection)
             for each in found:
-                resume_batch(connection, each, _decision(bus, self.reason))
+                resume_batch(connection, each, decision_of(bus.clock, self.reason))
         return (f"{each.subscription} is called with {each.id} again." for each in found)
 
 
@@ -87,10 +85,5 @@ class DropBatches(_OfBatches):
         with bus.writing(visitor) as connection:
             found = self.find(connection)
             for each in found:
-                drop_batch(connection, each, _decision(bus, self.reason))
+                drop_batch(connection, each, decision_of(bus.clock, self.reason))
         return (f"{each.subscription} goes without {each.id}." for each in found)
-
-
-def _decision(bus: BusAccess, reason: str) -> ReaderDecision:
-    made = decision_of(bus.clock, reason)
-    return ReaderDecision(made.who, made.at, made.reason)

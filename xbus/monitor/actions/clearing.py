@@ -10,7 +10,7 @@ from xbus.admin.repair.payload import read_json
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
-from xbus.monitor.actions.action import ASKED, UNSAID, Action
+from xbus.monitor.actions.action import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.clearing import ClearingDesk
 from xbus.monitor.people.visitor import Visitor
@@ -29,13 +29,7 @@ class ClearItem(Action):
     type: Annotated[str, Field(min_length=1, max_length=255)]
     item_id: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
     values: Annotated[
-        str,
-        Field(
-            title="Values",
-            description='A map in JSON, such as {"email": "ada@example.org"}.',
-            max_length=MOST_LETTERS,
-            json_schema_extra={ASKED: "text"},
-        ),
+        str, asked("text", "Values", 'A map in JSON, such as {"email": "ada@example.org"}.', max_length=MOST_LETTERS)
     ]
 
     def command(self) -> Sequence[str]:

@@ -11,7 +11,7 @@ from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.people import Right
 from xbus.errors import ConfigurationError, Refused
-from xbus.monitor.actions.action import ASKED, Action
+from xbus.monitor.actions.action import Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
@@ -26,29 +26,18 @@ class ApplyBusFile(Action):
     title = "Apply"
     right: ClassVar[Right] = Right.MANAGER
 
-    file: Annotated[str, StringConstraints(strip_whitespace=False)] = Field(
-        default="",
-        title="Bus file",
-        json_schema_extra={ASKED: "text"},
-    )
-    prune: bool = Field(
-        default=False,
-        title="Remove what the file does not name",
-        json_schema_extra={ASKED: "check"},
-    )
-    owed: Owed | None = Field(
-        default=None,
-        title="What is owed",
-        description="What becomes of envelopes that are owed where no way leads any more.",
-        json_schema_extra={ASKED: "choice", "choices": [owed.value for owed in Owed]},
-    )
-    to: str | None = Field(
-        default=None,
-        max_length=4000,
-        title="To",
-        description="The role that gets what is rerouted.",
-        json_schema_extra={ASKED: "line"},
-    )
+    file: Annotated[str, StringConstraints(strip_whitespace=False), asked("text", "Bus file")] = ""
+    prune: Annotated[bool, asked("check", "Remove what the file does not name")] = False
+    owed: Annotated[
+        Owed | None,
+        asked(
+            "choice",
+            "What is owed",
+            "What becomes of envelopes that are owed where no way leads any more.",
+            choices=[owed.value for owed in Owed],
+        ),
+    ] = None
+    to: Annotated[str | None, asked("line", "To", "The role that gets what is rerouted.", max_length=4000)] = None
     version: int | None = Field(default=None, ge=0, le=2**53)
 
     def command(self) -> Sequence[str]:

@@ -21,7 +21,7 @@ from xbus.broker.journal.operations.failures import (
     unknown_failure,
 )
 from xbus.broker.journal.people import Right
-from xbus.monitor.actions.action import ASKED, UNSAID, Action
+from xbus.monitor.actions.action import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 from xbus.states import TrackingState
@@ -110,10 +110,7 @@ class TrackFailures(_OfFailures):
     title: ClassVar[str] = "Track"
 
     state: TrackingState
-    comment: Annotated[
-        str,
-        Field(title="Comment", description="It is kept.", max_length=4000, json_schema_extra={ASKED: "line"}),
-    ] = ""
+    comment: Annotated[str, asked("line", "Comment", "It is kept.", max_length=4000)] = ""
 
     def move(self, connection: Connection) -> FailureMove:
         return Track(self.state, self.comment)
@@ -132,9 +129,7 @@ class AssignFailures(_OfFailures):
     title: ClassVar[str] = "Assign"
 
     owner: Annotated[
-        str,
-        StringConstraints(min_length=1, max_length=255),
-        Field(title="Person", description="The name of who looks after it.", json_schema_extra={ASKED: "line"}),
+        str, StringConstraints(min_length=1, max_length=255), asked("line", "Person", "The name of who looks after it.")
     ]
 
     def move(self, connection: Connection) -> FailureMove:
@@ -169,11 +164,7 @@ class CommentFailures(_OfFailures):
     path: ClassVar[str] = "failures/comment"
     title: ClassVar[str] = "Comment"
 
-    comment: Annotated[
-        str,
-        StringConstraints(min_length=1, max_length=4000),
-        Field(title="Comment", description="It is kept.", json_schema_extra={ASKED: "line"}),
-    ]
+    comment: Annotated[str, StringConstraints(min_length=1, max_length=4000), asked("line", "Comment", "It is kept.")]
 
     def move(self, connection: Connection) -> FailureMove:
         return Comment(self.comment)

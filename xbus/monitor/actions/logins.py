@@ -8,7 +8,7 @@ from pydantic import Field
 from xbus.broker.journal.configuration import check_login, set_password
 from xbus.broker.journal.log.sessions import LoginKind
 from xbus.broker.journal.people import Right
-from xbus.monitor.actions.action import ASKED, Action, TypedSecret
+from xbus.monitor.actions.action import Action, TypedSecret, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
@@ -22,16 +22,8 @@ class SetLoginPassword(Action):
 
     kind: LoginKind
     login: str = Field(max_length=4000)
-    password: Annotated[
-        TypedSecret,
-        Field(title="New password", json_schema_extra={ASKED: "password"}),
-    ]
-    keep_sessions: bool = Field(
-        default=False,
-        title="Keep sessions",
-        description="Who is logged in goes on.",
-        json_schema_extra={ASKED: "check"},
-    )
+    password: Annotated[TypedSecret, asked("password", "New password")]
+    keep_sessions: Annotated[bool, asked("check", "Keep sessions", "Who is logged in goes on.")] = False
 
     def command(self) -> Sequence[str]:
         return ["xbus", "password", self.kind, self.login, *(["--keep-sessions"] if self.keep_sessions else [])]

@@ -22,16 +22,13 @@ from xbus.broker.journal.operations.parked_list import Filters, count_parked_gro
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.ids import Ids
-from xbus.monitor.actions.action import ASKED, Action, Reason
+from xbus.monitor.actions.action import Action, OptionalReason, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
 MOST_ENVELOPES = 1000
 """Envelopes that one request may name. More make a transaction long, which others wait for; filters name any number."""
 
-OptionalReason = Annotated[
-    str, Field(title="Reason", description="Why; it is kept.", max_length=4000, json_schema_extra={ASKED: "line"})
-]
 Login = Annotated[str, Field(min_length=1, max_length=255)]
 Index = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -183,23 +180,9 @@ class CorrectItem(Action):
     event: Annotated[str, Field(max_length=64)] | None = None
     item: Index
     role: Login | None = None
-    value: Annotated[
-        str,
-        Field(
-            title="Value",
-            description="The new item: as JSON, or as the text that it is.",
-            json_schema_extra={ASKED: "text"},
-        ),
-    ]
+    value: Annotated[str, asked("text", "Value", "The new item: as JSON, or as the text that it is.")]
     reason: Reason
-    resume: Annotated[
-        bool,
-        Field(
-            title="Resume it at once",
-            description="for all roles for which it is parked",
-            json_schema_extra={ASKED: "check"},
-        ),
-    ] = False
+    resume: Annotated[bool, asked("check", "Resume it at once", "for all roles for which it is parked")] = False
 
     def command(self) -> Sequence[str]:
         words = ["xbus", "parked", "correct", str(self.envelope_id)]

@@ -11,7 +11,7 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.monitor.actions.action import ASKED, UNSAID, Action, Reason
+from xbus.monitor.actions.action import UNSAID, Action, OptionalReason, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 from xbus.monitor.reading import until_of
@@ -26,13 +26,7 @@ EFFECTS = {
 
 Until = Annotated[
     str,
-    Field(
-        default="",
-        max_length=64,
-        title="Until",
-        description="Resume it by itself: 2h for so long from now, or a date and time in UTC.",
-        json_schema_extra={ASKED: "line"},
-    ),
+    asked("line", "Until", "Resume it by itself: 2h for so long from now, or a date and time in UTC.", max_length=64),
 ]
 
 
@@ -71,7 +65,7 @@ class Pause(_OfSubject):
     title = "Pause"
 
     reason: Reason
-    until: Until
+    until: Until = ""
 
     def command(self) -> Sequence[str]:
         return ["xbus", "pause", *self._words()]
@@ -123,13 +117,7 @@ class ResumePaused(_OfSubject):
     path = "resume"
     title = "Resume"
 
-    reason: str = Field(
-        default="",
-        max_length=4000,
-        title="Reason",
-        description="Why; it is kept.",
-        json_schema_extra={ASKED: "line"},
-    )
+    reason: OptionalReason = ""
 
     def command(self) -> Sequence[str]:
         reason = ["--reason", self.reason] if self.reason and self.reason != UNSAID else []

@@ -9,29 +9,24 @@ from xbus.admin.output import counted, moment
 from xbus.broker.journal import people
 from xbus.broker.journal.people import Right, write_rights
 from xbus.errors import Refused
-from xbus.monitor.actions.action import ASKED, Action, TypedSecret
+from xbus.monitor.actions.action import Action, TypedSecret, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 from xbus.monitor.reading import until_of
 from xbus.passwords import check_new
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
-NewName = Annotated[
-    str,
-    Field(title="Name", min_length=1, max_length=255, json_schema_extra={ASKED: "line"}, description="To log in by."),
-]
+NewName = Annotated[str, asked("line", "Name", "To log in by.", min_length=1, max_length=255)]
 Rights = Annotated[
     list[Right],
-    Field(
-        title="Rights",
-        description="A manager may everything, and everybody may view.",
-        json_schema_extra={ASKED: "several", "choices": [right.value for right in Right if right is not Right.VIEWER]},
+    asked(
+        "several",
+        "Rights",
+        "A manager may everything, and everybody may view.",
+        choices=[right.value for right in Right if right is not Right.VIEWER],
     ),
 ]
-NewPassword = Annotated[
-    TypedSecret,
-    Field(title="New password", json_schema_extra={ASKED: "password"}),
-]
+NewPassword = Annotated[TypedSecret, asked("password", "New password")]
 
 
 class AddPerson(Action):
@@ -116,7 +111,7 @@ class ChangeOwnPassword(Action):
     title: ClassVar[str] = "Change my password"
     right: ClassVar[Right] = Right.VIEWER
 
-    present: Annotated[TypedSecret, Field(title="Present password", json_schema_extra={ASKED: "password"})]
+    present: Annotated[TypedSecret, asked("password", "Present password")]
     password: NewPassword
 
     def command(self) -> Sequence[str]:
@@ -194,20 +189,10 @@ class AddToken(_OfPerson):
     title: ClassVar[str] = "Make a token"
 
     token: Annotated[
-        str,
-        Field(
-            title="Name of the token",
-            description="Tells it from the person's others.",
-            min_length=1,
-            max_length=255,
-            json_schema_extra={ASKED: "line"},
-        ),
+        str, asked("line", "Name of the token", "Tells it from the person's others.", min_length=1, max_length=255)
     ]
     rights: Rights = Field(default_factory=list)
-    until: Annotated[
-        str,
-        Field(title="Until", description="90d from now, or a date.", max_length=64, json_schema_extra={ASKED: "line"}),
-    ] = ""
+    until: Annotated[str, asked("line", "Until", "90d from now, or a date.", max_length=64)] = ""
 
     def command(self) -> Sequence[str]:
         rights = [word for right in self.rights for word in ("--right", right.value)]

@@ -11,8 +11,8 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.log.slices import parse_start
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import people
-from xbus.broker.journal.readers.people import RangeMove, ReaderDecision
-from xbus.monitor.actions.action import ASKED, UNSAID, Action, Reason
+from xbus.broker.journal.readers.people import RangeMove
+from xbus.monitor.actions.action import UNSAID, Action, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people.visitor import Visitor
 
@@ -36,11 +36,6 @@ class _OfReader(Action, ABC):
     name: str = Field(max_length=4000)
     reason: Reason
 
-    def decision(self, bus: BusAccess) -> ReaderDecision:
-        """Make the decision of the person who acts."""
-        made = decision_of(bus.clock, self.reason)
-        return ReaderDecision(made.who, made.at, made.reason)
-
 
 class MoveReader(_OfReader):
     """Have a reader go on at another place of the log."""
@@ -48,12 +43,9 @@ class MoveReader(_OfReader):
     path = "readers/move"
     title = "Move"
 
-    place: str = Field(
-        max_length=64,
-        title="Place",
-        description="A position of the log, a date and time in UTC, oldest or head.",
-        json_schema_extra={ASKED: "line"},
-    )
+    place: Annotated[
+        str, asked("line", "Place", "A position of the log, a date and time in UTC, oldest or head.", max_length=64)
+    ]
     range_id: RangeId | None = None
 
     def command(self) -> Sequence[str]:
@@ -75,7 +67,7 @@ class MoveReader(_OfReader):
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         start = parse_start(self.place)
         with bus.writing(visitor) as connection:
-            moves = people.move(connection, self.name, start, self.decision(bus), self.range_id)
+            moves = people.move(connection, self.name, start, decision_of(bus.clock, self.reason), self.range_id)
         yield from _told([_sentence(each) for each in moves])
 
 
@@ -101,7 +93,7 @@ class UndoMove(_OfReader):
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             wanted = None if self.act is None else people.resolve_act(connection, self.name, self.act)
-            moves = people.undo(connection, self.name, self.decision(bus), wanted)
+            moves = people.undo(connection, self.name, decision_of(bus.clock, self.reason), wanted)
         yield from _told([_sentence(each) for each in moves])
 
 
@@ -124,7 +116,7 @@ class SplitRange(_OfReader):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            one, other = people.split(connection, self.name, self.range_id, self.decision(bus))
+            one, other = people.split(connection, self.name, self.range_id, decision_of(bus.clock, self.reason))
         yield f"Range {self.range_id} is split into {one.id} and {other.id}."
 
 
@@ -147,7 +139,7 @@ class MergeRanges(_OfReader):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            (made,) = people.merge(connection, self.name, self.range_ids, self.decision(bus))
+            (made,) = people.merge(connection, self.name, self.range_ids, decision_of(bus.clock, self.reason))
         yield f"The ranges {self.told} are merged into {made.id}."
 
     @property

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.log.bots.runs import read_progress
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.operations.bots import find_bot, fire_bot
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import FireSlots
 from xbus.errors import Refused
 from xbus.slots import Schedule

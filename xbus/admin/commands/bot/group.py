@@ -52,9 +52,6 @@ def list_(config_path: Path | None, output: Output) -> None:
     now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         found = list_bots(connection, now)
-    if output.as_json:
-        output.objects(of_bot(each, now) for each in found)
-        return
     rows = [
         (
             each.name,
@@ -69,7 +66,7 @@ def list_(config_path: Path | None, output: Output) -> None:
         )
         for each in found
     ]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No bots.")
+    output.listing((of_bot(each, now) for each in found), HEADS, rows, "No bots.")
 
 
 @bot.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from xbus import logs
-from xbus.admin.address import broker_address
+from xbus.admin.address import back_option, broker_address
 from xbus.admin.program import config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.bots import BotRunner, RunnerOptions
@@ -26,9 +26,7 @@ MOST_RUNS = 256
 @config_option
 @login_option("The runner's login")
 @password_file_option
-@click.option(
-    "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
-)
+@back_option
 @click.option(
     "--front", "front_url", metavar="URL", help="The front's address; by default that of the configuration file."
 )

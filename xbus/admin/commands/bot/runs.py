@@ -41,9 +41,6 @@ def runs(config_path: Path | None, name: str | None, state: str | None, limit: i
     wanted = None if state is None else BotRunState(state)
     with reading(database_url(config_path)) as connection:
         found = list_runs(connection, name, limit, wanted)
-    if output.as_json:
-        output.objects(of_run(run) for run in found)
-        return
     now = SystemClock().now()
     rows = [
         (
@@ -61,7 +58,7 @@ def runs(config_path: Path | None, name: str | None, state: str | None, limit: i
         )
         for run in found
     ]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No runs.")
+    output.listing((of_run(run) for run in found), HEADS, rows, "No runs.")
 
 
 @click.command()

@@ -8,12 +8,12 @@ import click
 
 from xbus.admin.doctor.configuration import problems_in_use
 from xbus.admin.output import one_json
-from xbus.admin.program import CommandGroup, config_option, json_option, load_config
+from xbus.admin.program import CommandGroup, config_option, json_option
 from xbus.admin.table import table
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.engine import check_durable
-from xbus.config import OPTIONS, Config, ConfigReading, Option, is_in, read, sample, without_secrets, written
+from xbus.config import OPTIONS, Config, ConfigReading, Option, is_in, load, read, sample, without_secrets, written
 from xbus.ending import NOT_NOW, REFUSED, exit_code
 from xbus.errors import ConfigurationError, XbusError
 
@@ -93,7 +93,7 @@ def show(config_path: Path | None, as_json: bool) -> None:
     """
     found = _read(config_path)
     if found.problems:
-        load_config(config_path)  # ends here with the first problem
+        load(config_path)  # ends here with the first problem
     rows = [_row(option, found) for option in OPTIONS]
     if as_json:
         click.echo("\n".join(one_json(_facts(option, row)) for option, row in zip(OPTIONS, rows, strict=True)))
@@ -103,7 +103,7 @@ def show(config_path: Path | None, as_json: bool) -> None:
 
 def _read(path: Path | None) -> ConfigReading:
     if path is None and not is_in(os.environ):
-        load_config(path)  # ends here, and says what to name
+        load(path)  # ends here, and says what to name
     return read(path)
 
 

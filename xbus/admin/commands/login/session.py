@@ -32,11 +32,8 @@ def list_(config_path: Path | None, output: Output) -> None:
     now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         found = count_sessions(connection, now)
-    if output.as_json:
-        output.objects(map(of_sessions, found))
-        return
     rows = [(each.kind, each.login, each.sessions, output.ahead(each.expires_at, now)) for each in found]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "Nobody is logged in.")
+    output.listing(map(of_sessions, found), HEADS, rows, "Nobody is logged in.")
 
 
 @session.command()

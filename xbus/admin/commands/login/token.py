@@ -46,9 +46,6 @@ def list_(config_path: Path | None, output: Output) -> None:
     now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         found = list_api_tokens(connection)
-    if output.as_json:
-        output.objects(map(of_api_token, found))
-        return
     rows = [
         (
             each.name,
@@ -59,7 +56,7 @@ def list_(config_path: Path | None, output: Output) -> None:
         )
         for each in found
     ]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "There is no API token.")
+    output.listing(map(of_api_token, found), HEADS, rows, "There is no API token.")
 
 
 @token.command()

@@ -28,7 +28,6 @@ from xbus.broker.journal.readers.parked import (
     read_parked_events,
     resume_batch,
 )
-from xbus.broker.journal.readers.people import ReaderDecision
 from xbus.clock import SystemClock
 
 HEADS = ("SINCE", name_column("SUBSCRIPTION"), Column("ATTEMPTS", wide_only=True), name_column("CODE"), CAUSE, "BATCH")
@@ -110,7 +109,7 @@ def resume(config_path: Path | None, batches: tuple[str, ...], reason: str) -> N
     with writing(database_url(config_path)) as connection:
         found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
         for each in found:
-            resume_batch(connection, each, _decision(reason))
+            resume_batch(connection, each, decision_of(SystemClock(), reason))
     for each in found:
         click.echo(f"{each.subscription} is called with {each.id} again.")
 
@@ -130,10 +129,5 @@ def drop(config_path: Path | None, batches: tuple[str, ...], reason: str, yes: b
         confirm("Drop that for good?")
     with writing(database_url(config_path)) as connection:
         for each in found:
-            drop_batch(connection, each, _decision(reason))
+            drop_batch(connection, each, decision_of(SystemClock(), reason))
     click.echo("Dropped.")
-
-
-def _decision(reason: str) -> ReaderDecision:
-    told = decision_of(SystemClock(), reason)
-    return ReaderDecision(told.who, told.at, told.reason)

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import click
 
 from xbus.admin.commands.parked.decide import envelope_argument, event_option, role_option
-from xbus.admin.program import config_option, database_url, load_config, reason_option
+from xbus.admin.program import config_option, database_url, reason_option
 from xbus.admin.repair.corrections import CorrectionTarget, Reach, check_size, find_target, read_reach, read_standing
 from xbus.admin.repair.corrections import correct as correct_item
 from xbus.admin.repair.moves import decision_of, resume_place
@@ -16,6 +16,7 @@ from xbus.admin.repair.sentences import corrected_sentence, reach_sentences, res
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.clock import SystemClock
+from xbus.config import load
 from xbus.errors import Refused
 from xbus.ids import Ids
 
@@ -60,7 +61,7 @@ def correct(
         target = find_target(connection, wanted, role, event, item)
         found = read_standing(connection, target)
     after = found.sent if as_sent else _after(found.payload(target.role_id), value, file)
-    check_size(after, load_config(config_path).front.max_item_bytes)
+    check_size(after, load(config_path).front.max_item_bytes)
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
         target = find_target(connection, wanted, role, event, item)

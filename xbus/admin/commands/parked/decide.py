@@ -14,10 +14,10 @@ from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.places import find_meant
 from xbus.admin.repair.sentences import parts_of, resumed_sentences
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked_list import Filters, list_parked
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.ids import Ids

@@ -76,9 +76,6 @@ def list_(config_path: Path | None, output: Output) -> None:
     with reading(database_url(config_path)) as connection:
         found = people.list_persons(connection)
         sessions = people.count_sessions_of(connection, now)
-    if output.as_json:
-        output.objects(of_person(each, sessions.get(each.id, 0)) for each in found)
-        return
     rows = [
         (
             *(each.name, write_rights(each.rights), sessions.get(each.id, 0)),
@@ -86,7 +83,12 @@ def list_(config_path: Path | None, output: Output) -> None:
         )
         for each in found
     ]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "Nobody is there: xbus person add NAME manager")
+    output.listing(
+        (of_person(each, sessions.get(each.id, 0)) for each in found),
+        HEADS,
+        rows,
+        "Nobody is there: xbus person add NAME manager",
+    )
 
 
 @person.command("rights")

@@ -60,9 +60,6 @@ def list_(config_path: Path | None, name: str | None, output: Output) -> None:
     with reading(database_url(config_path)) as connection:
         whose = people.list_persons(connection) if name is None else [people.known_person(connection, name)]
         found = [(each, token) for each in whose for token in people.list_tokens(connection, each.id)]
-    if output.as_json:
-        output.objects(of_person_token(each, token) for each, token in found)
-        return
     rows = [
         (
             *(each.name, token.name, write_rights(token.rights)),
@@ -71,7 +68,7 @@ def list_(config_path: Path | None, name: str | None, output: Output) -> None:
         )
         for each, token in found
     ]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "There is no token.")
+    output.listing((of_person_token(each, token) for each, token in found), HEADS, rows, "There is no token.")
 
 
 @token.command()

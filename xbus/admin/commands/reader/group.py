@@ -24,7 +24,7 @@ from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.slices import parse_start, read_start
 from xbus.broker.journal.readers import people
-from xbus.broker.journal.readers.people import RangeMove, ReaderDecision, find_reader
+from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import (
     MOST_COUNTED_EVENTS,
     PlaceMove,
@@ -60,12 +60,9 @@ def list_(config_path: Path | None, output: Output) -> None:
     """
     with reading(database_url(config_path)) as connection:
         found = list_readers(connection)
-    if output.as_json:
-        output.objects(map(of_reader, found))
-        return
     now = SystemClock().now()
     rows = [_row(each, now) for each in found]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No readers.")
+    output.listing(map(of_reader, found), HEADS, rows, "No readers.")
 
 
 @reader.command()
@@ -125,7 +122,7 @@ def move(
     if not yes:
         confirm(f"Move {name}?")
     with writing(url) as connection:
-        _tell_moves(people.move(connection, name, start, _decision(reason), range_id))
+        _tell_moves(people.move(connection, name, start, decision_of(SystemClock(), reason), range_id))
 
 
 @reader.command(cls=Careful)
@@ -146,7 +143,7 @@ def undo(config_path: Path | None, name: str, act: str | None, reason: str, yes:
     if not yes:
         confirm(f"Have {name} read again what it has settled?")
     with writing(url) as connection:
-        _tell_moves(people.undo(connection, name, _decision(reason), chosen))
+        _tell_moves(people.undo(connection, name, decision_of(SystemClock(), reason), chosen))
 
 
 @reader.command()
@@ -160,7 +157,7 @@ def split(config_path: Path | None, name: str, range_id: int, reason: str) -> No
     Both begin where the range stands. A batch that is out comes again, in two parts.
     """
     with writing(database_url(config_path)) as connection:
-        made = people.split(connection, name, range_id, _decision(reason))
+        made = people.split(connection, name, range_id, decision_of(SystemClock(), reason))
     click.echo(f"Range {range_id} is split into {made[0].id} and {made[1].id}.")
 
 
@@ -175,13 +172,8 @@ def merge(config_path: Path | None, name: str, range_ids: Sequence[int], reason:
     Each part goes on where it stands. Batches that are out come again, as one.
     """
     with writing(database_url(config_path)) as connection:
-        (made,) = people.merge(connection, name, range_ids, _decision(reason))
+        (made,) = people.merge(connection, name, range_ids, decision_of(SystemClock(), reason))
     click.echo(f"Ranges {', '.join(map(str, range_ids))} are merged into {made.id}.")
-
-
-def _decision(reason: str) -> ReaderDecision:
-    decision = decision_of(SystemClock(), reason)
-    return ReaderDecision(decision.who, decision.at, decision.reason)
 
 
 def _tell_moves(moves: Sequence[RangeMove]) -> None:

@@ -9,7 +9,7 @@ import click
 from xbus.admin.names import ROLE
 from xbus.admin.objects import of_role, progress_of
 from xbus.admin.output import STATE, Output, age, counted, name_column
-from xbus.admin.program import config_option, confirm, database_url, load_config, output_option, reason_option
+from xbus.admin.program import config_option, confirm, database_url, output_option, reason_option
 from xbus.admin.repair.outlook import told
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option
@@ -18,6 +18,7 @@ from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.writes import PresenceWork
 from xbus.clock import SystemClock
+from xbus.config import load
 
 HEADS = (
     name_column("ROLE"),
@@ -49,13 +50,10 @@ def list_(config_path: Path | None, output: Output) -> None:
     """
     with reading(database_url(config_path)) as connection:
         found = list_roles(connection)
-    owed_days = load_config(config_path).journal.owed_days
+    owed_days = load(config_path).journal.owed_days
     now = SystemClock().now()
-    if output.as_json:
-        output.objects(of_role(role, _alarm(role, owed_days, now), now) for role in found)
-        return
     rows = [row for role in found for row in _rows(role, owed_days, now, output)]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No roles.")
+    output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), HEADS, rows, "No roles.")
 
 
 @click.command()

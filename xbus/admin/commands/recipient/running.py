@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from xbus import logs
-from xbus.admin.address import broker_address
+from xbus.admin.address import back_option, broker_address
 from xbus.admin.bus_file.table_keys import MOST_INSTANCES
 from xbus.admin.commands.recipient.instances import Instance, check_addresses, run_instances
 from xbus.admin.commands.recipient.loading import load_recipient
@@ -31,9 +31,7 @@ for command in (list_, detach, attach):
 @click.argument("name", metavar="MODULE:CLASS")
 @login_option("The role's login")
 @password_file_option
-@click.option(
-    "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
-)
+@back_option
 @click.option(
     "--bind",
     metavar="URL",

@@ -8,10 +8,10 @@ import click
 
 from xbus.admin.doctor import PARTS, DoctorFinding, examine
 from xbus.admin.output import CAUSE, Output, counted, name_column
-from xbus.admin.program import config_option, load_config, output_option
+from xbus.admin.program import config_option, output_option
 from xbus.admin.table import Column
 from xbus.clock import SystemClock
-from xbus.config import is_in, read
+from xbus.config import is_in, load, read
 from xbus.ending import REFUSED
 
 HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE, Column("NEXT STEP", narrows=20, breaks=True))
@@ -32,7 +32,7 @@ def doctor(config_path: Path | None, output: Output) -> None:
       1  there is one; the command shows its cure
     """
     if config_path is None and not is_in(os.environ):
-        load_config(config_path)  # ends here, and says what to name
+        load(config_path)  # ends here, and says what to name
     found = dict(examine(read(config_path), config_path, SystemClock()))
     findings = [finding for of_part in found.values() for finding in of_part]
     if output.as_json:

@@ -56,11 +56,8 @@ def list_(config_path: Path | None, output: Output) -> None:
     with reading(database_url(config_path)) as connection:
         found = list_subscriptions(connection)
         readers = {each.entry.key: each for each in list_readers(connection)}
-    if output.as_json:
-        output.objects(of_subscription(each, readers[each.reader]) for each in found)
-        return
     rows = [_row(each, readers[each.reader], now) for each in found]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No subscriptions.")
+    output.listing((of_subscription(each, readers[each.reader]) for each in found), HEADS, rows, "No subscriptions.")
 
 
 def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> tuple[object, ...]:

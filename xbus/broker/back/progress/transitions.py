@@ -96,15 +96,8 @@ def paused(attempt: DeliveryRow, pause: PauseEntry | None) -> DeliveryRow:
     Args:
         pause: the pause; None where it has ended already.
     """
-    return replace(
-        attempt,
-        state=DeliveryState.RETRY,
-        attempts=max(attempt.attempts - 1, 0),
-        code=PAUSED,
-        cause="it was paused when its turn came" if pause is None else pause.told,
-        service=None,
-        due_at=None,
-    )
+    cause = "it was paused when its turn came" if pause is None else pause.told
+    return _redelivered(attempt, PAUSED, cause, attempts=max(attempt.attempts - 1, 0))
 
 
 def waiting_for_output(delivery: DeliveryRow, node: str) -> DeliveryRow:
@@ -166,14 +159,8 @@ def put_off(attempt: DeliveryRow, failure: RecipientFailed, *, due_at: datetime 
     Args:
         due_at: when it may be redelivered; None for as soon as they are registered.
     """
-    return replace(
-        not_counted(attempt),
-        state=DeliveryState.RETRY,
-        code=failure.code,
-        cause=failure.cause,
-        service=None,
-        due_at=due_at,
-    )
+    counted = not_counted(attempt).attempts
+    return _redelivered(attempt, failure.code, failure.cause, attempts=counted, due_at=due_at)
 
 
 def isolated(attempt: DeliveryRow, cause: str) -> DeliveryRow:
@@ -182,15 +169,7 @@ def isolated(attempt: DeliveryRow, cause: str) -> DeliveryRow:
     Args:
         cause: the items and the reasons, in a sentence.
     """
-    return replace(
-        attempt,
-        state=DeliveryState.RETRY,
-        attempts=max(attempt.attempts - 1, 0),
-        code=ISOLATED,
-        cause=cause,
-        service=None,
-        due_at=None,
-    )
+    return _redelivered(attempt, ISOLATED, cause, attempts=max(attempt.attempts - 1, 0))
 
 
 def after_failure(
@@ -212,6 +191,15 @@ def after_failure(
         cause=failure.cause,
         service=None,
         due_at=due_at if comes_again else None,
+    )
+
+
+def _redelivered(
+    attempt: DeliveryRow, code: str, cause: str, *, attempts: int, due_at: datetime | None = None
+) -> DeliveryRow:
+    """Redeliver an envelope on its own; it waits for no worker."""
+    return replace(
+        attempt, state=DeliveryState.RETRY, attempts=attempts, code=code, cause=cause, service=None, due_at=due_at
     )
 
 

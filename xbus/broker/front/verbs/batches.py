@@ -4,7 +4,6 @@ Ids are made by the caller, so that it can send call after call without waiting 
 """
 
 from collections.abc import Awaitable
-from uuid import UUID
 
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, EnvelopeOptions, NewEvent, tags_of
@@ -106,7 +105,7 @@ class FrontBatchVerbs:
         emitter_id = self._sessions.owner(token)
         tags = tags_of(options)
         made_id = new_id(event_id, "event_id")
-        in_envelope = self._held(emitter_id, token, known_envelope(envelope_id))
+        in_envelope = self._front.held(emitter_id, token, known_envelope(envelope_id))
         return map_answer(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate, tags), str)
 
     @verb("xbus.send_items")
@@ -118,7 +117,7 @@ class FrontBatchVerbs:
         if first_index < 0:
             raise Refused(f"first_index {first_index} is below 0", "count items from 0", code="wrong_arguments")
         of_envelope, event = known_event(envelope_id, event_id)
-        held = self._held(emitter_id, token, of_envelope)
+        held = self._front.held(emitter_id, token, of_envelope)
         return self._front.append(emitter_id, held, event, first_index, items, data)
 
     @verb("xbus.end_event")
@@ -126,21 +125,21 @@ class FrontBatchVerbs:
     def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Answer[EventEnd]:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
-        ended = self._front.end_event(emitter_id, self._held(emitter_id, token, of_envelope), event, items)
+        ended = self._front.end_event(emitter_id, self._front.held(emitter_id, token, of_envelope), event, items)
         return map_answer(ended, _end_map)
 
     @verb("xbus.end_envelope")
     @coded_answer
     def end_envelope(self, token: str, envelope_id: str, events: int) -> Answer[EnvelopeReceipt]:
         emitter_id = self._sessions.owner(token)
-        held = self._held(emitter_id, token, known_envelope(envelope_id))
+        held = self._front.held(emitter_id, token, known_envelope(envelope_id))
         return map_answer(self._front.end_envelope(emitter_id, held, events), _receipt_map)
 
     @verb("xbus.cancel_envelope")
     @coded_answer
     def cancel_envelope(self, token: str, envelope_id: str) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
-        return self._front.cancel_envelope(emitter_id, self._held(emitter_id, token, known_envelope(envelope_id)))
+        return self._front.cancel_envelope(emitter_id, self._front.held(emitter_id, token, known_envelope(envelope_id)))
 
     @verb("xbus.put_envelope")
     @coded_answer
@@ -155,11 +154,6 @@ class FrontBatchVerbs:
         made_id = own_id(envelope_id, "envelope_id")
         put = self._front.put_envelope(emitter_id, made_id, [_own_event(event) for event in events], said)
         return map_answer(put, _receipt_map)
-
-    def _held(self, emitter_id: int, token: str, envelope_id: UUID) -> UUID:
-        """Give the envelope's id, unless another session has taken it over."""
-        self._front.check_holder(emitter_id, envelope_id, token)
-        return envelope_id
 
 
 def _end_map(end: EndedEvent) -> EventEnd:

@@ -54,7 +54,7 @@ class FrontVerbs:
     def start_event(self, token: str, envelope_id: str, event_name: str, estimate: int) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
         event_id = self._ids.new()
-        in_envelope = self._held(emitter_id, token, known_envelope(envelope_id))
+        in_envelope = self._front.held(emitter_id, token, known_envelope(envelope_id))
         started = self._front.start_event(emitter_id, in_envelope, event_id, event_name, estimate)
         return map_answer(started, str)
 
@@ -63,7 +63,7 @@ class FrontVerbs:
     def send_item(self, token: str, envelope_id: str, event_id: str, data: bytes) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
-        appended = self._front.append_item(emitter_id, self._held(emitter_id, token, of_envelope), event, data)
+        appended = self._front.append_item(emitter_id, self._front.held(emitter_id, token, of_envelope), event, data)
         return map_answer(appended, lambda _: True)
 
     @verb("end_event")
@@ -71,26 +71,21 @@ class FrontVerbs:
     def end_event(self, token: str, envelope_id: str, event_id: str) -> Answer[tuple[bool, Value]]:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
-        ended = self._front.end_event(emitter_id, self._held(emitter_id, token, of_envelope), event, None)
+        ended = self._front.end_event(emitter_id, self._front.held(emitter_id, token, of_envelope), event, None)
         return map_answer(ended, lambda ended: (True, reply_value(ended)))
 
     @verb("end_envelope")
     @old_answer(False)
     def end_envelope(self, token: str, envelope_id: str) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
-        held = self._held(emitter_id, token, known_envelope(envelope_id))
+        held = self._front.held(emitter_id, token, known_envelope(envelope_id))
         return map_answer(self._front.end_envelope(emitter_id, held, None), lambda _: True)
 
     @verb("cancel_envelope")
     @old_answer(False)
     def cancel_envelope(self, token: str, envelope_id: str) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
-        return self._front.cancel_envelope(emitter_id, self._held(emitter_id, token, known_envelope(envelope_id)))
-
-    def _held(self, emitter_id: int, token: str, envelope_id: UUID) -> UUID:
-        """Give the envelope's id, unless another session has taken it over by its key."""
-        self._front.check_holder(emitter_id, envelope_id, token)
-        return envelope_id
+        return self._front.cancel_envelope(emitter_id, self._front.held(emitter_id, token, known_envelope(envelope_id)))
 
 
 def reply_value(ended: EndedEvent) -> Value:

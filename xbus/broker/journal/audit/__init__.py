@@ -7,7 +7,7 @@ time. Every package of the journal above ``database`` imports it, and so do fron
 Face: the names below, ``chain``, ``cutting``, ``reading`` and ``verifying``.
 """
 
-from xbus.broker.journal.audit.acts import Act, act_here, acting_as, acting_person, done_by, person
+from xbus.broker.journal.audit.acts import Act, RepairDecision, act_here, acting_as, acting_person, done_by, person
 from xbus.broker.journal.audit.noting import note_acts
 
-__all__ = ["Act", "act_here", "acting_as", "acting_person", "done_by", "note_acts", "person"]
+__all__ = ["Act", "RepairDecision", "act_here", "acting_as", "acting_person", "done_by", "note_acts", "person"]

@@ -75,6 +75,28 @@ def act_here(
     return Act(at, by, origin, action, object, before, after, reason)
 
 
+@dataclass(frozen=True, slots=True)
+class RepairDecision:
+    """A person's decision to repair something: the person, the reason, and the moment.
+
+    Args:
+        reason: may be empty.
+    """
+
+    who: str
+    reason: str
+    at: datetime
+
+    @property
+    def told(self) -> str:
+        """As it is kept: ``ada: the name was missing``."""
+        return f"{self.who}: {self.reason}" if self.reason else self.who
+
+    def act(self, action: str, thing: str, *, before: str = "", after: str = "") -> Act:
+        """Make the act of this decision for the audit."""
+        return act_here(self.at, action, thing, before=before, after=after, reason=self.reason)
+
+
 _actor: ContextVar[tuple[str, str] | None] = ContextVar(
     "the person for whom a program acts, and the origin", default=None
 )

@@ -10,11 +10,10 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here
+from xbus.broker.journal.audit import RepairDecision, act_here
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.log.catalog import PAUSED_TABLES, name_column, read_pauses
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
 

@@ -7,12 +7,11 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.bots.entries import read_bots
 from xbus.broker.journal.log.catalog import read_pauses
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
 from xbus.slots import Schedule

@@ -12,11 +12,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import note_acts
+from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.log.overlays import CONCERNS_EVENT, CORRECTED
 from xbus.broker.journal.operations.failures import role_name
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 
 ONE_AT_A_TIME = 0x58626372
 """The key of PostgreSQL's advisory lock under which a correction for all is added: their ids are in commit order."""

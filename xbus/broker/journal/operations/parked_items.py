@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import note_acts
+from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions, receive
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.emission import insert_segments
@@ -16,7 +16,6 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.repeats import Past, read_consumer_services, read_first_names
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.operations.parked import Parked, ParkedItem
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.states import ITEM_MOVES, EnvelopeState, ItemState, check_move

@@ -1,43 +1,19 @@
 """Repairs of a parked envelope: a person resumes it, corrects items of it, or drops it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import Act, act_here, note_acts
+from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.log.deliveries import RESUMED
 from xbus.broker.journal.log.event_states import DROPPED
 from xbus.broker.journal.operations.failures import role_name
 from xbus.broker.journal.operations.parked import not_parked
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
-
-
-@dataclass(frozen=True, slots=True)
-class RepairDecision:
-    """A person's decision about parked parts: the person, the reason, and the moment.
-
-    Args:
-        reason: may be empty.
-    """
-
-    who: str
-    reason: str
-    at: datetime
-
-    @property
-    def told(self) -> str:
-        """As it is kept: ``ada: the name was missing``."""
-        return f"{self.who}: {self.reason}" if self.reason else self.who
-
-    def act(self, action: str, thing: str, *, before: str = "", after: str = "") -> Act:
-        """Make the act of this decision for the audit."""
-        return act_here(self.at, action, thing, before=before, after=after, reason=self.reason)
 
 
 def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: RepairDecision) -> None:

@@ -96,7 +96,7 @@ def list_roles(connection: sa.Connection, login: str | None = None) -> list[Role
             row.login,
             row.service,
             row.kind,
-            _state(row, pause),
+            presence_state(row, pause),
             row.since,
             row.seen_at,
             row.noted_at,
@@ -165,7 +165,8 @@ def _roles() -> NamedRows:
     )
 
 
-def _state(row: NamedRow, pause: PauseEntry | None) -> PresenceState:
+def presence_state(row: NamedRow, pause: PauseEntry | None) -> PresenceState:
+    """Give the state of a role with its ``detached_at``, whatever is written down of its recipient in ``state``."""
     if row.detached_at is not None:
         return PresenceState.DETACHED
     if pause is not None:

@@ -11,9 +11,9 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.log.slices import EventHead, SliceBounds, read_slice
-from xbus.broker.journal.readers.people import ReaderDecision, have_broker_notice
+from xbus.broker.journal.readers.people import have_broker_notice
 from xbus.broker.journal.readers.ranges import (
     BATCH_DIGITS,
     BATCH_PREFIX,
@@ -171,7 +171,7 @@ def read_parked_events(connection: sa.Connection, found: ParkedBatch) -> Sequenc
     return [event.facts for event in found_events]
 
 
-def resume_batch(connection: sa.Connection, found: ParkedBatch, decision: ReaderDecision) -> None:
+def resume_batch(connection: sa.Connection, found: ParkedBatch, decision: RepairDecision) -> None:
     """Have a parked batch called again; its attempts are counted anew.
 
     Raises:
@@ -185,7 +185,7 @@ def resume_batch(connection: sa.Connection, found: ParkedBatch, decision: Reader
     _note(connection, found, decision, "resumed")
 
 
-def drop_batch(connection: sa.Connection, found: ParkedBatch, decision: ReaderDecision) -> None:
+def drop_batch(connection: sa.Connection, found: ParkedBatch, decision: RepairDecision) -> None:
     """Have a subscriber go without a parked batch, for good.
 
     Raises:
@@ -224,6 +224,6 @@ def _check_parked(connection: sa.Connection, found: ParkedBatch) -> None:
         )
 
 
-def _note(connection: sa.Connection, found: ParkedBatch, decision: ReaderDecision, done: str) -> None:
+def _note(connection: sa.Connection, found: ParkedBatch, decision: RepairDecision, done: str) -> None:
     thing = f'batch {found.id} of subscription "{found.subscription}"'
     note_acts(connection, [act_here(decision.at, done, thing, before="parked", reason=decision.reason)])

@@ -6,14 +6,13 @@ and what it settles late is refused. A running broker notices within two seconds
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import pairwise
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.log.slices import Place, Start, Stretch, read_start
 from xbus.broker.journal.readers.ranges import ReaderRange, cut, joined, read_ranges, written_hash
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
@@ -22,25 +21,6 @@ from xbus.errors import Refused
 
 OF_BOTS = "bot/"
 """So begin the names of the readers that the bus has of its own for bots that read."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderDecision:
-    """A person's act on a reader.
-
-    Args:
-        who: the login of the person.
-        at: the moment.
-        reason: of the person, for the history.
-    """
-
-    who: str
-    at: datetime
-    reason: str
-
-    def note(self, kind: ReaderAct, undoes: UUID | None = None) -> ActNote:
-        """Make the note of an act."""
-        return ActNote(uuid4(), self.at, self.who, kind, self.reason, undoes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +44,7 @@ def find_reader(connection: sa.Connection, name: str) -> ReaderEntry:
 
 
 def move(
-    connection: sa.Connection, name: str, start: Start, decision: ReaderDecision, range_id: int | None = None
+    connection: sa.Connection, name: str, start: Start, decision: RepairDecision, range_id: int | None = None
 ) -> list[RangeMove]:
     """Have a reader go on at another place.
 
@@ -79,7 +59,7 @@ def move(
     """
     entry = _locked(connection, name)
     moves = plan_move(connection, name, start, range_id)
-    _write(connection, entry, moves, decision.note(ReaderAct.MOVE))
+    _write(connection, entry, moves, _note(decision, ReaderAct.MOVE))
     return moves
 
 
@@ -93,7 +73,7 @@ def plan_move(connection: sa.Connection, name: str, start: Start, range_id: int 
     return moves
 
 
-def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UUID | None = None) -> list[RangeMove]:
+def undo(connection: sa.Connection, name: str, decision: RepairDecision, act: UUID | None = None) -> list[RangeMove]:
     """Put back what an act moved, a checkpoint or a move, to where it stood before.
 
     Args:
@@ -106,7 +86,7 @@ def undo(connection: sa.Connection, name: str, decision: ReaderDecision, act: UU
     """
     entry = _locked(connection, name)
     undone, moves = plan_undo(connection, name, act)
-    _write(connection, entry, moves, decision.note(ReaderAct.UNDO, undone))
+    _write(connection, entry, moves, _note(decision, ReaderAct.UNDO, undone))
     return moves
 
 
@@ -201,7 +181,7 @@ def resolve_act(connection: sa.Connection, name: str, digits: str) -> UUID:
     return found[0]
 
 
-def split(connection: sa.Connection, name: str, range_id: int, decision: ReaderDecision) -> list[ReaderRange]:
+def split(connection: sa.Connection, name: str, range_id: int, decision: RepairDecision) -> list[ReaderRange]:
     """Cut a range into two halves, which begin where it stands, with its batch if one is out.
 
     Raises:
@@ -213,7 +193,7 @@ def split(connection: sa.Connection, name: str, range_id: int, decision: ReaderD
     middle = (parent.first + parent.last) // 2
     spans = [(parent.first, middle), (middle + 1, parent.last)]
     children = [(first, last, cut(parent.stretches, first, last)) for first, last in spans]
-    return _replace(connection, entry, [parent], children, decision.note(ReaderAct.SPLIT))
+    return _replace(connection, entry, [parent], children, _note(decision, ReaderAct.SPLIT))
 
 
 def plan_split(connection: sa.Connection, name: str, range_id: int) -> ReaderRange:
@@ -227,7 +207,7 @@ def plan_split(connection: sa.Connection, name: str, range_id: int) -> ReaderRan
 
 
 def merge(
-    connection: sa.Connection, name: str, range_ids: Sequence[int], decision: ReaderDecision
+    connection: sa.Connection, name: str, range_ids: Sequence[int], decision: RepairDecision
 ) -> list[ReaderRange]:
     """Make one range of neighbours. Its first batch is what is out of them; then each goes on where it stood.
 
@@ -239,7 +219,7 @@ def merge(
     parents = plan_merge(connection, name, range_ids)
     stretches = tuple(each for parent in parents for each in parent.stretches)
     span = (parents[0].first, parents[-1].last, stretches)
-    return _replace(connection, entry, parents, [span], decision.note(ReaderAct.MERGE))
+    return _replace(connection, entry, parents, [span], _note(decision, ReaderAct.MERGE))
 
 
 def plan_merge(connection: sa.Connection, name: str, range_ids: Sequence[int]) -> list[ReaderRange]:
@@ -278,6 +258,10 @@ def _chosen(connection: sa.Connection, entry: ReaderEntry, range_ids: Sequence[i
                 code="unknown_range",
             )
     return [each for each in found if each.id in range_ids]
+
+
+def _note(decision: RepairDecision, kind: ReaderAct, undoes: UUID | None = None) -> ActNote:
+    return ActNote(uuid4(), decision.at, decision.who, kind, decision.reason, undoes)
 
 
 def _write(connection: sa.Connection, entry: ReaderEntry, moves: Sequence[RangeMove], note: ActNote) -> None:

@@ -8,13 +8,12 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import note_acts
+from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.detaching import SUBJECT
 from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.log.segments import Content, content_hash
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay.pages import FoundEnvelope
 from xbus.broker.journal.replay.target import ReplayTarget
 from xbus.ids import numbered_event_id, replayed_envelope_id

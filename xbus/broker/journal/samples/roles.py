@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.catalog import read_pauses
-from xbus.broker.journal.operations.roles import COMING
+from xbus.broker.journal.operations.roles import COMING, presence_state
 from xbus.broker.journal.operations.stalled import IS_PARKED
 from xbus.broker.journal.samples.lags import AheadOfRole, LagReader
 from xbus.broker.journal.samples.sample import RoleLag
@@ -71,22 +71,13 @@ def _figures(row: NamedRow, ahead: AheadOfRole, coming: AheadOfRole, pauses: Pau
         role_id=row.id,
         login=row.login,
         service_id=row.service_id,
-        state=_state(row, pauses),
+        state=presence_state(row, pause_of_role(pauses, row.id, row.service_id)),
         since=row.since,
         lag=ahead.envelopes + coming.envelopes,
         owed_since=min(filter(None, (ahead.oldest_at, coming.oldest_at)), default=None),
         parked=row.parked,
         parked_items=row.parked_items,
     )
-
-
-def _state(row: NamedRow, pauses: Pauses) -> PresenceState:
-    if row.detached_at is not None:
-        return PresenceState.DETACHED
-    if pause_of_role(pauses, row.id, row.service_id) is not None:
-        return PresenceState.PAUSED
-    is_old = row.state in (None, PresenceState.DETACHED, PresenceState.PAUSED)
-    return PresenceState.ABSENT if is_old else PresenceState(row.state)
 
 
 def _read_coming(connection: sa.Connection, role_id: int, most: int) -> AheadOfRole:

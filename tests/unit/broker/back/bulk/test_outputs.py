@@ -17,11 +17,11 @@ from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.bulk.outputs import read_totals
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import EndAttempt, Write
 from xbus.errors import Failed, Refused
