@@ -39,6 +39,10 @@ class CountingJournal:
         self.commits += 1
         return await self._journal.run(errand, *arguments)
 
+    async def step(self, row: int, errand: Callable[..., object], *arguments: object) -> object:
+        self.commits += 1
+        return await self._journal.step(row, errand, *arguments)
+
 
 class GrowingSlices:
     """Slices of a log that grows while it is read for the first time."""

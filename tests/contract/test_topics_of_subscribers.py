@@ -2,6 +2,8 @@
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any, cast
 
@@ -13,12 +15,21 @@ from tests.support.journal import NOW, Scribe, settle_all
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.back.readers.calls import BatchCall
-from xbus.broker.journal.configuration import BusSpec, EmitterSpec, ProfileSpec, ServiceSpec
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EmitterSpec,
+    ProfileSpec,
+    ServiceSpec,
+    apply,
+    make_plan,
+    read_stored,
+)
 from xbus.broker.journal.configuration.table_checks import find_table_problems
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.retention.reader_lags import find_behind
 from xbus.broker.journal.subscribers import (
     SubscriptionWish,
     list_subscribers,
@@ -45,6 +56,12 @@ def set_up(connection: sa.Connection) -> int:
     return client
 
 
+def change_limit(connection: sa.Connection, emitter_id: int, max_lag: timedelta, at: datetime) -> None:
+    """Have an operator limit the lag of the client's subscription."""
+    own = replace(read_stored(connection).in_use.subscriptions["client"], max_lag=max_lag)
+    apply(connection, make_plan(read_stored(connection), BusSpec(subscriptions={"client": own})), at)
+
+
 class Client:
     """A client of Routemaster that subscribes, and the desk that hands its batches out."""
 
@@ -59,8 +76,9 @@ class Client:
     async def do(self, errand: Callable[..., object], *arguments: object) -> None:
         await self.journal.run(errand, self.emitter_id, *arguments, NOW)
 
-    async def subscribe(self, *topics: str) -> None:
-        await self.do(subscribe, SubscriptionWish(topics, "https://app.example/events", "key", 0, 100))
+    async def subscribe(self, *topics: str, max_lag: int | None = None) -> None:
+        wish = SubscriptionWish(topics, "https://app.example/events", "key", 0, 100, max_lag=max_lag)
+        await self.do(subscribe, wish)
 
     async def put(self, *topics: str) -> None:
         scribe = await Scribe.of(self.journal)
@@ -82,6 +100,10 @@ class Client:
         if settles:
             await self.desk.settle(self.program, Settlement(batch["range"], batch["counter"], Place(*batch["to"])))
         return [(event["position"], event["type"]) for event in batch["events"]]
+
+    async def beyond(self) -> list[tuple[int, int]]:
+        """Up to where the client may do without events, and how many envelopes that are."""
+        return [(each.upto, each.passes) for each in await self.journal.read(find_behind, NOW + timedelta(days=1))]
 
     async def queued(self) -> Sequence[tuple[list[str], int]]:
         found = await self.journal.read(list_subscribers, self.emitter_id, NOW)
@@ -125,6 +147,17 @@ async def test_a_new_topic_begins_when_the_client_subscribes_to_it(client: Clien
     await client.subscribe(*TOPICS)
     await client.put("shop_returns")
     assert await client.come() == [(6, "shop_returns")]
+
+
+async def test_the_limit_of_the_lag_counts_what_comes_and_nothing_else(client: Client) -> None:
+    await client.subscribe("shop_orders", max_lag=1)
+    await client.put("shop_orders", "shop_returns", "shop_returns", "shop_orders")
+    await client.subscribe("shop_returns", max_lag=1)
+    assert await client.beyond() == [(1, 1)], "events of a topic that was left come, those before a new one do not"
+    await client.put("shop_returns", "shop_orders")
+    assert await client.beyond() == [(4, 2)]
+    await client.do(change_limit, timedelta(hours=1))
+    assert await client.beyond() == [(6, 3)]
 
 
 async def test_who_comes_again_before_the_queue_is_empty_loses_nothing(client: Client) -> None:

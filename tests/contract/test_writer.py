@@ -23,7 +23,16 @@ from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
+from xbus.errors import ConfigurationError, JournalError, JournalUnavailable, Refused
+
+
+def _noted(carried_out: list[int], row: int) -> Callable[[sa.Connection], int]:
+    def step(connection: sa.Connection) -> int:
+        carried_out.append(row)
+        connection.execute(sa.select(sa.literal(row))).one()
+        return row
+
+    return step
 
 
 @pytest.fixture
@@ -67,6 +76,51 @@ async def test_what_arrived_meanwhile_is_one_commit(journal: Journal, scribe: Sc
     assert len(receipts) == 20
     # That of the errand which kept the writer busy, and one for all.
     assert len(commits) == 2
+
+
+async def test_steps_share_a_commit_and_lock_in_the_order_of_their_rows(journal: Journal, engine: sa.Engine) -> None:
+    commits: list[object] = []
+    carried_out: list[int] = []
+    release = _hold(journal)
+    sa.event.listen(engine, "commit", commits.append)
+    steps = [asyncio.ensure_future(journal.step(row, _noted(carried_out, row))) for row in (3, 1, 2)]
+    await asyncio.sleep(0)
+    release.set()
+    assert await asyncio.gather(*steps) == [3, 1, 2]
+    assert carried_out == [1, 2, 3]
+    # That of the errand which kept the writer busy, and one for all.
+    assert len(commits) == 2
+
+
+async def test_a_step_that_is_refused_takes_no_other_one_with_it(journal: Journal, scribe: Scribe) -> None:
+    release = _hold(journal)
+
+    def refuse(connection: sa.Connection) -> None:
+        connection.execute(sa.delete(model.writer))
+        raise Refused("no", "go", code="lease_lost")
+
+    steps = [asyncio.ensure_future(journal.step(1, _noted([], 1))), asyncio.ensure_future(journal.step(2, refuse))]
+    put = asyncio.ensure_future(scribe.put([b"x"]))
+    await asyncio.sleep(0)
+    release.set()
+    done, refused = await asyncio.gather(*steps, return_exceptions=True)
+    assert done == 1
+    assert isinstance(refused, Refused)
+    assert (await put).position == 1
+    assert (await scribe.put([b"x"])).position == 2, "what was refused has left nothing"
+
+
+async def test_steps_fail_together_while_the_database_is_away(journal: Journal, faults: Faults) -> None:
+    release = _hold(journal)
+    with faults.before_commit(skipped=1):
+        steps = [asyncio.ensure_future(journal.step(row, _noted([], row))) for row in (1, 2)]
+        await asyncio.sleep(0)
+        release.set()
+        outcomes = await asyncio.gather(*steps, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [JournalUnavailable] * 2
+    assert journal.outage is not None
+    assert await journal.step(1, _noted([], 1)) == 1
+    assert journal.outage is None
 
 
 async def test_a_commit_whose_confirmation_got_lost_is_found_out(

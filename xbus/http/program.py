@@ -25,9 +25,6 @@ from xbus.web.listening import open_port, served_address, stop_at_signal
 STOP_SECONDS = 10
 """Seconds that requests may take when the gateway stops. Fewer cut senders off, more delay the end."""
 
-HEAD_BYTES = 65_536
-"""Bytes of the head of a request. Fewer refuse long headers, more let strangers take memory."""
-
 EXIT_CODES = (
     "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
     "names with its cure, and with 2 when the command line is wrong."
@@ -119,7 +116,6 @@ def server_config(application: Starlette, settings: HttpSettings) -> uvicorn.Con
         server_header=False,
         # The guard decides whom to believe.
         proxy_headers=False,
-        h11_max_incomplete_event_size=HEAD_BYTES,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.certificate_key,
         timeout_graceful_shutdown=STOP_SECONDS,

@@ -1,12 +1,14 @@
-"""Bounds the connections of clients, and the time that each may take for the head of a request."""
+"""Reads the requests of clients one after another, within bounds of connections, heads and time.
+
+httptools parses them. It is quick and strict, but it bounds nothing, and reads ahead: both is done here.
+"""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class ConnectionLimits:
     head_seconds: float
     stall_seconds: float
 
+
+HEAD_BYTES = 65_536
+"""Bytes of the head of a request, and of what stands between two parts of a body. Fewer refuse long headers, more let
+strangers take memory."""
 
 WRITE_BYTES = 16_384
 """Bytes of an answer that wait in memory for a client. More take more memory for those who read slowly."""
@@ -68,8 +74,11 @@ class GatheredWrites:
             self._transport.write(b"".join(parts))
 
 
-class BoundedProtocol(H11Protocol):
+class BoundedProtocol(HttpToolsProtocol):
     """Closes connections beyond the limit, those whose next request is late, and those that take no answer.
+
+    A request that comes before the answer to the one before is not read: the connection ends behind that answer, and
+    the client sends it again (RFC 9112, 9.3.2). So a connection costs the memory of one request.
 
     Args:
         limits: its bounds.
@@ -83,6 +92,14 @@ class BoundedProtocol(H11Protocol):
         self._stall: asyncio.TimerHandle | None = None
         self._limits = limits
         self._head: asyncio.TimerHandle | None = None
+        self._is_in_head = False
+        self._is_in_body = False
+        self._is_unreadable = False
+        self._pending_bytes = 0
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a new connection."""
@@ -102,19 +119,65 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request."""
-        before = self.cycle
+        if self._is_unreadable:
+            return
+        self._pending_bytes += len(data)
         super().data_received(data)
-        if self.cycle is not before:
-            self._head_came()
-        elif self.conn.their_state is h11.IDLE and self._head is None:
+        if self._pending_bytes > HEAD_BYTES and not self._is_unreadable:
+            self.send_400_response("The head of the request is too long.")
+        elif self._head is None and not self._is_in_body and not self._is_answering:
             self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what makes no sense. It ends the connection, but not the answer to a request that was read."""
+        self._is_unreadable = True
+        if not self._is_answering or (self._is_in_body and not self.cycle.response_started):
+            super().send_400_response(msg)
+        elif self._is_in_body:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        if self._is_answering:
+            raise ValueError("a request comes before the answer to the one before")
+        self._is_in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; one behind the body comes too late to mean anything."""
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Answer the request; its body may still come."""
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            raise ValueError("a request names one host (RFC 9112, 3.2)")
+        self._head_came()
+        self._pending_bytes = 0
+        self._is_in_head, self._is_in_body = False, True
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            # What follows may be of another protocol.
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._pending_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request."""
+        self._pending_bytes = 0
+        self._is_in_body = False
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Go on behind an answer; the rest of a body that nobody reads any more takes no longer than a head."""
-        answered = self.cycle
         super().on_response_complete()
-        # A request that was sent behind this one may have begun by now.
-        if self.cycle is answered and self.conn.their_state is h11.SEND_BODY and self._head is None:
+        if self._is_in_body and self._head is None:
             self._await_head()
 
     def pause_writing(self) -> None:

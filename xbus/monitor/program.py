@@ -65,6 +65,8 @@ def serve(bus: BusAccess, ready_file: Path | None) -> None:
         server = MonitorServer(
             uvicorn.Config(
                 application,
+                # It bounds the head of a request. httptools, which the gateway for HTTP brings, leaves that to us.
+                http="h11",
                 log_config=None,
                 access_log=False,
                 server_header=False,

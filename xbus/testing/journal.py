@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob, sealed_envelopes
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob, sealed_envelopes
 from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import SealedEnvelope, Write
@@ -136,6 +136,10 @@ class VirtualJournal:
         """Run other work on the write connection, in its turn."""
         return await self._enqueue(lambda connection: errand(connection, *args), self._timing.commit())
 
+    async def step(self, row: int, errand: Callable[..., T], /, *args: Any) -> T:
+        """Run work that locks one row on the write connection."""
+        return await self._enqueue(Step(row, lambda connection: errand(connection, *args)), self._timing.commit())
+
     def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
         """Have a listener told of what is sealed."""
         self._seal_listeners.append(listener)
@@ -149,7 +153,7 @@ class VirtualJournal:
         if self._pending:
             self._commit_soon(0.0)
 
-    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T], seconds: float) -> "asyncio.Future[T]":
+    def _enqueue(self, what: Write[T] | Step | Callable[[sa.Connection], T], seconds: float) -> "asyncio.Future[T]":
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if not self._is_dead:
             self._pending.append((WriteJob(what, self._faults_known), answer))

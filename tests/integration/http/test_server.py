@@ -5,6 +5,8 @@ import contextlib
 import ssl
 from pathlib import Path
 
+import pytest
+
 from tests.integration.http.conftest import Serve, Shop
 from tests.support.processes import run
 from tests.support.waiting import eventually
@@ -129,3 +131,68 @@ async def test_what_has_begun_is_finished_at_the_end(shop: Shop, serve: Serve) -
         finishing = asyncio.create_task(finish())
     assert b" 201 " in await finishing
     writer.close()
+
+
+BEHIND = b"DELETE /v1/smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n1",
+        b"Content-Length: 1, 1\r\n\r\n1",
+        b"Content-Length: +1\r\n\r\n1",
+        b"Content-Length: 0x1\r\n\r\n1",
+        b"Content-Length: 99999999999999999999999\r\n\r\n1",
+        b"Content-Length : 1\r\n\r\n1",
+        b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n\r\n1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: xchunked\r\n\r\n1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n-1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n0x1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n1\r\n12\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n1",
+        b"Content-Length: 1\r\nX-Folded: a\r\n b\r\n\r\n1",
+        b"Content-Length: 1\nX-Bare: line\n\n1",
+        b"Content-Length: 1\r\nX-Null: \0\r\n\r\n1",
+        b"Content-Length: 1\r\nX Space: 1\r\n\r\n1",
+        b"Content-Length: 1\r\nHost: b\r\n\r\n1",
+    ],
+)
+async def test_a_request_that_could_be_read_in_two_ways_is_refused(shop: Shop, serve: Serve, told: bytes) -> None:
+    before = shop.states()
+    async with serve() as port:
+        answer = await exchange(port, HEAD % shop.tokens["emitter_1"].encode() + told, BEHIND)
+        assert answer.startswith(b"HTTP/1.1 400"), answer
+        assert answer.count(b"HTTP/1.1 ") == 1, "the rest is no request of its own"
+    assert shop.states()["sealed"] == before["sealed"]
+    assert shop.states()["open"] == 0
+
+
+async def test_a_request_without_a_host_is_refused(serve: Serve) -> None:
+    async with serve() as port:
+        assert (await exchange(port, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400")
+        assert (await exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_request_ahead_of_an_answer_is_not_read(shop: Shop, serve: Serve) -> None:
+    whole = HEAD % shop.tokens["emitter_1"].encode() + b"Content-Length: 1\r\n\r\n1"
+    async with serve() as port:
+        answer = await exchange(port, whole + BEHIND * 1_000)
+    assert b" 201 " in answer
+    assert b"connection: close" in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+async def test_what_stands_behind_a_body_has_no_effect_and_no_room(shop: Shop, serve: Serve) -> None:
+    chunked = b"POST /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n1\r\n"
+    stranger = (
+        HEAD.replace(b"Authorization: Bearer %s\r\n", b"") + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    token = b"Authorization: Bearer " + shop.tokens["emitter_1"].encode()
+    async with serve() as port:
+        answer = await exchange(port, stranger, b"1\r\n1\r\n0\r\n" + token + b"\r\n\r\n")
+        assert b" 401 " in answer
+        for endless in (b"0\r\nX: " + b"x" * 100_000, b"1;" + b"x" * 100_000):
+            await exchange(port, chunked.replace(b"/healthz", b"/v1/types/orders/envelopes"), endless)

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.callbacks.test_bodies_and_addresses import claimed
 from xbus.clock import SystemClock
 from xbus.http.callbacks.back import GatewayBack
+from xbus.http.callbacks.calling import GATHER_SECONDS
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.callbacks.service import CallbackService
 from xbus.http.counters import RoutemasterCounters
@@ -26,7 +27,7 @@ class BackDouble:
         self.owned: dict[str, bool] = dict.fromkeys(names, True)
         self.settled: list[str] = []
         self.noted: list[tuple[str, Mapping[str, Value]]] = []
-        self.reads = 0
+        self.read_at: list[float] = []
         self.changes = 1
         self.changed = asyncio.Event()
 
@@ -45,7 +46,7 @@ class BackDouble:
         self.changed.set()
 
     async def read(self, program: str, reader: str, done: list[Value] | None) -> Any:
-        self.reads += 1
+        self.read_at.append(asyncio.get_running_loop().time())
         if done is not None:
             self.settled.append(reader)
         # What was not taken is handed out again when it is time.
@@ -125,11 +126,21 @@ async def test_a_subscription_is_served_as_soon_as_the_back_tells_of_it(tasks: l
     await until(lambda: back.settled == ["old", "new"])
 
 
+async def test_few_events_are_called_at_once_and_those_behind_them_gather(tasks: list["asyncio.Task[None]"]) -> None:
+    back, called = BackDouble("shop"), asyncio.Event()
+    tasks.append(serve(back, ClientDouble({"shop": called})))
+    await until(lambda: back.read_at)
+    called.set()
+    await until(lambda: back.settled)
+    first, second = back.read_at
+    assert second - first >= GATHER_SECONDS
+
+
 async def test_a_batch_that_is_not_taken_is_left_to_the_back(tasks: list["asyncio.Task[None]"]) -> None:
     back = BackDouble("shop")
     client = ClientDouble({"shop": CallOutcome("callback_refused", "the subscriber answered 500")})
     tasks.append(serve(back, client))
-    await until(lambda: back.reads == 2)
+    await until(lambda: len(back.read_at) == 2)
     assert client.calls == ["shop"]
     assert back.settled == []
     (noted,) = [outcome for _, outcome in back.noted]
@@ -141,7 +152,7 @@ async def test_a_call_is_broken_off_once_its_range_is_lost(tasks: list["asyncio.
     tasks.append(serve(back, client))
     await until(lambda: client.calls)
     back.owned["shop"] = False
-    await until(lambda: back.reads == 2)
+    await until(lambda: len(back.read_at) == 2)
     assert (client.calls, back.noted, back.settled) == (["shop"], [], [])
 
 

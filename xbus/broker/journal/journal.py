@@ -222,6 +222,19 @@ class Journal:
         """
         return await self._writer.run(lambda connection: errand(connection, *args, **kwargs))
 
+    async def step(
+        self, row: int, errand: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run work that locks one row on the write connection, in a transaction that it shares with other such work.
+
+        Args:
+            row: the id of the row.
+
+        Raises:
+            JournalUnavailable: as of :meth:`run`.
+        """
+        return await self._writer.step(row, lambda connection: errand(connection, *args, **kwargs))
+
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""
         self._events.on_room(listener)

@@ -1,12 +1,15 @@
 """Our own dialect: publish envelopes, ask for immediate replies, and see whether the gateway works."""
 
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from xbus.emitter.context import EmitterContext
 from xbus.emitter.envelope import envelope_options
 from xbus.emitter.event import EventStart
 from xbus.emitter.receipt import Receipt
@@ -18,6 +21,7 @@ from xbus.http.dialects.schemas import RECEIPT, SUBSCRIPTIONS
 from xbus.http.publishing import ask, publish
 from xbus.http.request_tags import CONTENT_TYPE, one_value, tags_of, token_of
 from xbus.rpc.codec import Value, pack
+from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.messages.subscriptions import MeasuredSubscriptions, SubscriptionHealthMap
 from xbus.rpc.shapes import AnswerReader
 
@@ -45,6 +49,9 @@ REFUSALS = (
 )
 
 
+T = TypeVar("T")
+Send = Callable[[EmitterContext, EventStart, AsyncIterator[bytes], EnvelopeOptionsMap], Awaitable[T]]
+
 _MEASURED = AnswerReader("xbus.measure_subscriptions", MeasuredSubscriptions)
 
 
@@ -59,7 +66,8 @@ def receipt_map(receipt: Receipt) -> dict[str, object]:
     }
 
 
-async def _post_envelope(gateway: Gateway, request: Request) -> Response:
+async def _sent(gateway: Gateway, request: Request, send: Send[T]) -> T:
+    """Send what a request brings, as an envelope of one event."""
     tags = tags_of(request.headers)
     line = await gateway.line(request)
     body = gateway.body(request)
@@ -67,23 +75,17 @@ async def _post_envelope(gateway: Gateway, request: Request) -> Response:
     options = envelope_options(tags.ordering_key, tags.key, tags.headers)
     try:
         items = items_of(one_value(request.headers, CONTENT_TYPE), body)
-        receipt = await publish(line, start, items, options)
+        return await send(line, start, items, options)
     finally:
         body.close()
-    return JsonAnswer(receipt_map(receipt), HTTPStatus.CREATED)
+
+
+async def _post_envelope(gateway: Gateway, request: Request) -> Response:
+    return JsonAnswer(receipt_map(await _sent(gateway, request, publish)), HTTPStatus.CREATED)
 
 
 async def _ask(gateway: Gateway, request: Request) -> Response:
-    tags = tags_of(request.headers)
-    line = await gateway.line(request)
-    body = gateway.body(request)
-    start = EventStart(request.path_params["type"], tags=event_tags(None, tags.partition_key))
-    options = envelope_options(tags.ordering_key, tags.key, tags.headers)
-    try:
-        items = items_of(one_value(request.headers, CONTENT_TYPE), body)
-        receipt, reply = await ask(line, start, items, options)
-    finally:
-        body.close()
+    receipt, reply = await _sent(gateway, request, ask)
     headers = {"x-xbus-envelope-id": receipt.envelope_id, "x-xbus-position": str(receipt.position)}
     if MSGPACK in request.headers.get("accept", ""):
         return Response(pack(reply), headers=headers, media_type=MSGPACK)

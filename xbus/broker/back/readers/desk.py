@@ -12,6 +12,7 @@ from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
 from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
 from xbus.broker.back.readers.owing import OwedSettlement, lease_of
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
+from xbus.broker.back.readers.steps import RangeSteps
 from xbus.broker.back.readers.times import BatchTimes
 from xbus.broker.back.readers.waiting import WaitingCalls
 from xbus.broker.journal.journal import Journal
@@ -25,12 +26,8 @@ from xbus.broker.journal.readers import (
     SettleStep,
     lease_lost,
     pass_to,
-    put_out,
     read_served_ranges,
     release,
-    settle,
-    settle_and_put_out,
-    take,
 )
 from xbus.broker.journal.readers.parked import BatchFailure, park, postpone
 from xbus.clock import Clock
@@ -65,6 +62,7 @@ class ReaderDesk:
         self.entry = entry
         self.sharing = RangeSharing(entry.lease)
         self._journal = journal
+        self._steps = RangeSteps(journal)
         self._slices = slices
         self._clock = clock
         self._failing = failing
@@ -177,7 +175,7 @@ class ReaderDesk:
 
     async def _settle(self, owing: OwedSettlement) -> None:
         try:
-            settled = await self._journal.run(settle, owing.step.lease, owing.step.place, owing.step.note)
+            settled = await self._steps.settle(owing.step)
         except Refused as refusal:
             if refusal.code == "lease_lost":
                 await self.follow()
@@ -318,7 +316,7 @@ class ReaderDesk:
         self._busy.add(lease.range_id)
         try:
             known = lease_of(lease, program.id)
-            taken = await self._journal.run(take, known, program.role_id, self._expires_at())
+            taken = await self._steps.take(known, program.role_id, self._expires_at())
         except Refused:
             await self.follow()
             return False
@@ -361,9 +359,9 @@ class ReaderDesk:
 
     async def _put_out(self, known: LeaseOf, to: Place, owing: OwedSettlement | None) -> ReaderRange:
         if owing is None:
-            out = await self._journal.run(put_out, known, to, self._expires_at())
+            out = await self._steps.put_out(known, to, self._expires_at())
         else:
-            settled, out = await self._journal.run(settle_and_put_out, owing.step, known, to, self._expires_at())
+            settled, out = await self._steps.settle_and_put_out(owing.step, known, to, self._expires_at())
             self._was_settled(owing, settled)
         self._ranges[out.id] = out
         return out

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, TypeAlias, cast
+from typing import TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -40,6 +40,20 @@ Errand: TypeAlias = Callable[[sa.Connection], object]
 """Something else to do on the write connection, in a transaction of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An errand that changes one row and what belongs to it. It shares its transaction with other steps.
+
+    Args:
+        row: the id of the row that it locks. Steps lock in the order of their ids, as people's commands do: else two of
+            them could wait for each other.
+        carry_out: does it, or refuses it.
+    """
+
+    row: int
+    carry_out: Errand
+
+
 class Superseded(Exception):
     """Another process has begun to write to the journal under this one's name: this process must stop."""
 
@@ -56,11 +70,11 @@ class WriteJob:
     """Something to be done on the write connection.
 
     Args:
-        what: a write, or an errand.
+        what: a write, a step, or another errand.
         faults_known: how many faults its maker could know of.
     """
 
-    what: Write[object] | Errand
+    what: Write[object] | Step | Errand
     faults_known: int
 
 
@@ -132,18 +146,36 @@ class Committer:
         Raises:
             Superseded: another process has taken over.
         """
-        answers: list[object] = []
-        for kind, run in groupby(calls, key=self._kind):
-            match kind:
-                case "errand":
-                    answers += [self._do_errand(cast(Errand, call.what)) for call in run]
-                case "write":
-                    answers += self._write_group(list(run))
-        return answers
+        answers: dict[WriteJob, object] = {}
+        for is_errand, run in groupby(calls, key=lambda call: callable(call.what)):
+            if is_errand:
+                answers |= {call: self._do_errand(cast(Errand, call.what)) for call in run}
+                continue
+            together = list(run)
+            # Whoever makes a step waits for nothing that is written here.
+            steps = [call for call in together if isinstance(call.what, Step)]
+            writes = [call for call in together if not isinstance(call.what, Step)]
+            answers |= zip(writes, self._write_group(writes) if writes else (), strict=True)
+            answers |= self._do_steps(steps)
+        return [answers[call] for call in calls]
 
-    @staticmethod
-    def _kind(call: WriteJob) -> Literal["errand", "write"]:
-        return "errand" if callable(call.what) else "write"
+    def _do_steps(self, calls: Sequence[WriteJob]) -> dict[WriteJob, object]:
+        steps = {call: cast(Step, call.what) for call in sorted(calls, key=lambda call: cast(Step, call.what).row)}
+        if len(steps) > 1:
+            try:
+                with journal_errors(), self._connected().begin():
+                    answers = {call: step.carry_out(self._connected()) for call, step in steps.items()}
+            except JournalUnavailable as error:
+                self.outage = error
+                self._disconnect()
+                return dict.fromkeys(steps, error)
+            except XbusError:
+                # One of them is refused: each alone, so that the others don't fail with it.
+                self._disconnect()
+            else:
+                self.outage = None
+                return answers
+        return {call: self._do_errand(step.carry_out) for call, step in steps.items()}
 
     def _do_errand(self, errand: Errand) -> object:
         try:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob, sealed_envelopes
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob, sealed_envelopes
 from xbus.broker.journal.writes import SealedEnvelope, Write, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
@@ -225,8 +225,14 @@ class Writer:
         self._hand_over()
         return answer
 
+    def step(self, row: int, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
+        """Do something to one row on the write connection, in a transaction that it shares; see ``Step``."""
+        answer: asyncio.Future[T] = self._gather(Step(row, errand), 0, self._running_loop.create_future())
+        self._hand_over_soon()
+        return answer
+
     def _gather(
-        self, what: Write[T] | Callable[[sa.Connection], T], size: int, answer: "asyncio.Future[T]"
+        self, what: Write[T] | Step | Callable[[sa.Connection], T], size: int, answer: "asyncio.Future[T]"
     ) -> "asyncio.Future[T]":
         refusal = self._refusal
         if refusal is None:

@@ -16,6 +16,7 @@ from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import ReaderEntry, read_ranges, read_readers
 from xbus.broker.journal.readers.status import find_waiting_since
+from xbus.broker.journal.readers.type_spans import LogPart
 from xbus.broker.journal.retention.bounds import last_before
 from xbus.broker.journal.retention.lagging import MOST_SKIPPED
 from xbus.broker.journal.retention.limits import WhenBehind
@@ -68,38 +69,55 @@ def _beyond_age(
         return None
     told = f"the oldest event that it has not read was sealed {oldest:%Y-%m-%d %H:%M} UTC"
     upto = last_before(connection, before)
-    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
-    listed = min(upto, max(read_contents_end(connection), place.position - 1))
-    rest = sa.select(sa.func.count()).select_from(_rest(graphs, listed, upto).subquery())
-    passes = count_listed(connection, graphs, place.position - 1, listed) + connection.execute(rest).scalar_one()
+    passes = sum(_count(connection, part, upto) for part in entry.parts(place.position))
     return upto, passes, f"{told}, and max_lag allows {timedelta(seconds=seconds)}"
 
 
 def _beyond_number(
     connection: sa.Connection, entry: ReaderEntry, place: Place, most: int
 ) -> tuple[int, int, str] | None:
-    graphs = connection.execute(_GRAPHS, {"types": sorted(entry.event_types)}).scalars().all()
-    after = max(place.position, read_oldest(connection) or 0) - 1
-    head, listed = read_head(connection), max(read_contents_end(connection), after)
-    rest = sa.select(sa.func.count()).select_from(_rest(graphs, listed).subquery())
-    lacks = count_listed(connection, graphs, after, listed) + int(connection.execute(rest).scalar_one())
+    parts = [*entry.parts(max(place.position, read_oldest(connection) or 0))]
+    head = read_head(connection)
+    lacks = sum(_count(connection, part, head) for part in parts)
     beyond = min(lacks - most, MOST_SKIPPED)
-    if beyond <= 0 or head <= after:
+    if beyond <= 0:
         return None
-    found = [*find_listed(connection, graphs, after, beyond).positions]
-    if len(found) < beyond:
-        found += connection.execute(_rest(graphs, listed).limit(beyond - len(found))).scalars().all()
+    # An envelope with events of two parts counts for both.
+    found = sorted({position for part in parts for position in _first(connection, part, beyond, head)})[:beyond]
     return found[-1], len(found), f"it lacks some {lacks:,} envelopes, and max_lag allows {most:,}"
 
 
-def _rest(graphs: Sequence[int], after: int, upto: int | None = None) -> sa.Select[int]:
-    """Select the positions of envelopes that the table of contents does not list yet; None for no end."""
+def _count(connection: sa.Connection, part: LogPart, upto: int) -> int:
+    """Count the envelopes of a part up to a position."""
+    graphs, after, last, listed = _bounds(connection, part, upto)
+    rest = sa.select(sa.func.count()).select_from(_rest(graphs, listed, last).subquery())
+    return count_listed(connection, graphs, after, listed) + int(connection.execute(rest).scalar_one())
+
+
+def _first(connection: sa.Connection, part: LogPart, most: int, upto: int) -> Sequence[int]:
+    """Find the positions of the first envelopes of a part."""
+    graphs, after, last, listed = _bounds(connection, part, upto)
+    found = [*find_listed(connection, graphs, after, most, listed).positions]
+    if len(found) < most:
+        found += connection.execute(_rest(graphs, listed, last).limit(most - len(found))).scalars().all()
+    return found
+
+
+def _bounds(connection: sa.Connection, part: LogPart, upto: int) -> tuple[Sequence[int], int, int, int]:
+    """Give the graphs of a part, the position before it, its last one, and that up to which contents list it."""
+    graphs = connection.execute(_GRAPHS, {"types": sorted(part.types)}).scalars().all()
+    after, last = part.first - 1, upto if part.until is None else min(part.until, upto)
+    return graphs, after, last, max(after, min(last, read_contents_end(connection)))
+
+
+def _rest(graphs: Sequence[int], after: int, upto: int) -> sa.Select[int]:
+    """Select the positions of envelopes that the table of contents does not list yet."""
     envelope, event = model.envelope.c, model.event.c
     return (
         sa.select(envelope.position)
         .where(
             envelope.position > after,
-            sa.true() if upto is None else envelope.position <= upto,
+            envelope.position <= upto,
             sa.exists().where(event.envelope_id == envelope.id, event.graph_id.in_(list(graphs))),
         )
         .order_by(envelope.position)
