@@ -26,6 +26,7 @@ from xbus.broker.journal.operations.bots import find_bot
 from xbus.broker.journal.operations.envelopes.details import MOST_EVENTS
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, IsolatedItem, ProgressUpdate
 from xbus.ids import keyed_envelope_id
+from xbus.rpc.messages.insight import RefusedCall
 from xbus.states import DeliveryState
 
 REACHED: set[Code] = set()
@@ -137,6 +138,9 @@ async def test_a_key(bus: Questions) -> None:
     await bus.change(cancelled.values(state="cancelled", closed_at=NOW))
     found = await bus.ask(lambda inquiry: inquiry.by_key("north", "order 1"))
     assert codes(found) == [Code.CANCELLED, Code.REFUSED]
+    late: RefusedCall = {"verb": "xbus.send_items", "code": "envelope_closed", "at": LATER.isoformat()}
+    bus.broker.refusals |= {first: late, second: late}
+    assert codes(await bus.ask(lambda inquiry: inquiry.by_key("north", "order 1"))) == [Code.CANCELLED]
     assert await by_key("order 1", "south") is Code.UNKNOWN_KEY
 
 

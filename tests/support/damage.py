@@ -6,6 +6,7 @@ import sqlite3
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,77 @@ def _add_rows(url: str, envelope_id: uuid.UUID, role_id: int) -> None:
         ]
         for table, row in rows:
             connection.execute(sa.insert(table).values(**row))
+        _add_rarely_written(connection, envelope_id, event_id, role_id)
         hang_all(connection)
+
+
+def _add_rarely_written(connection: sa.Connection, envelope_id: uuid.UUID, event_id: uuid.UUID, role_id: int) -> None:
+    """Add rows of the tables that no envelope of :func:`fill` needs."""
+
+    def first(column: "sa.Column[Any]") -> int:
+        return connection.execute(sa.select(sa.func.min(column))).scalar_one() or 1
+
+    service_id, type_id = first(model.service.c.id), first(model.event_type.c.id)
+    token, later, run_id, file_id = b"t" * 32, NOW + timedelta(days=9), uuid.uuid4(), uuid.uuid4()
+    bot_id = connection.execute(sa.select(sa.func.min(model.bot.c.id))).scalar_one()
+    limits = {"kind": "emitter", "subject_id": 1}
+    rows: list[tuple[sa.Table, dict[str, Any]]] = [
+        (
+            model.person,
+            {"login": "ada", "password_hash": "x", "display_name": "Ada", "email": "a@x", "rights": "viewer"}
+            | {"created_at": NOW, "last_seen_at": NOW},
+        ),
+        (
+            model.person_session,
+            {"person_id": 1, "token_hash": token, "origin": "a", "created_at": NOW, "used_at": NOW}
+            | {"expires_at": later},
+        ),
+        (
+            model.person_token,
+            {"person_id": 1, "name": "cron", "token_hash": token, "rights": "viewer", "created_at": NOW}
+            | {"used_at": NOW, "expires_at": later},
+        ),
+        (
+            model.api_token,
+            {"name": "till", "token_hash": token, "emitter_id": 1, "created_at": NOW, "used_at": NOW},
+        ),
+        (model.input_descriptor, {"name": "csv", "content": b"<x/>", "mimetype": "text/csv"}),
+        (model.emission_profile, {"name": "files", "person_id": 1, "descriptor_id": 1, "encoding": "utf-8"}),
+        (model.object_store, {"place": "/objects", "mark": uuid.uuid4(), "marked_at": NOW}),
+        (model.object_removal, {"store_id": 1, "hash": token, "removed_at": NOW}),
+        (
+            model.decision,
+            {"move": "dropped", "at": NOW, "reason": "ada", "role_id": role_id, "position": 1, "until_position": 1},
+        ),
+        (model.archive_run, {"id": run_id, "started_at": NOW, "lease_until": NOW, "ended_at": NOW}),
+        (
+            model.archive_file,
+            {"id": file_id, "run_id": run_id, "event_type_id": type_id, "location": "/a", "state": "kept"}
+            | {"first_position": 1, "last_position": 1, "items": 2, "bytes": 9},
+        ),
+        (model.archived_envelope, {"envelope_id": envelope_id, "archived_at": NOW, "restored_at": NOW}),
+        (model.archived_event, {"event_id": event_id, "file_id": file_id, "segments": 1, "hash": token}),
+        (
+            model.bot_run,
+            {"bot_id": bot_id, "slot": NOW, "state": "failed", "due_at": NOW, "attempts": 2, "role_id": role_id}
+            | {"started_at": NOW, "ended_at": NOW, "code": "failed", "error": "no", "log": "no"},
+        ),
+        (
+            model.subscription_state,
+            {"service_id": service_id, "failures": 2, "failing_since": NOW, "failed_at": NOW, "retry_at": NOW}
+            | {"code": "no", "error": "no"},
+        ),
+        (model.pause, {**limits, "reason": "ada", "paused_by": "ada", "since": NOW, "until": later}),
+        (model.sending_limit, {**limits, "items_per_second": 5}),
+        (
+            model.sample,
+            {"step": 10, "began_at": NOW, "ended_at": later, "observed": 5.0, "position": 1, "envelopes": 1}
+            | {"events": 1, "items": 1, "lag": 1, "lag_seconds": 1.0, "parked": 1, "parts": {}},
+        ),
+    ]
+    for table, row in rows:
+        if table is not model.bot_run or bot_id is not None:
+            connection.execute(sa.insert(table).values(**row))
 
 
 def columns() -> Iterator[tuple[str, str]]:
@@ -143,11 +214,12 @@ def damaged_copies(path: Path, table: str, column: str, folder: Path) -> Iterato
 
 
 def _flipped(value: Any) -> Iterator[Any]:
-    if isinstance(value, bytes | str) and value:
-        data = value if isinstance(value, bytes) else value.encode()
-        place = len(data) // 2
-        other = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-        yield other if isinstance(value, bytes) else other.decode(errors="replace")
+    if isinstance(value, bytes) and value:
+        place = len(value) // 2
+        yield value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :]
+    elif isinstance(value, str) and value:
+        # The last one: of a moment, a number or an id it leaves one that can be read.
+        yield value[:-1] + chr(ord(value[-1]) ^ 1)
     elif isinstance(value, int):
         yield value ^ 1
     elif isinstance(value, float):

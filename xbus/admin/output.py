@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from xbus.admin.table import Column, printable, table
+from xbus.admin.table import Column, on_one_line, table
 from xbus.states import TONE_OF, Tone
 
 SHOWN_INDICES = 5
@@ -106,7 +106,7 @@ class Output:
 
     def paragraph(self, text: str) -> str:
         """Write a sentence, cut into lines at spaces where a terminal is narrow."""
-        safe = printable(text)
+        safe = on_one_line(text)
         return safe if self.wraps_at is None else textwrap.fill(safe, self.wraps_at, break_on_hyphens=False)
 
     def block(self, title: str, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
@@ -193,7 +193,7 @@ def escaped(document: str) -> str:
 
 
 def _fact(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+    return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
 
 
 def _plain(value: object) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from textwrap import wrap
 
+from xbus.ending import printable
+
 GAP = 2
 
 Paint = Callable[[str], str]
@@ -151,9 +153,9 @@ def columns_of(text: str) -> int:
 def _text(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+    return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
 
 
-def printable(text: str) -> str:
-    """Write the text on one line, without what a terminal would obey: recipients may have written it."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
+def on_one_line(text: str) -> str:
+    """Write the text on one line, with what a terminal would obey written out: recipients may have written it."""
+    return printable(" ".join(text.split()))

@@ -8,6 +8,7 @@ from xbus.model.bulk import bulk_attempt, bulk_segment
 from xbus.model.configuration import (
     configuration,
     edge,
+    edit_count,
     emission_profile,
     emitting_service,
     event_type,
@@ -22,10 +23,9 @@ from xbus.model.configuration import (
     sending_limit,
     service,
 )
-from xbus.model.contents import contents, contents_end
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.emitter import emitter, emitter_profile
-from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
+from xbus.model.journal import contents, contents_end, envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.objects import object_removal, object_store
 from xbus.model.people import person, person_session, person_token
 from xbus.model.reader import reader, reader_event_type, reader_move, reader_range, reader_stretch
@@ -54,6 +54,7 @@ __all__ = [
     "decision",
     "delivery",
     "edge",
+    "edit_count",
     "emission_profile",
     "emitter",
     "emitter_profile",

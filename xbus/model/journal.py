@@ -1,4 +1,7 @@
-"""The log: what emitters sent and the bus acknowledged."""
+"""The log: what emitters sent and the bus acknowledged, and its table of contents.
+
+By the latter nobody reads all of the log to find a rare event.
+"""
 
 from sqlalchemy import (
     JSON,
@@ -17,6 +20,7 @@ from sqlalchemy import (
 )
 
 from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index, required
+from xbus.model.checksums import checksum
 
 envelope = Table(
     "envelope",
@@ -75,6 +79,7 @@ envelope = Table(
         Timestamp,
         comment="When its removal began, long after it was settled for all; null while all of it is here.",
     ),
+    checksum("emitter_id", "opened_at", "ordering_key", "origin_id", later=("closed_at",)),
     Index("ix_envelope_opened_at", "opened_at", "id"),
     partial_index("ix_envelope_open", "state", "opened_at", where="state = 'open'"),
     partial_index("ix_envelope_cancelled", "closed_at", where="state = 'cancelled' AND pruned_at IS NULL"),
@@ -150,6 +155,7 @@ envelope_role = Table(
         comment="What its operator calls the replay by which it was sent to the role again; null for what comes again "
         "because it was parked.",
     ),
+    checksum("envelope_id", "role_id", "replay"),
     comment="An envelope that is in here is owed to these roles only; any other to all that its graphs lead to.",
 )
 
@@ -164,6 +170,7 @@ reply = Table(
     Column("data", LargeBinary, comment="The reply in msgpack; null where there is none."),
     Column("code", String(64), comment="Why there is none; null where there is one."),
     Column("cause", Text, comment="Why there is none, in a sentence; null where there is one."),
+    checksum("role_id", "data", "code", "cause"),
     # Of all states: SQLite would not use an index of the open ones for a search for one of them.
     Index("ix_reply_state", "state"),
     comment="What the emitter of an event that wants an immediate reply was, or is to be, answered.",
@@ -198,4 +205,41 @@ writer = Table(
         "is what they take.",
     ),
     comment="One row for each process that writes to the journal.",
+)
+
+contents = Table(
+    "contents",
+    metadata,
+    Column("graph_id", ForeignKey("graph.id"), primary_key=True),
+    Column(
+        "block",
+        BigInteger,
+        primary_key=True,
+        autoincrement=False,
+        comment="0 for the positions 1 to 1024, 1 for 1025 to 2048, and so on.",
+    ),
+    required(
+        "positions",
+        LargeBinary,
+        comment="Envelopes of the block that hold events of the graph: bit 0 of byte 0 stands for its first position, "
+        "bit 1 for its second, ... Some of them may have been removed since.",
+    ),
+    required("events", BigInteger, comment="How many events of the graph the block held when listed."),
+    required("items", BigInteger, comment="How many items these hold together."),
+    required("oldest_at", Timestamp, comment="When the first of these envelopes was sealed."),
+    required("newest_at", Timestamp, comment="When the last of them was."),
+    Index("ix_contents_block", "block"),
+    comment="The log's table of contents. A block is listed some time after its last envelope was sealed, all at once.",
+)
+
+contents_end = Table(
+    "contents_end",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True, comment="Always 1."),
+    required(
+        "position",
+        BigInteger,
+        comment="All blocks up to here are listed; what lies above has to be read. The end of a block, or 0.",
+    ),
+    comment="One row: how far the table of contents reaches. Not a part of head, which sealing keeps busy.",
 )

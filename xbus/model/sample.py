@@ -13,7 +13,7 @@ sample = Table(
         CheckConstraint("step > 0", name="step"),
         primary_key=True,
         autoincrement=False,
-        comment="Seconds: 10 for a sample as it was taken, 60 and 900 for what several of them came to.",
+        comment="Seconds: 10 for a sample as it was taken; more for what several of them came to.",
     ),
     Column(
         "began_at",

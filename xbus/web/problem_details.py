@@ -3,6 +3,7 @@
 import json
 from http import HTTPStatus
 
+from xbus.ending import printable_lines
 from xbus.errors import XbusError
 
 PROBLEM_TYPE = "application/problem+json"
@@ -14,8 +15,8 @@ def problem_details(error: XbusError, status: HTTPStatus) -> str:
         "type": "about:blank",
         "title": status.phrase,
         "status": status,
-        "detail": error.cause,
+        "detail": printable_lines(error.cause),
         "code": error.code,
-        "next_step": error.next_step,
+        "next_step": printable_lines(error.next_step),
     }
     return f"{json.dumps(content, separators=(',', ':'))}\n"

@@ -40,7 +40,7 @@ def test_failures_are_listed_newest_first(xbus: Xbus, failures: list[int]) -> No
     at, last = ["2030-05-17", "12:00:00Z"], str(failures[2])
     assert lines == [
         ["AT", "ROLE", "NODE", "VERB", "CODE", "CAUSE", "ITEMS", "TRACKING", "ID"],
-        [*at, "-", "-", "end_envelope", "internal_error", "\ufffd[2Ja", "fault", "-", "unprocessed", last],
+        [*at, "-", "-", "end_envelope", "internal_error", "\\x1b[2Ja", "fault", "-", "unprocessed", last],
         [*at, "store_1", "-", "end_event", "timed_out", "silent", "-", "unprocessed", str(failures[1])],
         [
             *at, "counter_1", "count", "send_item", "refused", "no", "such", "carrier", "7", "unprocessed",

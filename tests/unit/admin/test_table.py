@@ -25,7 +25,7 @@ def test_a_table_without_rows_is_its_heads() -> None:
 
 
 def test_a_cell_is_one_line_that_a_terminal_only_shows() -> None:
-    assert [*table(("A",), [("two\nlines \x1b[2J",)])] == ["A", "two lines \ufffd[2J"]
+    assert [*table(("A",), [("two\nlines \x1b[2J",)])] == ["A", "two lines \\x1b[2J"]
 
 
 def test_an_identifier_is_aligned_as_a_number_and_has_no_separators() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.program import config_option, database_url
-from xbus.admin.table import printable
+from xbus.admin.table import on_one_line
 from xbus.broker.journal.configuration import logins_without_password
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
@@ -44,9 +44,9 @@ def import_legacy(config_path: Path | None, dry_run: bool, address: tuple[str, .
 
 def _tell(plan: ImportPlan) -> None:
     for change in plan.changes:
-        click.echo(printable(change))
+        click.echo(on_one_line(change))
     for remark in plan.remarks:
-        click.echo(printable(f"{'NOT TAKEN' if remark.is_loss else 'note'}: {remark}"), err=remark.is_loss)
+        click.echo(on_one_line(f"{'NOT TAKEN' if remark.is_loss else 'note'}: {remark}"), err=remark.is_loss)
     if not plan.changes:
         click.echo("Nothing to change: all that can be taken over is there.")
 

@@ -11,7 +11,7 @@ from xbus.admin.output import moment, one_json
 from xbus.admin.program import config_option, database_url, json_option, secrets_option
 from xbus.admin.search.conditions import Condition
 from xbus.admin.search.stream import StreamRequest, read_stream
-from xbus.admin.table import printable
+from xbus.admin.table import on_one_line
 from xbus.broker.journal.log.slices import Start
 
 FOLLOW_SECONDS = 0.5
@@ -67,7 +67,7 @@ def read(
                 click.echo(one_json(found.item.plain()))
             else:
                 place, value = ":".join(map(str, found.place)), " ".join(found.item.payload.lines())
-                click.echo(printable(f"{place} {moment(found.sealed_at)} {value}"))
+                click.echo(on_one_line(f"{place} {moment(found.sealed_at)} {value}"))
     except KeyboardInterrupt:
         if not follow:
             raise

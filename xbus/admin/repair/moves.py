@@ -15,6 +15,7 @@ from xbus.broker.journal.operations.parked import Parked, ParkedItem
 from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, resume_items
 from xbus.broker.journal.operations.parked_moves import drop_delivery, resume_delivery
 from xbus.clock import Clock
+from xbus.ending import printable_lines
 from xbus.ids import Ids
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import cut
@@ -40,7 +41,8 @@ class Resumed:
 
 def decision_of(clock: Clock, reason: str) -> RepairDecision:
     """Make the decision of the person of ``acting_as``, otherwise of the one at the keyboard, as of now."""
-    return RepairDecision(acting_person() or _user(), reason.strip(), clock.now())
+    # Emitters read it in the errors that they get, and terminals would obey it.
+    return RepairDecision(acting_person() or _user(), printable_lines(reason.strip()), clock.now())
 
 
 def _user() -> str:

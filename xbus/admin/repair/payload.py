@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from xbus.admin.json_text import parse_json
 from xbus.admin.repair.masking import mask, numbered_mask, unmask
+from xbus.ending import printable_lines
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
@@ -67,7 +68,7 @@ class Payload:
             return
         text = str(self.value) if self.kind is Kind.TEXT else _written(self.plain)
         shown = text[:SHOWN_CHARACTERS] + (" ..." if len(text) > SHOWN_CHARACTERS else "")
-        yield from (_printable(line) for line in shown.splitlines() or [""])
+        yield from (printable_lines(line) for line in shown.splitlines() or [""])
 
     @property
     def plain(self) -> Value:
@@ -163,8 +164,3 @@ def as_json(value: object) -> Value:
         case None | bool() | int() | float() | str():
             return value
     return str(value)
-
-
-def _printable(line: str) -> str:
-    """Remove what a terminal would obey from the line."""
-    return "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)

@@ -23,6 +23,7 @@ from xbus.broker.journal.operations.why.roles import RoleFacts, read_role_facts
 from xbus.broker.journal.operations.why.situations import read_logins
 from xbus.broker.journal.operations.why.subjects import find_keyed, find_subject, read_oldest
 from xbus.clock import Clock
+from xbus.errors import EnvelopeCancelled
 from xbus.ids import keyed_envelope_id
 from xbus.rpc.messages import HealthReport
 from xbus.rpc.messages.insight import Insight, RefusedCall, SlowedEmitter
@@ -96,10 +97,16 @@ class Inquiry:
             return [*self._refused(first_try), *slowed, explain_unknown_key(emitter, key)]
         return self.envelope(envelope_id, part, first_try)
 
-    def _refused(self, envelope_id: UUID | None) -> list[Finding]:
-        """Explain that the front refused an envelope; nothing where it remembers nothing of that kind."""
+    def _refused(self, envelope_id: UUID | None, known: str = "") -> list[Finding]:
+        """Explain that the front refused an envelope; nothing where it remembers nothing of that kind.
+
+        Args:
+            known: the code of a refusal that needs no explanation; empty for none.
+        """
         call = None if envelope_id is None else self._broker.refused(envelope_id)
-        return [] if call is None or envelope_id is None else [explain_refused(call, envelope_id)]
+        if call is None or envelope_id is None or call["code"] == known:
+            return []
+        return [explain_refused(call, envelope_id)]
 
     def envelope(self, envelope_id: UUID, part: AskedPart = ALL, first_try: UUID | None = None) -> list[Finding]:
         """Explain an envelope, or a part of it.
@@ -123,7 +130,9 @@ class Inquiry:
         if summary.state is EnvelopeState.OPEN:
             findings = [*self._slowed(summary.emitter), *findings]
         ids = dict.fromkeys([envelope_id, first_try])
-        return [*findings, *(finding for each in ids for finding in self._refused(each))]
+        # That it was cancelled says already why later calls about it were refused.
+        known = EnvelopeCancelled.default_code if summary.state is EnvelopeState.CANCELLED else ""
+        return [*findings, *(finding for each in ids for finding in self._refused(each, known))]
 
     def _slowed(self, login: str) -> list[Finding]:
         """Explain that an emitter is held by its limits; nothing where it is not."""

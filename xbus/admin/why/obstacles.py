@@ -1,5 +1,6 @@
 """Explains what keeps a role from all envelopes just now; pure."""
 
+import shlex
 from datetime import datetime, timedelta
 
 from xbus.admin.why.findings import Code, Finding, Proof, moment
@@ -50,4 +51,4 @@ def gone(role: RoleSituation) -> str:
 
 def resume(pause: PauseEntry) -> str:
     """Word the command that ends a pause."""
-    return f"xbus resume {pause.kind.value} {pause.name} --reason …"
+    return f"xbus resume {pause.kind.value} {shlex.quote(pause.name)} --reason …"

@@ -1,4 +1,4 @@
-"""Keeps imprints of the configuration, so that an examination of the journal finds rows that damage has changed."""
+"""Keeps imprints of rarely written rows, so that an examination of the journal finds rows that damage has changed."""
 
 from xbus.broker.journal.imprints import keep_imprints, make_imprints
 from xbus.broker.journal.journal import Journal
@@ -9,11 +9,11 @@ while programs make topics one after another."""
 
 
 async def renew_imprints(journal: Journal) -> None:
-    """Make imprints of the present version, if there are none. Rows are read beside those who write.
+    """Make imprints of the tables whose present version has none. Rows are read beside those who write.
 
     Raises:
         JournalError: the database does not do it.
     """
     found = await journal.read(make_imprints)
-    if found is not None:
+    if found:
         await journal.run(keep_imprints, found)

@@ -1,12 +1,13 @@
-"""Imprints of the configuration: a hash of each of its rows, as a broker has read them.
+"""Imprints of rarely written rows: a hash of each of them, as a broker has read them.
 
-Whoever edits a row raises the version of the configuration, triggers see to that. So a row that is another one at the
-same version was changed by no program and no person, but by damage.
+Whoever edits a row of the configuration raises its version, and of another watched table the count of its edits:
+triggers see to that. So a row that is another one at the same version was changed by no program and no person, but by
+damage.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -42,16 +43,57 @@ HASH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Imprints:
-    """The hashes of all rows of the configuration.
+class Imprinted:
+    """A table of which the broker keeps an imprint, or a part of its columns.
 
     Args:
-        version: of the configuration.
-        hashes: for each table those of its rows, one after another.
+        without: the columns that change without a new version.
+        of_configuration: whether its version is that of the configuration; else the count of its edits.
     """
 
+    table: sa.Table
+    without: Collection[str] = ()
+    of_configuration: bool = False
+
+    @property
+    def name(self) -> str:
+        """As its imprint is called."""
+        return f"configuration of {self.table.name}" if self.of_configuration else self.table.name
+
+
+def _all_but(table: sa.Table, *names: str) -> Imprinted:
+    return Imprinted(table, [column.name for column in table.columns if column.name not in names])
+
+
+IMPRINTED = (
+    *(Imprinted(table, UNWATCHED, of_configuration=True) for table in TABLES),
+    _all_but(model.cursor, "role_id", "from_position", "until_position"),
+    _all_but(model.emitter, "id", "password_hash"),
+    _all_but(model.role, "id", "password_hash"),
+    Imprinted(model.api_token, ("used_at",)),
+    Imprinted(model.bot_state),
+    Imprinted(model.emission_profile),
+    Imprinted(model.input_descriptor),
+    Imprinted(model.object_store),
+    Imprinted(model.person, ("last_seen_at",)),
+    Imprinted(model.person_session, ("used_at",)),
+    Imprinted(model.person_token, ("used_at",)),
+    Imprinted(model.registration),
+    Imprinted(model.subscription_state),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Imprint:
+    """The hashes of all rows of a table.
+
+    Args:
+        version: the one at which they were read.
+    """
+
+    of: Imprinted
     version: int
-    hashes: Mapping[str, bytes]
+    hashes: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,67 +103,77 @@ class RowFault:
     Args:
         row: its key; empty for the table.
         cause: the fault, one sentence without a final full stop.
+        of_configuration: whether it belongs to the configuration.
     """
 
     table: str
     row: str
     cause: str
+    of_configuration: bool
 
 
-def make_imprints(connection: sa.Connection) -> Imprints | None:
-    """Hash all rows; None where the present version has its imprints, or where it changes meanwhile."""
-    version = _version(connection)
-    if set(_versions(connection).values()) == {version}:
-        return None
-    hashes = {table.name: b"".join(sorted(_hashes(connection, table))) for table in TABLES}
+def make_imprints(connection: sa.Connection) -> list[Imprint]:
+    """Hash the rows of the tables whose present version has no imprint, but for those that change meanwhile."""
+    versions, kept = _versions(connection), _kept(connection)
+    new = [each for each in IMPRINTED if kept.get(each.name) != versions[each.name]]
+    made = [Imprint(each, versions[each.name], b"".join(sorted(_hashes(connection, each)))) for each in new]
     # Without a snapshot each SELECT sees what was committed before it: the same version has the same rows.
-    return Imprints(version, hashes) if _version(connection) == version else None
+    return _present(connection, made)
 
 
-def keep_imprints(connection: sa.Connection, imprints: Imprints) -> None:
-    """Keep imprints in place of older ones, unless the configuration is another one by now."""
-    if _version(connection) != imprints.version:
+def keep_imprints(connection: sa.Connection, imprints: Collection[Imprint]) -> None:
+    """Keep imprints in place of older ones, without those of tables that are others by now."""
+    present = _present(connection, imprints)
+    if not present:
         return
-    connection.execute(sa.delete(model.imprint))
-    rows = [
-        {"table_name": name, "version": imprints.version, "hashes": hashes} for name, hashes in imprints.hashes.items()
-    ]
+    names = [each.of.name for each in present]
+    connection.execute(sa.delete(model.imprint).where(model.imprint.c.table_name.in_(names)))
+    rows = [{"table_name": each.of.name, "version": each.version, "hashes": each.hashes} for each in present]
     connection.execute(sa.insert(model.imprint), rows)
 
 
 def compare_imprints(connection: sa.Connection) -> Iterator[RowFault]:
-    """Find the rows that are not as they were read; nothing where the present version has no imprints yet."""
+    """Find the rows that are not as they were read; nothing where the present version has no imprint yet."""
+    versions, kept = _versions(connection), _kept(connection)
+    if kept and set(kept) != set(versions):
+        yield RowFault(model.imprint.name, "", "its rows are not of all tables", of_configuration=True)
+    if len({kept.get(each.name) for each in IMPRINTED if each.of_configuration}) > 1:
+        yield RowFault(model.imprint.name, "", "its rows are not of one version", of_configuration=True)
+    for each in IMPRINTED:
+        version = kept.get(each.name)
+        if version == versions[each.name]:
+            yield from _compare(connection, each)
+        elif version is not None and version > versions[each.name]:
+            yield RowFault(model.imprint.name, each.name, "it is of a version that is to come", each.of_configuration)
+
+
+def _present(connection: sa.Connection, imprints: Collection[Imprint]) -> list[Imprint]:
     versions = _versions(connection)
-    if not versions:
-        return
-    if len(set(versions.values())) > 1 or set(versions) != {table.name for table in TABLES}:
-        yield RowFault(model.imprint.name, "", "its rows are not of one version, or not of all tables")
-    for table in TABLES:
-        if versions.get(table.name) == _version(connection):
-            yield from _compare(connection, table)
+    return [each for each in imprints if each.version == versions[each.of.name]]
 
 
-def _compare(connection: sa.Connection, table: sa.Table) -> Iterator[RowFault]:
-    kept = connection.execute(
-        sa.select(model.imprint.c.hashes).where(model.imprint.c.table_name == table.name)
-    ).scalar_one()
+def _compare(connection: sa.Connection, of: Imprinted) -> Iterator[RowFault]:
+    hashes = sa.select(model.imprint.c.hashes).where(model.imprint.c.table_name == of.name)
+    kept = connection.execute(hashes).scalar_one()
     noted = Counter(kept[at : at + HASH_BYTES] for at in range(0, len(kept), HASH_BYTES))
     is_changed = False
-    for values, packed in read_rows(connection, table, UNWATCHED):
+    for values, packed in read_rows(connection, of.table, of.without):
         hashed = _hash(packed)
         if noted[hashed]:
             noted[hashed] -= 1
             continue
         is_changed = True
-        key = ", ".join(str(values[column.name]) for column in table.primary_key)
-        yield RowFault(table.name, key, "it is not as a broker has read it, and nobody has edited it")
+        key = ", ".join(str(values[column.name]) for column in of.table.primary_key)
+        cause = "it is not as a broker has read it, and nobody has edited it"
+        yield RowFault(of.table.name, key, cause, of.of_configuration)
     missing = noted.total()
     if missing and not is_changed:
-        yield RowFault(table.name, "", f"it lacks rows that a broker has read: {missing}")
+        cause = f"it lacks rows that a broker has read: {missing}"
+        yield RowFault(of.table.name, "", cause, of.of_configuration)
 
 
-def _hashes(connection: sa.Connection, table: sa.Table) -> Iterator[bytes]:
-    for _, packed in read_rows(connection, table, UNWATCHED):
+def _hashes(connection: sa.Connection, of: Imprinted) -> Iterator[bytes]:
+    for _, packed in read_rows(connection, of.table, of.without):
         yield _hash(packed)
 
 
@@ -129,11 +181,13 @@ def _hash(packed: bytes) -> bytes:
     return hashlib.blake2b(packed, digest_size=HASH_BYTES).digest()
 
 
-def _version(connection: sa.Connection) -> int:
-    version: int = connection.execute(sa.select(model.configuration.c.version)).scalar_one()
-    return version
-
-
 def _versions(connection: sa.Connection) -> Mapping[str, int]:
+    """Read the present version of each imprinted table."""
+    version: int = connection.execute(sa.select(model.configuration.c.version)).scalar_one()
+    edits = {row.table_name: row.edits for row in connection.execute(sa.select(model.edit_count))}
+    return {each.name: version if each.of_configuration else edits.get(each.table.name, 0) for each in IMPRINTED}
+
+
+def _kept(connection: sa.Connection) -> Mapping[str, int]:
     rows = connection.execute(sa.select(model.imprint.c.table_name, model.imprint.c.version))
     return {row.table_name: row.version for row in rows}

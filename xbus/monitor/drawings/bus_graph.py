@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from xbus.admin.table import cut, printable
+from xbus.admin.table import cut, on_one_line
 from xbus.monitor.drawings.layers import BEND_HEIGHT, Bend, Place, arrange
 from xbus.states import RISING_TONES
 
@@ -46,12 +46,12 @@ class GraphRow:
     @property
     def shown_figure(self) -> str:
         """The figure, short enough for a box."""
-        return cut(printable(self.figure), LETTERS // 2)
+        return cut(on_one_line(self.figure), LETTERS // 2)
 
     @property
     def label(self) -> str:
         """Its name, cut to what fits."""
-        return cut(printable(self.name), LETTERS - len(self.shown_figure) - bool(self.figure))
+        return cut(on_one_line(self.name), LETTERS - len(self.shown_figure) - bool(self.figure))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from xbus.admin.files import KINDS, Descriptor, ItemFile, PlainForm, read_descri
 from xbus.admin.names import TYPE
 from xbus.admin.output import counted, one_json
 from xbus.admin.program import CommandGroup, json_option
-from xbus.admin.table import printable
+from xbus.admin.table import on_one_line
 from xbus.errors import XbusError
 from xbus.recipient import Recipient
 from xbus.testing.flow.hops import Hop
@@ -92,11 +92,11 @@ def run(
         for hop in result.hops:
             click.echo(one_json(_object(hop, files)))
     else:
-        click.echo(f"{printable(event_type)}: {counted(len(items))} from {printable(path.name)}")
+        click.echo(f"{on_one_line(event_type)}: {counted(len(items))} from {on_one_line(path.name)}")
         _show(event_type, result, files)
     for fault in result.faults:
         for line in fault.splitlines():
-            click.echo(printable(line), err=True)
+            click.echo(on_one_line(line), err=True)
     if result.faults:
         raise XbusError(
             f"{counted(len(result.faults), 'fault')} on the way", "correct the code or the items", code="flow_failed"
@@ -139,11 +139,11 @@ def _show(first: str, result: FlowResult, files: dict[str, str]) -> None:
     for hop in result.hops:
         if hop.event_type != shown:
             shown = hop.event_type
-            click.echo(printable(f"{shown}:"))
+            click.echo(on_one_line(f"{shown}:"))
         arrow = "->" if hop.node is None else f"{hop.node} ->"
-        click.echo("  " + printable(f"{arrow} {_words(hop)}{_file(hop, files)}"))
+        click.echo("  " + on_one_line(f"{arrow} {_words(hop)}{_file(hop, files)}"))
         for value in hop.items if hop.name not in files else ():
-            click.echo("    " + printable(_json(value)))
+            click.echo("    " + on_one_line(_json(value)))
 
 
 def _object(hop: Hop, files: dict[str, str]) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """``xbus drain``."""
 
+import shlex
 import time
 from datetime import datetime
 from pathlib import Path
@@ -51,7 +52,8 @@ def drain(
         paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
     tell(f"The {paused.told}.")
     _wait(url, paused, timeout)
-    click.echo(f"Nothing of {paused.kind.told} {name} is under way any more. To resume it: xbus resume {kind} {name}")
+    again = f"xbus resume {kind} {shlex.quote(name)}"
+    click.echo(f"Nothing of {paused.kind.told} {name} is under way any more. To resume it: {again}")
 
 
 def _wait(url: str, paused: PauseEntry, timeout: float | None) -> None:

@@ -1,5 +1,6 @@
 """``xbus pause``."""
 
+import shlex
 from datetime import datetime
 from pathlib import Path
 
@@ -35,4 +36,4 @@ def pause(config_path: Path | None, kind: str, name: str, reason: str, until: da
     with writing(database_url(config_path)) as connection:
         paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
     click.echo(printable(f"The {paused.told}."))
-    click.echo(f"To resume it: xbus resume {kind} {name}")
+    click.echo(f"To resume it: xbus resume {kind} {shlex.quote(name)}")

@@ -8,6 +8,7 @@ from xbus import model
 from xbus.broker.journal.audit.verifying import verify
 from xbus.broker.journal.configuration.table_checks import read_checked
 from xbus.broker.journal.database.table_rows import count_rows
+from xbus.broker.journal.fsck.checksums import check_rows
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.fsck.database import check_checksums, check_pages, check_references
 from xbus.broker.journal.fsck.faults import Check, Fault, FaultCode, Tell
@@ -46,10 +47,11 @@ def check_configuration(connection: sa.Connection, tell: Tell) -> Iterator[Fault
 
 
 def check_imprints(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
-    """Compare the configuration with what a broker has read of it."""
+    """Compare rarely written rows with what a broker has read of them."""
     with connection.begin():
         for found in compare_imprints(connection):
-            yield Fault(FaultCode.CONFIGURATION_CHANGED, found.table, found.row, found.cause)
+            code = FaultCode.CONFIGURATION_CHANGED if found.of_configuration else FaultCode.ROW_CHANGED
+            yield Fault(code, found.table, found.row, found.cause)
     tell(0)
 
 
@@ -58,7 +60,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("the values", check_values),
     ("the references", check_references),
     ("the configuration", check_configuration),
-    ("the imprints of the configuration", check_imprints),
+    ("the imprints", check_imprints),
+    ("the checksums of rows", check_rows),
     ("the envelopes", check_content),
     ("the end of the log", check_log),
     ("the progress", check_progress),
@@ -66,7 +69,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("the outputs", check_outputs),
     ("the audit", check_audit),
     ("the stored bytes", check_stored_bytes),
-    ("the checksums", check_checksums),
+    ("the checksums of pages", check_checksums),
 )
 """From what all others stand on to what is computed from it."""
 

@@ -35,6 +35,8 @@ class FaultCode(StrEnum):
     """A row of the configuration makes no sense."""
     CONFIGURATION_CHANGED = "configuration_changed"
     """A row of the configuration is not as a broker has read it, though nobody has edited it."""
+    ROW_CHANGED = "row_changed"
+    """A row does not have its checksum, or is not as a broker has read it, though nobody has edited it."""
     NOT_CHECKED = "not_checked"
     """A check could not go on, mostly because of a fault that is reported before it."""
     NO_CHECKSUMS = "no_checksums"

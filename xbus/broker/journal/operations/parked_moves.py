@@ -13,6 +13,7 @@ from xbus.broker.journal.log.deliveries import RESUMED
 from xbus.broker.journal.log.event_states import DROPPED
 from xbus.broker.journal.operations.failures import role_name
 from xbus.broker.journal.operations.parked import not_parked
+from xbus.model.checksums import row_checksum
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
 
@@ -32,6 +33,13 @@ def resume_deliveries(
     """Have those of some envelopes delivered again that are parked still; how many they are."""
     check_move(DELIVERY_MOVES, DeliveryState.PARKED, DeliveryState.RETRY)
     delivery = model.delivery.c
+    values = {
+        "attempts": 0,
+        "code": RESUMED,
+        "cause": f"resumed by {decision.told}",
+        "changed_at": decision.at,
+        "due_at": None,
+    }
     resumed = (
         sa.update(model.delivery)
         .where(
@@ -39,14 +47,7 @@ def resume_deliveries(
             delivery.envelope_id.in_(envelope_ids),
             delivery.state == DeliveryState.PARKED.value,
         )
-        .values(
-            state=DeliveryState.RETRY.value,
-            attempts=0,
-            code=RESUMED,
-            cause=f"resumed by {decision.told}",
-            changed_at=decision.at,
-            due_at=None,
-        )
+        .values(state=DeliveryState.RETRY.value, checksum=row_checksum(model.delivery, values), **values)
         .returning(delivery.envelope_id)
     )
     moved = connection.execute(resumed).scalars().all()

@@ -16,7 +16,7 @@ from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.log.slices import Place, Start, Stretch, read_start
 from xbus.broker.journal.readers.ranges import ReaderRange, cut, joined, read_ranges, written_hash
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
-from xbus.broker.journal.readers.steps import ActNote, ReaderAct, note_moves, write_range
+from xbus.broker.journal.readers.steps import ActNote, ReaderAct, move_row, note_moves, write_range
 from xbus.errors import Refused
 
 OF_BOTS = "bot/"
@@ -304,13 +304,8 @@ def _with_what_is_out(stretches: Sequence[Stretch]) -> tuple[bool, tuple[Stretch
 
 def _note_unmoved(connection: sa.Connection, note: ActNote, ranges: Sequence[ReaderRange]) -> None:
     """Keep a split or a merge in the history, though nothing was moved."""
-    for each in ranges:
-        nowhere = Place(-1)
-        before = replace(each, stretches=tuple(replace(part, position=nowhere) for part in each.stretches))
-        note_moves(connection, note, before, each)
-    row = model.reader_move.c
-    unmoved = {f"from_{part}": row[f"to_{part}"] for part in Place._fields}
-    connection.execute(sa.update(model.reader_move).where(row.act == note.id).values(unmoved))
+    rows = [move_row(note, each.service_id, part, part.position) for each in ranges for part in each.stretches]
+    connection.execute(sa.insert(model.reader_move), rows)
 
 
 def _tell(connection: sa.Connection, entry: ReaderEntry, note: ActNote, before: str, after: str) -> None:

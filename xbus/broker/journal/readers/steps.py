@@ -15,6 +15,7 @@ from xbus import model
 from xbus.broker.journal.log.slices import Place, Stretch
 from xbus.broker.journal.readers.ranges import ReaderRange, cut, joined, read_range, written_hash
 from xbus.errors import Refused
+from xbus.model.checksums import checksum_of
 
 KEPT_MOVES = 100_000
 """So many of the newest moves of all readers stay in the history. More can be undone, and take space."""
@@ -94,7 +95,7 @@ def take(connection: sa.Connection, lease: LeaseOf, role_id: int | None, expires
     taken = (
         sa.update(model.reader_range)
         .where(row.id == lease.range_id, row.counter == lease.counter, row.completed_at.is_(None))
-        .values(owner=lease.program, role_id=role_id, counter=row.counter + 1, expires_at=expires_at)
+        .values(owner=lease.program, role_id=role_id, expires_at=expires_at, **_counted(lease.counter + 1))
     )
     if connection.execute(taken).rowcount != 1:
         raise lease_lost(lease.range_id)
@@ -212,7 +213,7 @@ def write_range(connection: sa.Connection, changed: ReaderRange, **columns: obje
     Args:
         columns: further columns of ``model.reader_range``.
     """
-    values: dict[str, object] = {"owner": changed.owner, "counter": changed.counter, "handed_out": changed.handed_out}
+    values: dict[str, object] = {"owner": changed.owner, "handed_out": changed.handed_out, **_counted(changed.counter)}
     values |= {"attempts": changed.attempts, "retry_at": changed.retry_at, **columns}
     connection.execute(sa.update(model.reader_range).where(model.reader_range.c.id == changed.id).values(values))
     table = model.reader_stretch
@@ -220,6 +221,10 @@ def write_range(connection: sa.Connection, changed: ReaderRange, **columns: obje
     rows = [{"range_id": changed.id, **_columns(each)} for each in changed.stretches]
     connection.execute(sa.insert(table), rows)
     return changed
+
+
+def _counted(counter: int) -> dict[str, int]:
+    return {"counter": counter, "checksum": checksum_of(counter)}
 
 
 def complete(connection: sa.Connection, ended: ReaderRange, at: datetime) -> ReaderRange:
@@ -234,7 +239,7 @@ def note_moves(connection: sa.Connection, note: ActNote, before: ReaderRange, af
     for stretch in after.stretches:
         for former in cut(before.stretches, stretch.first, stretch.last):
             if former.position != stretch.position:
-                rows.append(_move(note, before.service_id, former, stretch.position))
+                rows.append(move_row(note, before.service_id, former, stretch.position))
     if rows:
         connection.execute(sa.insert(model.reader_move), rows)
 
@@ -249,7 +254,7 @@ def _forget_old(connection: sa.Connection, note: ActNote) -> None:
     connection.execute(old)
 
 
-def _move(note: ActNote, service_id: int, former: Stretch, to: Place) -> dict[str, object]:
+def move_row(note: ActNote, service_id: int, former: Stretch, to: Place) -> dict[str, object]:
     places = {
         f"{side}_{part}": number
         for side, place in (("from", former.position), ("to", to))

@@ -9,13 +9,14 @@ from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
 from xbus.broker.journal.commit.statements.deciding import decide
-from xbus.broker.journal.commit.statements.rows import update_rows
+from xbus.broker.journal.commit.statements.rows import Row, update_rows
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError
+from xbus.model.checksums import checksum_of, row_checksum
 from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
 
-_MOVE_CURSORS = update_rows("move_cursors", model.cursor, ["position", "done", "handed_to"], "role_id")
+_MOVE_CURSORS = update_rows("move_cursors", model.cursor, ["position", "done", "handed_to", "checksum"], "role_id")
 _INSERT_DELIVERY = sa.insert(model.delivery)
 _THIS_DELIVERY = (
     model.delivery.c.role_id == bindparam("of_role"),
@@ -40,9 +41,14 @@ def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) 
 
 def _move_cursors(connection: sa.Connection, cursors: Mapping[int, Cursor]) -> None:
     """Move cursors, each to where the last write of the group has it, as the writes before are of no use then."""
-    rows = [(cursor.position, cursor.bitmap(), cursor.handed_to, role_id) for role_id, cursor in cursors.items()]
+    rows = [_cursor_row(role_id, cursor) for role_id, cursor in cursors.items()]
     if _MOVE_CURSORS.execute(connection, rows) != len(rows):
         raise JournalError(f"one of the roles {', '.join(map(str, cursors))} has no cursor")
+
+
+def _cursor_row(role_id: int, cursor: Cursor) -> Row:
+    values = (cursor.position, cursor.bitmap(), cursor.handed_to)
+    return (*values, checksum_of(role_id, *values), role_id)
 
 
 def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:
@@ -84,7 +90,7 @@ def _follow_roles(connection: sa.Connection) -> None:
 def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move: writes.DeliveryMove) -> None:
     delivery = move.new
     service_id, cause = _service(connection, delivery)
-    values = {
+    values: dict[str, object] = {
         "position": delivery.position,
         "state": delivery.state.value,
         "service_id": service_id,
@@ -95,6 +101,7 @@ def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move
         "due_at": delivery.due_at,
         "changed_at": write.at,
     }
+    values["checksum"] = row_checksum(model.delivery, values)
     key = {"of_role": delivery.role_id, "of_envelope": delivery.envelope_id, "old_state": move.old}
     if move.old is None:
         row = {"role_id": delivery.role_id, "envelope_id": delivery.envelope_id, **values}
