@@ -109,7 +109,7 @@ class Claims:
                 return
         self._stirred.clear()
         await self.give()
-        # A bus that is always busy has runners that die, too. Who was given a run just now has not waited for this look.
+        # A bus that is always busy has runners that die, too. Nobody who is due waits for this look.
         if asyncio.get_running_loop().time() >= self._looked_at + LOOK_SECONDS and await self._look():
             self.stir()
 
