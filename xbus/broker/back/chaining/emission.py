@@ -22,6 +22,7 @@ from xbus.broker.journal.writes import (
     PutEnvelope,
     PutEvent,
     Seal,
+    SealReceipt,
     StartEnvelope,
     StartEvent,
     Write,
@@ -178,7 +179,7 @@ class Emission:
             yield StartEvent(event_id, envelope_id, number, *graph, 0, event.tags)
         yield Append(envelope_id, self._derivation.event_id(event.number), *event.taken(), event.type.compress)
 
-    def seal_at_once(self) -> "asyncio.Future[Any] | None":
+    def seal_at_once(self) -> "asyncio.Future[SealReceipt] | None":
         """Hand the envelope to the journal in one write, where nothing has to be waited for; None where ``seal`` must.
 
         It takes no turn: whatever else is done with the envelope finds it received, or its id taken.
@@ -292,7 +293,7 @@ async def seal_most(emissions: Sequence[Emission]) -> list[Emission]:
     ]
 
 
-async def _succeeds(writing: "asyncio.Future[Any]") -> bool:
+async def _succeeds(writing: "asyncio.Future[SealReceipt]") -> bool:
     try:
         await writing
     except JournalError:
