@@ -23,8 +23,9 @@ from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.runs import has_ticket
+from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
+from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.journal.readers import people, read_ranges, read_readers
 from xbus.broker.journal.writes import (
     EndRun,
@@ -34,12 +35,16 @@ from xbus.broker.journal.writes import (
     RunFailure,
     Seal,
     StartEnvelope,
+    StartSession,
     run_key,
 )
+from xbus.broker.logins import Credentials
+from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.config import BackSettings
 from xbus.errors import Refused
 from xbus.headers import EventTags
 from xbus.ids import Ids, keyed_envelope_id, token_hash
+from xbus.passwords import Passwords
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import unpack_items
 from xbus.slots import Schedule
@@ -173,6 +178,39 @@ async def test_a_run_is_fired_given_and_ended(journal: Journal, clock: MovingClo
     assert not await journal.read(has_ticket, given.bot.emitter_id, token_hash(given.ticket))
     (run,) = await journal.read(runs)
     assert (run.state, run.log, run.lease_until) == (BotRunState.DONE, "said", None)
+
+
+@pytest.mark.parametrize("end", ["well", "failed", "lost"])
+async def test_the_sessions_of_an_attempt_end_with_it(journal: Journal, clock: MovingClock, end: str) -> None:
+    broker = await broker_with(journal, clock, bot(emits="[]"))
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+
+    def sessions() -> Sessions:
+        credentials = Credentials(journal, "emitter", Passwords(), clock)
+        return Sessions(journal, credentials, clock=clock, ids=Ids(clock), lifetimes=SessionLifetimes(10_000))
+
+    front, login = sessions(), next(each.login for each in broker.catalog.emitters.values() if each.kind == "bot")
+    token = await front.login(login, given.ticket)
+    restarted = sessions()
+    await restarted.restore()
+    for each in (front, restarted):
+        await each.end_with_runs()
+        assert each.owner(token) == given.bot.emitter_id
+
+    if end == "lost":
+        clock.at += timedelta(seconds=LEASE_SECONDS)
+        assert await journal.write(LoseRuns(clock.at)) == 1
+    else:
+        assert await broker.end(given, code="" if end == "well" else "broken")
+    for each in (front, restarted):
+        await each.end_with_runs()
+        assert not each.knows(token)
+    assert await journal.read(read_sessions, of_roles=False) == []
+    late = StartSession(b"t" * 32, given.bot.emitter_id, None, clock.at, TICKETS, None, token_hash(given.ticket))
+    assert not await journal.write(late), "a login that began before the end comes too late"
 
 
 async def test_two_brokers_fire_a_slot_once(journal: Journal, clock: MovingClock) -> None:

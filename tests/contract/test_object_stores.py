@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.torture.proxy import Proxy
 from xbus import model
 from xbus.broker.housekeeping.objects import ObjectRemover
 from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.objects import claiming
@@ -77,11 +79,11 @@ def journal_at(url: str, place: str | Path) -> Journal:
     return Journal(create_engine(url), "broker", objects=ObjectPlace(str(place), 64 * 1024))
 
 
-async def put_large(journal: Journal) -> bytes:
-    put = whole(await Scribe.of(journal), LARGE)
+async def put_large(journal: Journal, items: list[bytes] = LARGE) -> bytes:
+    put = whole(await Scribe.of(journal), items)
     await journal.write(put)
     (segment,) = await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
-    assert segment.data == pack_items(LARGE)
+    assert segment.data == pack_items(items)
     row = model.segment.c
     return await journal.run(lambda connection: bytes(connection.execute(sa.select(row.hash).limit(1)).scalar_one()))
 
@@ -228,6 +230,35 @@ async def test_data_stays_readable_where_it_was_and_a_moved_folder_is_found(file
     assert examined(file_url) != []
     async with journal_at(file_url, tmp_path / "third"):
         assert examined(file_url) == []
+
+
+async def test_a_backup_of_the_journal_and_then_its_objects_is_whole(file_url: str, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    async with journal_at(file_url, tmp_path / "objects") as journal:
+        await put_large(journal)
+        shutil.copytree(tmp_path / "objects", backup / "too early")
+        await put_large(journal, [b"z" * 300_000])
+        with contextlib.closing(sqlite3.connect(tmp_path / "xbus.db")) as connection:
+            connection.execute("VACUUM INTO ?", [str(backup / "xbus.db")])
+        await put_large(journal, [b"later" * 60_000])
+        shutil.copytree(tmp_path / "objects", backup / "objects")
+    (tmp_path / "objects").rename(tmp_path / "lost")
+
+    restored = f"sqlite:///{backup / 'xbus.db'}"
+    (backup / "too early").rename(tmp_path / "objects")
+    (lacking,) = examined(restored)
+    assert (lacking.code, str(tmp_path / "objects") in lacking.cause) == (FaultCode.SEGMENT_CHANGED, True)
+    shutil.rmtree(tmp_path / "objects")
+
+    assert (await refused(restored, backup / "objects")).code == claiming.ELSEWHERE
+    with looking(restored) as connection:
+        assert claiming.adopt(connection, str(backup / "objects")) == [str(backup / "objects")]
+    assert examined(restored) == []
+    async with journal_at(restored, backup / "objects") as journal:
+        objects = list((backup / "objects").glob("??/*"))
+        await put_large(journal, [b"goes on" * 60_000])
+        assert len(list((backup / "objects").glob("??/*"))) == len(objects) + 1
 
 
 async def test_a_copy_of_the_journal_keeps_off_until_it_is_adopted(file_url: str, tmp_path: Path) -> None:

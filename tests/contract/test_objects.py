@@ -189,7 +189,8 @@ async def test_a_missing_or_damaged_object_is_an_error_and_a_fault(
         await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
     assert caught.value.code == code
     assert str(folder) in caught.value.cause
-    assert FaultCode.SEGMENT_CHANGED in {fault.code for fault in examined(shared_url)}
+    (fault,) = examined(shared_url)
+    assert (fault.code, str(folder) in fault.cause) == (FaultCode.SEGMENT_CHANGED, True)
 
 
 async def test_nothing_refers_to_a_doomed_object(journal: Journal, scribe: Scribe, folder: Path) -> None:

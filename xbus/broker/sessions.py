@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import NoReturn
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.sessions import read_sessions
+from xbus.broker.journal.log.sessions import read_sessions, read_sessions_of_runs
 from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession
 from xbus.broker.logins import ApiTokens, Credentials, Verified, check_time
 from xbus.clock import Clock
@@ -31,6 +31,10 @@ OLD_LOGIN_SECONDS = 20.0
 
 LOOK_AGAIN_SECONDS = 1.0
 """Seconds after which sessions are read again that could not be read."""
+
+RUNS_SECONDS = 1.0
+"""Seconds between looks for runs of bots that have ended, while any has a session. A session outlives its run by this
+much at the most."""
 
 SAVE_SECONDS = 10.0
 """Seconds between writes of renewed sessions. A crash shortens a session by this much at the most."""
@@ -67,6 +71,7 @@ class _Session:
     owner_id: int
     expires_at: datetime
     ends_at: datetime | None
+    is_of_run: bool = False
     renewed: bool = False
 
 
@@ -112,7 +117,7 @@ class Sessions:
         for stored in await self._journal.read(read_sessions, of_roles=self._kind == "role"):
             # One of before its begin was kept begins now.
             ends_at = self._lifetimes.last_moment(stored.started_at or self._clock.now())
-            self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at, ends_at)
+            self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at, ends_at, stored.is_of_run)
         await self._api_tokens.read()
 
     def login(self, login: str, password: str, seconds: float = LOGIN_SECONDS) -> Coroutine[object, object, str]:
@@ -146,10 +151,17 @@ class Sessions:
         ends_at = self._lifetimes.last_moment(now)
         expires_at = self._lifetimes.next_end(now, ends_at)
         ids = self._credentials.ids(owner_id)
-        start = StartSession(token_hash(token), *ids, expires_at, verified.password_hash, started_at=now)
+        start = StartSession(
+            token_hash(token),
+            *ids,
+            expires_at,
+            verified.password_hash,
+            started_at=now,
+            ticket_hash=verified.ticket_hash,
+        )
         if not await self._journal.write(start):
             raise Failed("the login was changed meanwhile", "log in again", code="login_too_late")
-        self._sessions[token_hash(token)] = _Session(owner_id, expires_at, ends_at)
+        self._sessions[token_hash(token)] = _Session(owner_id, expires_at, ends_at, verified.ticket_hash is not None)
         try:
             check_time(deadline)
         except Failed:
@@ -257,6 +269,24 @@ class Sessions:
         if ended:
             log.info("sessions ended", extra={"action": "sessions_ended", "of": self._kind, "number": len(ended)})
         return ended
+
+    async def watch_runs(self) -> None:
+        """End the sessions of runs of bots that have ended, for ever; an unreachable database only delays that."""
+        await after_every(RUNS_SECONDS, self.end_with_runs)
+
+    async def end_with_runs(self) -> None:
+        """End the sessions of runs of bots that have ended, as far as the database can be read."""
+        # Each of them was written down before it was known here.
+        known = {key for key, session in self._sessions.items() if session.is_of_run}
+        if not known:
+            return
+        try:
+            ended = known - await self._journal.read(read_sessions_of_runs)
+        except JournalUnavailable as error:
+            log.warning("sessions not read: %s", error, extra={"action": "sessions_unread"})
+            return
+        for key in ended:
+            self._sessions.pop(key, None)
 
     async def keep(self) -> None:
         """Write renewals down and forget expired sessions, for ever."""

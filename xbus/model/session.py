@@ -14,6 +14,12 @@ session = Table(
     Column("role_id", ForeignKey("role.id"), comment="Whose session it is, at the back; else null."),
     required("expires_at", Timestamp, comment="Moves on with use."),
     Column("started_at", Timestamp, comment="When it began; null for one of before this was kept."),
+    Column(
+        "ticket_hash",
+        LargeBinary(32),
+        index=True,
+        comment="SHA-256 of the ticket of the bot's run for which it began, and with which it ends; else null.",
+    ),
     CheckConstraint("(emitter_id IS NULL) <> (role_id IS NULL)", name="one_owner"),
     comment="A login that has not ended.",
 )

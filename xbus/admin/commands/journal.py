@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from xbus.admin.output import Form, Output, name_column, one_json
-from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
+from xbus.admin.program import (
+    CommandGroup,
+    config_option,
+    confirm,
+    database_url,
+    load_config,
+    output_option,
+    reason_option,
+)
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
@@ -55,7 +63,8 @@ def show(config_path: Path | None, output: Output) -> None:
 def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
     """Declare this the live journal, as after a restore: its broker calls the recipients that registered elsewhere.
 
-    Its object stores become its own, too, so that its broker writes and removes there.
+    Its object stores become its own, too, so that its broker writes and removes there. A store that lies elsewhere than
+    before is found by [journal] objects.
 
     The broker that served them before must not run any more. A broker on this journal notices the change by itself.
     """
@@ -63,7 +72,7 @@ def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
     found = _decide(config_path, copies.adopt, reason, "" if yes else question)
     if found:
         click.echo("Adopted. The broker on this journal calls them.")
-    _adopt_objects(database_url(config_path))
+    _adopt_objects(config_path, database_url(config_path))
 
 
 @journal.command()
@@ -92,14 +101,16 @@ def move(config_path: Path | None, to: str) -> None:
         rows = relocation.move(url, to, SystemClock().now(), lambda *table: told.append(table), tell)
     click.echo("\n".join(f"{name}: {number:,}" for name, number in told if number))
     click.echo(f"Moved {sum(rows):,} rows of {len(rows)} tables; each table equals the original.")
-    _adopt_objects(to)
+    _adopt_objects(config_path, to)
     click.echo("Now name the new database in sqlalchemy.dburi, and start the broker. Start none on the old one.")
 
 
-def _adopt_objects(url: str) -> None:
-    with reading(url) as connection:
-        for place in claiming.adopt(connection):
-            click.echo(f"The objects in {place} belong to this journal now.")
+def _adopt_objects(config_path: Path | None, url: str) -> None:
+    place = load_config(config_path).journal.objects
+    with writing(url) as connection:
+        adopted = claiming.adopt(connection, place)
+    for each in adopted:
+        click.echo(f"The objects in {each} belong to this journal now.")
 
 
 def _decide(config_path: Path | None, decide: Decide, reason: str, question: str) -> Sequence[ForeignRegistration]:

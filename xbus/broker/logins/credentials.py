@@ -35,12 +35,14 @@ class Verified(NamedTuple):
     """The owner of a login whose password is right, the hash against which it was checked, and the caller's address.
 
     ``key`` is the public key of the connection by which the login came, and empty without encryption.
+    ``ticket_hash`` is that of the ticket of a bot's run, where the login came by one.
     """
 
     owner_id: int
     password_hash: str
     address: str
     key: str
+    ticket_hash: bytes | None = None
 
 
 NOBODY = Caller(b"", "")
@@ -125,7 +127,7 @@ class Credentials:
             self._let_in(caller.connection)
             if password_hash == TICKETS:
                 # The ticket came over a connection whose key was allowed for the runner.
-                return Verified(owner_id, password_hash, caller.address, "")
+                return Verified(owner_id, password_hash, caller.address, "", token_hash(password))
             if self._passwords.needs_rehash(password_hash):
                 better = await self._hashing(self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))

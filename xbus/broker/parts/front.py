@@ -162,6 +162,7 @@ class FrontPart:
         self._shared.tasks.create_task(self._cancels.watch(), name="envelopes cancelled by operators")
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.tasks.create_task(self._sessions.watch(), name="emitters' ended sessions")
+        self._shared.tasks.create_task(self._sessions.watch_runs(), name="sessions of runs of bots")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.tasks.create_task(self._space.watch(), name="space")
         self._shared.tasks.create_task(self._timeouts.watch(), name="open envelopes")

@@ -107,12 +107,11 @@ class Claims:
         except TimeoutError:
             if not await self._look():
                 return
-        else:
-            # A bus that is always busy has runners that die, too.
-            if asyncio.get_running_loop().time() >= self._looked_at + LOOK_SECONDS:
-                await self._look()
         self._stirred.clear()
         await self.give()
+        # A bus that is always busy has runners that die, too. Nobody who is due waits for this look.
+        if asyncio.get_running_loop().time() >= self._looked_at + LOOK_SECONDS and await self._look():
+            self.stir()
 
     async def _look(self) -> bool:
         """Take the runs of lost runners from them; true if a run is due."""

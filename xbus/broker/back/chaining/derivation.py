@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from uuid import UUID
 
 from xbus.broker.back.log import DeliveryNote
@@ -13,7 +14,7 @@ from xbus.rpc.messages import HeadersMap
 CORRELATION_ID = "correlation_id"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Derivation:
     """The facts of an envelope that go along to the one that a node makes of it.
 
@@ -31,12 +32,12 @@ class Derivation:
     headers: bytes | None
     generation: int = 0
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The idempotency key: by it a delivery that is repeated finds what the first one made."""
         return str(self.source_id)
 
-    @property
+    @cached_property
     def envelope_id(self) -> UUID:
         """The id of the made envelope."""
         return keyed_envelope_id(self.emitter_id, self.key, self.generation)
@@ -59,6 +60,8 @@ def derive(source_id: UUID, emitter_id: int, note: DeliveryNote | None, said: He
 
 def _correlated(source_id: UUID, headers: bytes | None) -> bytes | None:
     """Add a correlation id to headers that have none, unless they are as large as headers may be."""
+    if headers is None:
+        return pack_headers({CORRELATION_ID: str(source_id)})
     told: Mapping[str, object] = unpack_headers(headers)
     if CORRELATION_ID in told:
         return headers

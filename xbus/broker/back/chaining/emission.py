@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -22,6 +22,7 @@ from xbus.broker.journal.writes import (
     PutEnvelope,
     PutEvent,
     Seal,
+    SealReceipt,
     StartEnvelope,
     StartEvent,
     Write,
@@ -178,6 +179,14 @@ class Emission:
             yield StartEvent(event_id, envelope_id, number, *graph, 0, event.tags)
         yield Append(envelope_id, self._derivation.event_id(event.number), *event.taken(), event.type.compress)
 
+    def seal_at_once(self) -> "asyncio.Future[SealReceipt] | None":
+        """Hand the envelope to the journal in one write, where nothing has to be waited for; None where ``seal`` must.
+
+        It takes no turn: whatever else is done with the envelope finds it received, or its id taken.
+        """
+        is_new = not (self._is_open or self._is_sealed or self._turn.locked())
+        return self._write(self._whole()) if is_new and self._held_bytes and self._may_emit() else None
+
     async def seal(self) -> None:
         """Have the envelope received; a repeat changes nothing.
 
@@ -268,3 +277,25 @@ class Emission:
         # Behind one that failed others may fail, too, and nobody asks for their errors.
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())
         return writing
+
+
+async def seal_most(emissions: Sequence[Emission]) -> list[Emission]:
+    """Seal those that can be sealed at once; all of them share a commit, and none needs a task of its own.
+
+    Returns:
+        Those that are not sealed: ``Emission.seal`` finds out why, and waits where it must.
+    """
+    begun = [emission.seal_at_once() for emission in emissions]
+    return [
+        emission
+        for emission, writing in zip(emissions, begun, strict=True)
+        if writing is None or not await _succeeds(writing)
+    ]
+
+
+async def _succeeds(writing: "asyncio.Future[SealReceipt]") -> bool:
+    try:
+        await writing
+    except JournalError:
+        return False
+    return True

@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.back.chaining.derivation import derive, tags_of
-from xbus.broker.back.chaining.emission import Emission
-from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch
+from xbus.broker.back.chaining.emission import Emission, seal_most
+from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch, WireEvent
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
 from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
+from xbus.headers import NO_TAGS
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import HeadersMap
 
@@ -160,38 +161,47 @@ class EmittingConsumer:
 
     async def take_envelopes(self, entries: Sequence[BundleEntry]) -> Value:
         """Emit small envelopes; all of them share a commit."""
-        event_type = self._event_type()
-        return list(await asyncio.gather(*(self._take_envelope(event_type, entry) for entry in entries)))
+        return await self._seal_all(self._emissions_of(entries))
 
     async def prepare_envelopes(self, entries: Sequence[BundleEntry]) -> Value:
         """Keep what came of small envelopes until other consumers have taken them, too."""
-        event_type = self._event_type()
-        for entry in entries:
-            self._emissions[entry[0]] = self._emission_of(event_type, entry)
+        for entry, emission in zip(entries, self._emissions_of(entries), strict=True):
+            self._emissions[entry[0]] = emission
         return [[True]] * len(entries)
 
     async def commit_envelopes(self, envelope_ids: Sequence[str]) -> Value:
         """Seal what is kept of envelopes; all of them share a commit."""
-        emissions = [self._emission(envelope_id) for envelope_id in envelope_ids]
-        answers = await asyncio.gather(*(self._seal(emission) for emission in emissions))
+        answers = await self._seal_all([self._emission(envelope_id) for envelope_id in envelope_ids])
         for envelope_id, answer in zip(envelope_ids, answers, strict=True):
             if answer == [True]:
                 self._emissions.pop(envelope_id, None)
-        return list(answers)
+        return answers
 
-    async def _take_envelope(self, event_type: EventType, entry: BundleEntry) -> Value:
-        return await self._seal(self._emission_of(event_type, entry))
+    def _emissions_of(self, entries: Sequence[BundleEntry]) -> list[Emission]:
+        event_type, emitter_id = self._event_type(), self._emitter_id()
+        return [self._emission_of(event_type, emitter_id, *entry) for entry in entries]
 
-    def _emission_of(self, event_type: EventType, entry: BundleEntry) -> Emission:
-        envelope_id, events, *note = entry
+    def _emission_of(
+        self,
+        event_type: EventType,
+        emitter_id: int,
+        envelope_id: str,
+        events: Sequence[WireEvent],
+        note: DeliveryNote | None = None,
+    ) -> Emission:
         first: HeadersMap = events[0][3] if events and len(events[0]) > 3 else {}
-        emission = self._new_emission(envelope_id, note[0] if note else None, first)
+        emission = self._new_emission(envelope_id, emitter_id, note, first)
         for event_id, _, batches, *headers in events:
             source_id = UUID(event_id)
-            emission.start_event(source_id, event_type, tags_of(headers[0] if headers else {}))
+            emission.start_event(source_id, event_type, tags_of(headers[0]) if headers else NO_TAGS)
             for batch in batches:
                 emission.hold(source_id, RunBatch(*batch))
         return emission
+
+    async def _seal_all(self, emissions: Sequence[Emission]) -> list[Value]:
+        left = await seal_most(emissions)
+        answers = dict(zip(left, await asyncio.gather(*map(self._seal, left)), strict=True))
+        return [answers.get(emission, [True]) for emission in emissions]
 
     @staticmethod
     async def _seal(emission: Emission) -> Value:
@@ -222,12 +232,12 @@ class EmittingConsumer:
         said = next((each for each in words if isinstance(each, dict)), nothing)
         emission = self._emissions.get(envelope_id)
         if emission is None:
-            emission = self._emissions[envelope_id] = self._new_emission(envelope_id, note, said)
+            emission = self._emissions[envelope_id] = self._new_emission(envelope_id, self._emitter_id(), note, said)
         emission.start_event(UUID(event_id), self._event_type(), tags_of(said))
         return emission
 
-    def _new_emission(self, envelope_id: str, note: DeliveryNote | None, said: HeadersMap) -> Emission:
-        derivation = derive(UUID(envelope_id), self._emitter_id(), note, said)
+    def _new_emission(self, envelope_id: str, emitter_id: int, note: DeliveryNote | None, said: HeadersMap) -> Emission:
+        derivation = derive(UUID(envelope_id), emitter_id, note, said)
         return Emission(self._journal, self._clock, derivation, self._retry_seconds, self._may_emit)
 
     def _emission(self, envelope_id: str) -> Emission:

@@ -8,7 +8,7 @@ from xbus.broker.back.log.batch import RunBatch, check_given
 from xbus.broker.back.log.note import NOTHING_SAID, DeliveryNote, FirstWords, headers_map
 from xbus.broker.back.log.reader import RETRY_SECONDS, LogPage, LogReader, OutputIncomplete
 from xbus.broker.back.log.slices import LogSlices
-from xbus.broker.back.log.small import BundleEntry, SmallEnvelope
+from xbus.broker.back.log.small import BundleEntry, SmallEnvelope, WireEvent
 
 __all__ = [
     "NOTHING_SAID",
@@ -23,6 +23,7 @@ __all__ = [
     "OutputIncomplete",
     "RunBatch",
     "SmallEnvelope",
+    "WireEvent",
     "check_given",
     "headers_map",
 ]

@@ -86,6 +86,8 @@ class _Stored:
     data_bytes: int = 0
     hashes: list[bytes] = field(default_factory=list)
     digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    is_readable: bool = True
+    """False while the data of one can't be had: then the digest lacks it."""
 
 
 def check_content(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
@@ -144,17 +146,21 @@ def _take(rows: Iterable[SegmentRow], stored: dict[UUID, _Stored], door: Segment
     for row in rows:
         event = stored[row.event_id]
         try:
-            plain, causes = row.plain(door), []
+            plain = row.plain(door)
         except JournalUnavailable:
             raise  # an object store that is away is no damage
         except JournalError as error:
-            plain, causes = row, [error.cause]
-        for cause in (*causes, *_causes(plain, event)):
+            # One fault for data that can't be had, and none for what hangs on it.
+            event.is_readable = False
+            causes, data_bytes = [error.cause], row.plain_bytes or 0
+        else:
+            causes, data_bytes = [*_causes(plain, event)], len(plain.data)
+            event.digest.update(plain.data)
+        for cause in causes:
             yield Fault(FaultCode.SEGMENT_CHANGED, "segment", f"{row.event_id}, {row.first_index}", cause)
         event.items += row.items
-        event.data_bytes += len(plain.data)
+        event.data_bytes += data_bytes
         event.hashes.append(row.hash)
-        event.digest.update(plain.data)
 
 
 def _causes(row: SegmentRow, event: _Stored) -> Iterator[str]:
@@ -239,7 +245,7 @@ def _seal_causes(envelope: Any, events: Sequence[Any], stored: dict[UUID, _Store
     whole = [_content(event, each.hashes) for event, each in zip(events, found, strict=True)]
     if content_hash(whole, envelope["headers"]) != bytes(envelope["hash"]):
         yield "its events, their types, counts, headers and keys, and its headers do not have its hash"
-    if envelope["content_hash"] is not None:
+    if envelope["content_hash"] is not None and all(each.is_readable for each in found):
         uncut = [[each.digest.digest()] if each.items else [] for each in found]
         whole = [_content(event, hashes) for event, hashes in zip(events, uncut, strict=True)]
         if content_hash(whole, envelope["headers"]) != bytes(envelope["content_hash"]):

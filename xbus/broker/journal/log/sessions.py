@@ -19,6 +19,7 @@ class StoredSession:
     owner_id: int
     expires_at: datetime
     started_at: datetime | None = None
+    is_of_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,15 @@ def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSe
     """Read all sessions of emitters, or of roles, expired ones included."""
     owner = model.session.c.role_id if of_roles else model.session.c.emitter_id
     row = model.session.c
-    statement = sa.select(row.token_hash, owner, row.expires_at, row.started_at).where(owner.is_not(None))
+    is_of_run = row.ticket_hash.is_not(None)
+    statement = sa.select(row.token_hash, owner, row.expires_at, row.started_at, is_of_run).where(owner.is_not(None))
     return [StoredSession(*row) for row in connection.execute(statement)]
+
+
+def read_sessions_of_runs(connection: sa.Connection) -> set[bytes]:
+    """Read the token hashes of the sessions that runs of bots have."""
+    row = model.session.c
+    return set(connection.execute(sa.select(row.token_hash).where(row.ticket_hash.is_not(None))).scalars())
 
 
 def read_api_tokens(connection: sa.Connection, *, of_roles: bool) -> dict[bytes, int]:

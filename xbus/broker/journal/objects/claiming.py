@@ -129,12 +129,18 @@ def claim(engine: sa.Engine, place: str, at: datetime) -> int:
     return row.id
 
 
-def adopt(connection: sa.Connection) -> list[str]:
+def adopt(connection: sa.Connection, place: str = "") -> list[str]:
     """Make the stores of a journal that was restored or moved its own again; returns their places.
 
+    Args:
+        place: as the configuration names it; a store that lies there now is no more expected where it lay before.
+
     Raises:
+        ConfigurationError: the place can't be used.
         JournalUnavailable: one of them can't be read or written (``objects_unavailable``).
     """
+    if place:
+        _note_moved(connection, whole_place(place))
     journal = read_place(connection)
     adopted = []
     for row in _rows(connection):
@@ -145,6 +151,13 @@ def adopt(connection: sa.Connection) -> list[str]:
             store.write_mark(Mark(row.mark, journal).written())
             adopted.append(row.place)
     return adopted
+
+
+def _note_moved(connection: sa.Connection, whole: str) -> None:
+    content = open_store(whole).read_mark()
+    found = None if content is None else Mark.of(content)
+    if found is not None:
+        connection.execute(sa.update(model.object_store).where(_ROW.mark == found.mark).values(place=whole))
 
 
 def is_own(store: ObjectStore, mark: uuid.UUID, journal: str) -> bool:

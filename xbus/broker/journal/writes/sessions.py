@@ -13,11 +13,13 @@ SERVED = "served:"
 
 @dataclass(frozen=True, slots=True)
 class StartSession(Write[bool]):
-    """Begin a session, unless another password was set since the login's was checked; whether it has begun.
+    """Begin a session, unless another password was set since the login's was checked, or its run of a bot has ended;
+    whether it has begun.
 
     Args:
         verified_hash: what the password was checked against.
         started_at: the moment of the login; None where it does not matter.
+        ticket_hash: of the ticket of a bot's run, with which the session ends; None for a session by a password.
     """
 
     token_hash: bytes
@@ -26,6 +28,7 @@ class StartSession(Write[bool]):
     expires_at: datetime
     verified_hash: str
     started_at: datetime | None = None
+    ticket_hash: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,14 @@ _ENDED = {"ticket_hash": None, "lease_until": None}
 """Who had the run may log in for it no more."""
 
 
+def _end_sessions(connection: sa.Connection, row: NamedRow) -> None:
+    """End the sessions of an attempt: a program that outlives it writes nothing more."""
+    if row.ticket_hash is not None:
+        connection.execute(sa.delete(model.session).where(model.session.c.ticket_hash == row.ticket_hash))
+
+
 def _succeed(connection: sa.Connection, row: NamedRow, now: datetime, log: str | None = None) -> None:
+    _end_sessions(connection, row)
     _move(
         connection,
         row.id,
@@ -208,6 +215,7 @@ def _fail(
     if _has_put(connection, row):
         _succeed(connection, row, now, log)
         return
+    _end_sessions(connection, row)
     # A lost runner is not the trouble of the bot, but a run that kills runners must not go on for ever.
     is_slowed = failure is not LOST and _note_failure(connection, row.bot_id, now)
     # While a bot is slowed down its trouble is not that of the run, and no attempts are counted.

@@ -7,6 +7,7 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
+from xbus.states import BotRunState
 
 
 def _insert_session(owners: sa.Table, column: str) -> sa.Insert:
@@ -19,14 +20,23 @@ def _insert_session(owners: sa.Table, column: str) -> sa.Insert:
         sa.select(bindparam("new_hash", type_=model.session.c.token_hash.type), owners.c.id)
         .add_columns(bindparam("new_expiry", type_=model.session.c.expires_at.type))
         .add_columns(bindparam("new_start", type_=model.session.c.started_at.type))
+        .add_columns(bindparam("of_ticket", type_=model.session.c.ticket_hash.type))
         .where(is_verified, owners.c.removed_at.is_(None))
         .with_for_update(read=True, skip_locked=True)
     )
-    return sa.insert(model.session).from_select(["token_hash", column, "expires_at", "started_at"], owner)
+    return sa.insert(model.session).from_select(
+        ["token_hash", column, "expires_at", "started_at", "ticket_hash"], owner
+    )
 
 
 _INSERT_SESSION_OF_EMITTER = _insert_session(model.emitter, "emitter_id")
 _INSERT_SESSION_OF_ROLE = _insert_session(model.role, "role_id")
+# Locked, so that the run does not end before the session is there to end with it.
+_RUN_UNDER_WAY = (
+    sa.select(model.bot_run.c.id)
+    .where(model.bot_run.c.ticket_hash == bindparam("of_ticket"), model.bot_run.c.state == BotRunState.RUNNING)
+    .with_for_update(read=True, skip_locked=True)
+)
 _RENEW_SESSION = (
     sa.update(model.session)
     .where(model.session.c.token_hash == bindparam("session_hash"))
@@ -61,12 +71,18 @@ def start_sessions(connection: sa.Connection, group: Sequence[writes.StartSessio
 
 def _has_started(connection: sa.Connection, write: writes.StartSession) -> bool:
     statement = _INSERT_SESSION_OF_ROLE if write.emitter_id is None else _INSERT_SESSION_OF_EMITTER
+    if (
+        write.ticket_hash is not None
+        and not connection.execute(_RUN_UNDER_WAY, {"of_ticket": write.ticket_hash}).first()
+    ):
+        return False
     values = {
         "new_hash": write.token_hash,
         "owner_id": write.role_id if write.emitter_id is None else write.emitter_id,
         "new_expiry": write.expires_at,
         "new_start": write.started_at,
         "verified_hash": write.verified_hash,
+        "of_ticket": write.ticket_hash,
     }
     return connection.execute(statement, values).rowcount > 0
 
