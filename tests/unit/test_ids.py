@@ -32,6 +32,12 @@ def test_an_id_is_a_uuid_of_version_7() -> None:
     assert made.int >> 80 == int(NOON.timestamp() * 1000)
 
 
+@given(st.binary(min_size=10, max_size=10))
+def test_an_id_that_is_made_as_text_is_the_same(chance: bytes) -> None:
+    ids = Ids(StandingClock(NOON), lambda size: chance[:size])
+    assert ids.new_text() == str(ids.new())
+
+
 def test_the_same_clock_and_chance_make_the_same_ids() -> None:
     first, second = (Ids(StandingClock(NOON), lambda size: b"\x07" * size) for _ in range(2))
     assert first.new() == second.new()

@@ -47,7 +47,7 @@ class EmitterContext:
 
     def new_id(self) -> str:
         """Make an id for an envelope or an event."""
-        return str(self._ids.new())
+        return self._ids.new_text()
 
     def new_batch(self) -> OutgoingBatch:
         """Make an empty batch within the options and the limits of the front."""

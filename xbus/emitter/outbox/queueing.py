@@ -92,8 +92,8 @@ class QueueSession:
 
     def _start_envelope(self, envelope_id: str, options: EnvelopeOptionsMap | None = None) -> str:
         given: EnvelopeOptionsMap = options or {}
-        made_id = envelope_id or str(self._ids.new())
-        key = given.get("key") or str(self._ids.new())
+        made_id = envelope_id or self._ids.new_text()
+        key = given.get("key") or self._ids.new_text()
         self._outbox.start_envelope(made_id, key, given.get("ordering_key"), given.get("headers"))
         return made_id
 
