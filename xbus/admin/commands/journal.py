@@ -7,15 +7,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.output import Form, Output, name_column, one_json
-from xbus.admin.program import (
-    CommandGroup,
-    config_option,
-    confirm,
-    database_url,
-    load_config,
-    output_option,
-    reason_option,
-)
+from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
@@ -24,6 +16,7 @@ from xbus.broker.journal.objects import claiming
 from xbus.broker.journal.operations import copies, relocation
 from xbus.broker.journal.operations.copies import ForeignRegistration
 from xbus.clock import SystemClock
+from xbus.config import load
 
 HEADS = (name_column("ROLE"), Column("LISTENS AT", narrows=20), Column("REGISTERED WHERE THE JOURNAL WAS", narrows=32))
 
@@ -106,7 +99,7 @@ def move(config_path: Path | None, to: str) -> None:
 
 
 def _adopt_objects(config_path: Path | None, url: str) -> None:
-    place = load_config(config_path).journal.objects
+    place = load(config_path).journal.objects
     with writing(url) as connection:
         adopted = claiming.adopt(connection, place)
     for each in adopted:
