@@ -59,15 +59,16 @@ class Storage(Proxy):
         self.mend()
         self.is_busy = True
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.is_busy:
-            await super()._accept(reader, writer)
+            await super()._serve(reader, writer)
             return
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(EOFError):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 503 Slow Down\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
             await writer.drain()
-        writer.close()
+            writer.write_eof()
+            await reader.read()
 
     def recover(self) -> None:
         """Serve again."""

@@ -25,7 +25,7 @@ class Proxy:
         self._open.set()
         self._is_refusing = False
         self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
         """Listen."""
@@ -36,16 +36,23 @@ class Proxy:
         if self._server is not None:
             self._server.close()
         self._socket.close()
+        await self._settle()
         self.cut()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._settle()
+
+    @staticmethod
+    async def _settle() -> None:
+        """Have the loop begin what has just come, and close what was aborted; each takes a few of its turns."""
+        for _ in range(5):
+            await asyncio.sleep(0)
 
     def cut(self) -> None:
         """End all connections, and those that come, until :meth:`mend`."""
         self._is_refusing = True
-        for task, writers in self._connections.items():
+        for task, writer in self._connections.items():
             task.cancel()
-            for writer in writers:
-                writer.transport.abort()
+            writer.transport.abort()
 
     def hold(self) -> None:
         """Let nothing pass until :meth:`mend`; what comes meanwhile goes on then."""
@@ -59,19 +66,24 @@ class Proxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        writers = self._connections[task] = [writer]
+        self._connections[task] = writer
         try:
             await self._open.wait()
             if not self._is_refusing:
-                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=CHUNK_BYTES)
-                writers.append(far_writer)
-                await _first_of(self._pass(reader, far_writer), self._pass(far_reader, writer))
+                await self._serve(reader, writer)
         except (OSError, asyncio.CancelledError):
             pass  # one side went away, or it was cut: the other is told below
         finally:
             del self._connections[task]
-            for each in writers:
-                each.transport.abort()
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection until one side ends it."""
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=CHUNK_BYTES)
+        try:
+            await _first_of(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        finally:
+            far_writer.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(CHUNK_BYTES):
