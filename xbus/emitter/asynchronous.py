@@ -82,7 +82,7 @@ class AsyncEmitter:
         self._ids = ids or Ids(self._clock)
         self._hook = hook_for(pack)
         self._options = Options(**options)
-        self._line: EmitterContext | None = None
+        self._context: EmitterContext | None = None
         self._exit = AsyncExitStack()
         self._forks = 0
         self._opening = asyncio.Lock()
@@ -94,18 +94,18 @@ class AsyncEmitter:
 
     def forked(self) -> None:
         """Leave the parent what it has open: here everything opens anew at its first use, without envelopes."""
-        leave_to_parent((self._line, self._exit))
+        leave_to_parent((self._context, self._exit))
         self._exit = AsyncExitStack()
         self._forks += 1
         self._opening = asyncio.Lock()
-        if self._line is not None:
-            self._line.forked()
+        if self._context is not None:
+            self._context.forked()
 
     async def _open(self) -> None:
         async with AsyncExitStack() as exit_stack:
             taker = await (self._log_in(exit_stack) if self._outbox is None else self._queue(exit_stack, self._outbox))
-            self._line = EmitterContext(taker, self._options, self._clock, self._ids, self._hook)
-            exit_stack.callback(self._line.close)
+            self._context = EmitterContext(taker, self._options, self._clock, self._ids, self._hook)
+            exit_stack.callback(self._context.close)
             self._exit = exit_stack.pop_all()
 
     async def _log_in(self, exit_stack: AsyncExitStack) -> CallTransport:
@@ -132,7 +132,7 @@ class AsyncEmitter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._line = None
+        self._context = None
         await self._exit.aclose()
 
     def envelope(
@@ -147,7 +147,7 @@ class AsyncEmitter:
         return self._envelope(envelope_options(ordering_key, key, headers), timeout)
 
     def _envelope(self, options: EnvelopeOptionsMap, timeout: float | None = None) -> AsyncEnvelope:
-        return AsyncEnvelope(partial(self._open_line, self._forks), self._last_line.new_id(), options, timeout)
+        return AsyncEnvelope(partial(self._open_context, self._forks), self._last_context.new_id(), options, timeout)
 
     async def put(
         self,
@@ -167,14 +167,14 @@ class AsyncEmitter:
 
     async def _put(self, start: EventStart, items: Iterable[object], options: EnvelopeOptionsMap) -> Receipt:
         check_several(items)
-        line, packed = await self._open_line(), [item_bytes(item, self._hook) for item in items]
-        limits = line.session.limits
+        context, packed = await self._open_context(), [item_bytes(item, self._hook) for item in items]
+        limits = context.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if len(batches) > 1 or "key" in options or self._outbox is not None:
             return await self._put_batches(self._envelope(options), start, packed)
-        return await put_at_once(line, start, packed, options)
+        return await put_at_once(context, start, packed, options)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None
@@ -210,7 +210,7 @@ class AsyncEmitter:
     async def replay(self, envelope_id: str, *, timeout: float | None = None) -> str:
         """Have a sealed envelope delivered to everybody again, as a new one, as ``Emitter.replay`` does."""
         # The new envelope's id is made here, so that a call whose answer got lost can be made again.
-        arguments = (envelope_id, self._last_line.new_id())
+        arguments = (envelope_id, self._last_context.new_id())
         return _REPLAYED.read(await self._call("xbus.replay_envelope", *arguments, timeout=timeout))
 
     def _check_direct(self) -> None:
@@ -226,12 +226,12 @@ class AsyncEmitter:
         return await within(timeout, self._called(verb, arguments))
 
     async def _called(self, verb: str, arguments: tuple[object, ...]) -> Value:
-        line = await self._open_line()
-        stream = line.new_stream()
+        context = await self._open_context()
+        stream = context.new_stream()
         try:
             return await stream.submit(RepeatableCall(verb, arguments, self._options.answer_seconds))
         finally:
-            line.end(stream)
+            context.end(stream)
 
     @staticmethod
     async def _put_batches(sending: AsyncEnvelope, start: EventStart, items: list[bytes]) -> Receipt:
@@ -255,7 +255,7 @@ class AsyncEmitter:
     def _patience(self) -> EmitterPatience:
         return EmitterPatience(self._options.retry_seconds, self._clock)
 
-    async def _open_line(self, forks: int | None = None) -> EmitterContext:
+    async def _open_context(self, forks: int | None = None) -> EmitterContext:
         """Give the context of this process; open it if the process was forked since its last use.
 
         Args:
@@ -266,23 +266,23 @@ class AsyncEmitter:
         """
         if forks not in (None, self._forks):
             raise begun_before()
-        line = self._last_line
-        if line.is_inherited:
+        context = self._last_context
+        if context.is_inherited:
             async with self._opening:
-                if self._line is line:
+                if self._context is context:
                     await self._open()
-        return self._last_line
+        return self._last_context
 
     @property
-    def _last_line(self) -> EmitterContext:
-        """The line, which may be that of another process.
+    def _last_context(self) -> EmitterContext:
+        """The context, which may be that of another process.
 
         Raises:
             Refused: the emitter was not opened.
         """
-        if self._line is None:
+        if self._context is None:
             raise Refused("the emitter is not open", "use it in a `with` block", code="not_open")
-        return self._line
+        return self._context
 
 
 def _introduction(told: Value) -> tuple[Mapping[Key, Value], Mapping[Key, Value]]:

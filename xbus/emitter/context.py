@@ -14,7 +14,7 @@ from xbus.rpc.values import PackHook, as_text
 
 
 class EmitterContext:
-    """The open line to the front.
+    """The open session with the front, and what all envelopes of an emitter share.
 
     Args:
         session: logged in; or the outbox in its place.

@@ -33,7 +33,7 @@ class AsyncEnvelope:
     """One envelope, to be used in ``async with``. Leaving the block seals it; leaving it by an exception cancels it.
 
     Args:
-        open_line: gives what the emitter's envelopes share, opened in this process.
+        open_context: gives what the emitter's envelopes share, opened in this process.
         new_id: its id, where it has no key.
         options: as ``envelope_options`` makes them.
         timeout: the most seconds that each call in it waits; None for no limit but ``retry_seconds``.
@@ -44,7 +44,7 @@ class AsyncEnvelope:
 
     def __init__(
         self,
-        open_line: Callable[[], Awaitable[EmitterContext]],
+        open_context: Callable[[], Awaitable[EmitterContext]],
         new_id: str,
         options: EnvelopeOptionsMap,
         timeout: float | None = None,
@@ -52,9 +52,9 @@ class AsyncEnvelope:
         self._has_key = "key" in options
         self.id = "" if self._has_key else new_id
         self._options = options
-        self._open_line = open_line
+        self._open_context = open_context
         self._timeout = timeout
-        self._line: EmitterContext
+        self._context: EmitterContext
         self._stream: Stream
         self._events = 0
         self._receipt: Receipt | None = None
@@ -74,10 +74,10 @@ class AsyncEnvelope:
         return self._receipt is not None and self._receipt.queued
 
     async def __aenter__(self) -> "AsyncEnvelope":
-        self._line = await self._open_line()
-        check_envelope(self._options, self._line.session.limits)
-        self._stream = self._line.new_stream()
-        seconds = self._line.options.answer_seconds
+        self._context = await self._open_context()
+        check_envelope(self._options, self._context.session.limits)
+        self._stream = self._context.new_stream()
+        seconds = self._context.options.answer_seconds
         arguments = (self.id, *last_argument(self._options))
         start = RepeatableCall("xbus.start_envelope", arguments, seconds, durable=False)
         if self._has_key:
@@ -90,7 +90,7 @@ class AsyncEnvelope:
         try:
             self.id = _STARTED.read(await within(self._timeout, self._stream.claim(start)))
         except BaseException:
-            self._line.end(self._stream)
+            self._context.end(self._stream)
             raise
 
     async def __aexit__(
@@ -109,7 +109,7 @@ class AsyncEnvelope:
             if error is not None:
                 await self._cancel(error)
         finally:
-            self._line.end(self._stream)
+            self._context.end(self._stream)
 
     def event(
         self,
@@ -125,22 +125,24 @@ class AsyncEnvelope:
     def begin(self, start: EventStart) -> AsyncEvent:
         """Begin an event whose headers are packed already."""
         self._events += 1
-        event_id = self._line.new_id()
+        event_id = self._context.new_id()
         if self._has_key:
             event_id = str(numbered_event_id(uuid.UUID(self.id), self._events))
-        return AsyncEvent(self._line, self._stream, self.id, event_id, start, self._timeout)
+        return AsyncEvent(self._context, self._stream, self.id, event_id, start, self._timeout)
 
     async def _seal(self) -> None:
         # The front lets it wait behind the replies to its events.
-        call = RepeatableCall("xbus.end_envelope", (self.id, self._events), self._line.reply_seconds, may_wait=True)
+        call = RepeatableCall("xbus.end_envelope", (self.id, self._events), self._context.reply_seconds, may_wait=True)
         answer = await within(self._timeout, self._stream.submit(call))
         self._receipt = Receipt.of(answer)
 
     async def _cancel(self, reason: BaseException) -> None:
-        if self._line.is_inherited or (isinstance(reason, CallError) and reason.code in NOT_OURS):
+        if self._context.is_inherited or (isinstance(reason, CallError) and reason.code in NOT_OURS):
             return  # somebody else goes on with it, or it is sealed
         self._stream.abandon(Refused("the envelope is cancelled", "send it as a new one", code="envelope_closed"))
-        cancelled = self._line.session.call("xbus.cancel_envelope", self.id, seconds=self._line.options.probe_seconds)
+        cancelled = self._context.session.call(
+            "xbus.cancel_envelope", self.id, seconds=self._context.options.probe_seconds
+        )
         cancelled.add_done_callback(partial(_note_cancelled, self.id))
         # The caller of a silent bus has waited long enough, and whoever stops waiting does not want to wait here.
         if not isinstance(reason, (TimedOut, ConnectionLost, asyncio.CancelledError)):
@@ -148,12 +150,12 @@ class AsyncEnvelope:
 
 
 async def put_at_once(
-    line: EmitterContext, start: EventStart, items: Sequence[bytes], options: EnvelopeOptionsMap
+    context: EmitterContext, start: EventStart, items: Sequence[bytes], options: EnvelopeOptionsMap
 ) -> Receipt:
     """Send an envelope of one event whose items fit into one batch.
 
     Args:
-        line: the way to the front.
+        context: the way to the front.
         start: the event type, headers and partition key.
         items: packed.
         options: of the envelope, as ``envelope_options`` makes them.
@@ -161,18 +163,18 @@ async def put_at_once(
     Raises:
         CallError: the front refuses it, or nothing answered for as long as the emitter insists.
     """
-    check_envelope(options, line.session.limits)
-    start.check(line.session.limits)
+    check_envelope(options, context.session.limits)
+    start.check(context.session.limits)
     data = pack_items(items)
-    event = [line.new_id(), start.type_name, len(items), data, *last_argument(event_options(start.tags))]
-    arguments = (line.new_id(), [event], *last_argument(options))
-    call = RepeatableCall("xbus.put_envelope", arguments, line.options.answer_seconds, size=len(data))
-    stream = line.new_stream()
+    event = [context.new_id(), start.type_name, len(items), data, *last_argument(event_options(start.tags))]
+    arguments = (context.new_id(), [event], *last_argument(options))
+    call = RepeatableCall("xbus.put_envelope", arguments, context.options.answer_seconds, size=len(data))
+    stream = context.new_stream()
     try:
         await stream.room()
         return Receipt.of(await stream.submit(call))
     finally:
-        line.end(stream)
+        context.end(stream)
 
 
 def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> None:

@@ -67,7 +67,7 @@ class AsyncEvent:
     """One event of an envelope, to be used in ``async with``. Leaving the block sends the rest and ends the event.
 
     Args:
-        line: what the emitter's envelopes share.
+        context: what the emitter's envelopes share.
         stream: the calls of the envelope.
         envelope_id: the envelope that it belongs to.
         event_id: its own id.
@@ -80,7 +80,7 @@ class AsyncEvent:
 
     def __init__(
         self,
-        line: EmitterContext,
+        context: EmitterContext,
         stream: Stream,
         envelope_id: str,
         event_id: str,
@@ -88,12 +88,12 @@ class AsyncEvent:
         timeout: float | None = None,
     ) -> None:
         self.id = event_id
-        self._line = line
+        self._context = context
         self._stream = stream
         self._envelope_id = envelope_id
         self._start = start
         self._timeout = timeout
-        self._batch = line.new_batch()
+        self._batch = context.new_batch()
         self._sent = 0
         self._open = False
         self._has_file = False
@@ -101,7 +101,7 @@ class AsyncEvent:
         self._end: asyncio.Future[Value] | None = None
 
     async def __aenter__(self) -> "AsyncEvent":
-        self._start.check(self._line.session.limits)
+        self._start.check(self._context.session.limits)
         type_name, estimate, tags = self._start
         self._call("xbus.start_event", type_name, estimate, *last_argument(event_options(tags)), durable=False)
         self._open = True
@@ -114,7 +114,7 @@ class AsyncEvent:
         try:
             if error is None:
                 await self.flush()
-                self._end = self._call(END_EVENT, self._sent, seconds=self._line.reply_seconds)
+                self._end = self._call(END_EVENT, self._sent, seconds=self._context.reply_seconds)
         finally:
             self._open = False
             if self._timer is not None:
@@ -129,7 +129,7 @@ class AsyncEvent:
         self, path: str | os.PathLike[str], *, name: str | None = None, timeout: float | None = None
     ) -> None:
         """Send a file as the only content of the event, as ``Event.send_file`` does."""
-        limits = self._line.session.limits
+        limits = self._context.session.limits
         largest = min(PIECE_BYTES, limits.max_item_bytes, limits.max_batch_bytes - ITEM_HEADER_BYTES)
         if self._sent or len(self._batch):
             raise Refused("the event has items already", "send a file in an event of its own", code="event_has_items")
@@ -143,7 +143,7 @@ class AsyncEvent:
         """Put one item into the batch, from any thread; True when ``flush`` is due."""
         if not self._open or self._has_file:
             raise self._closed()
-        is_full = self._batch.add(item_bytes(item, self._line.hook))
+        is_full = self._batch.add(item_bytes(item, self._context.hook))
         return is_full or self._stream.error is not None
 
     def _closed(self) -> Refused:
@@ -173,11 +173,11 @@ class AsyncEvent:
 
     def _arm_timer(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._line.options.linger_seconds, self._linger_over)
+        self._timer = loop.call_later(self._context.options.linger_seconds, self._linger_over)
 
     def _linger_over(self) -> None:
         # A full window gathers on: what came meanwhile makes the next batch larger.
-        if self._line.window.is_open():
+        if self._context.window.is_open():
             self._send_batch()
         if self._stream.error is None:
             self._arm_timer()
@@ -194,7 +194,7 @@ class AsyncEvent:
         call = RepeatableCall(
             verb,
             (self._envelope_id, self.id, *arguments),
-            seconds=seconds or self._line.options.answer_seconds,
+            seconds=seconds or self._context.options.answer_seconds,
             size=size,
             durable=durable,
             may_wait=verb == END_EVENT,
