@@ -1,4 +1,7 @@
-"""A backlog written straight into the database, as if emitters had sent it while nobody took it."""
+"""A backlog written straight into the database, as if emitters had sent it while nobody took it.
+
+The log's table of contents lists it, as a broker does a second after a block of envelopes is full.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,6 +14,7 @@ from benchmarks.bus import EMITTER, EVENT_TYPE
 from benchmarks.items import sample
 from xbus import model
 from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.log.contents import list_blocks, read_unlisted
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.rpc.codec import pack_items
 
@@ -66,6 +70,8 @@ def add_backlog(
         connection.execute(sa.update(model.head).values(position=after + envelopes))
         stored = model.writer.c.stored_bytes + envelopes * segments * len(data)
         connection.execute(sa.update(model.writer).values(stored_bytes=stored))
+        while block := read_unlisted(connection):
+            list_blocks(connection, [block])
 
 
 def _ids(connection: sa.Connection, event_type: str) -> dict[str, int]:
