@@ -7,6 +7,7 @@ from textwrap import fill
 from benchmarks.report.figures import Figures
 from benchmarks.report.peers import peers
 from benchmarks.report.tables import AGES, FLOORED, MEMORY, PROCESSOR, RATES, WIDTH, Column, table
+from benchmarks.report.targets import targets
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,9 @@ NOT_SHOWN = """## What they do not show
 def write(found: Figures) -> str:
     """Write the page in Markdown."""
     sections = [line for section in SECTIONS for line in _section(found, section)]
-    return "\n".join([BEGINNING, *_about(found), *sections, *peers(found), HOW, NOT_SHOWN.rstrip(), ""])
+    return "\n".join(
+        [BEGINNING, *_about(found), *sections, *targets(found), *peers(found), HOW, NOT_SHOWN.rstrip(), ""]
+    )
 
 
 def _about(found: Figures) -> Iterable[str]:

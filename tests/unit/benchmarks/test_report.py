@@ -15,6 +15,7 @@ from benchmarks.report.figures import UnreadableFigures, read
 from benchmarks.report.numbers import written
 from benchmarks.report.page import SECTIONS, write
 from benchmarks.report.tables import FLOORED, RATES, table
+from benchmarks.report.targets import TARGETS
 from benchmarks.result import Result
 
 MORE = {"delivered_per_s": 50.0, "delivered_p50_ms": 2.0, "delivered_p99_ms": 3.0, "broker_cpu_ms": 0.5}
@@ -102,3 +103,20 @@ def test_the_page_and_all_pictures_that_it_shows_are_written(tmp_path: Path) -> 
     shown = {part.partition(")")[0] for part in page.split("](")[1:]}
     assert shown == {f"benchmarks/{path.name}" for path in (tmp_path / "benchmarks").iterdir()}
     assert all(len(text) <= 120 for text in page.splitlines() if not text.startswith(("|", "!")))
+
+
+def test_the_page_shows_which_targets_were_missed() -> None:
+    figures = [
+        line(1, scenario="small_1", database="sqlite"),
+        line(1.4, scenario="latency", database="sqlite"),
+        line(1.6, scenario="latency", database="postgresql"),
+    ]
+    page = write(read(figures))
+
+    assert "| `small_1` | ≥ 1,500 / ≥ 1,000 delivered/s | **50.0** | – |" in page
+    assert "| `latency` | ≤ 1.5 p50 ms | 1.40 | **1.60** |" in page
+    assert "`catch_up` | ≥" not in page
+
+
+def test_targets_are_of_scenarios() -> None:
+    assert {target.scenario for target in TARGETS} <= set(SCENARIOS)
