@@ -13,6 +13,7 @@ from benchmarks import (
     ack,
     backlog_memory,
     batch_intake,
+    bot_trigger,
     compressed,
     encrypted,
     end_to_end,
@@ -74,6 +75,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "reader_five": reader.with_programs(5, ranges=8),
     "reader_small": reader.measure_small,
     "reader_idle": reader_idle.with_programs(1_000),
+    "bot_trigger": bot_trigger.measure,
     "growth": growth.measure,
 }
 

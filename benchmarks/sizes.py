@@ -26,6 +26,8 @@ class Sizes:
         http_requests: requests of a hundred events.
         http_many: subscriptions, of which each has an event type of its own.
         http_followers: server-sent streams that are opened.
+        bot_calls: calls of a bot for events.
+        bot_slots: slots of a cron, one a second.
         young_envelopes: envelopes in a young journal; one that has grown has a hundred times as many.
     """
 
@@ -45,6 +47,8 @@ class Sizes:
     http_requests: int = 500
     http_many: int = 1_000
     http_followers: int = 2_000
+    bot_calls: int = 200
+    bot_slots: int = 20
     young_envelopes: int = 1_000
 
     @classmethod

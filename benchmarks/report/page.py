@@ -159,6 +159,18 @@ SECTIONS = (
         ),
     ),
     Section(
+        "Bots",
+        "How many ms pass until a bot is called that its runner has called before: from the acknowledgement of an "
+        "event that it reads, 20 ms after the call before; and from the slots of a cron of every second.",
+        ("bot_trigger",),
+        (
+            Column("event p50", "p50_ms"),
+            Column("event p99", "value"),
+            Column("slot p50", "slot_p50_ms"),
+            Column("longest", "slot_longest_ms"),
+        ),
+    ),
+    Section(
         "A journal that has grown",
         "Envelopes a second with ten in flight, where the journal has 100,000 of them already. The floor is the same "
         "with 1,000.",

@@ -32,6 +32,8 @@ TINY = Sizes(
     http_requests=5,
     http_many=5,
     http_followers=20,
+    bot_calls=2,
+    bot_slots=1,
     young_envelopes=3,
 )
 
