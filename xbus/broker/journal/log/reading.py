@@ -2,10 +2,12 @@
 transaction open."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -138,7 +140,7 @@ _ENVELOPES = (
         model.envelope.c.idempotency_key,
         model.envelope.c.closed_at,
         model.envelope.c.headers,
-        model.envelope.c.origin_id.is_not(None),
+        model.envelope.c.origin_id.is_not(None).label("is_repeat"),
         model.event.c.id.label("event_id"),
         model.event_type.c.name,
         model.event.c.graph_id,
@@ -157,46 +159,37 @@ _ENVELOPES = (
 )
 """Made once, as each page of the log is read by it."""
 
+_POSITION = itemgetter(1)
+_EVENT = 8
+"""The columns from here on are those of an event."""
+
 
 def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
-    events: dict[_Head, list[LogEvent]] = {}
-    repeats: set[UUID] = set()
-    for *head, is_repeat, event_id, type_name, graph_id, items, origin_id, headers, key in connection.execute(
-        _ENVELOPES.where(which)
-    ):
-        of_envelope = events.setdefault(_Head(*head), [])
-        if event_id is not None:
-            tags = NO_TAGS if headers is None and key is None else EventTags(headers, key)
-            of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id, tags))
-        if is_repeat:
-            repeats.add(head[0])
-    only_roles = read_only_roles(connection, repeats)
-    return [
-        LogEnvelope(
-            head.envelope_id,
-            head.position,
-            tuple(found),
-            only_roles.get(head.envelope_id),
-            head.ordering_key,
-            head.emitter_id,
-            head.key,
-            head.sealed_at,
-            head.headers,
-        )
-        for head, found in events.items()
-    ]
+    rows = connection.execute(_ENVELOPES.where(which)).all()
+    only_roles = read_only_roles(connection, {row.id for row in rows if row.is_repeat})
+    return [_log_envelope(list(events), only_roles) for _, events in groupby(rows, key=_POSITION)]
 
 
-class _Head(NamedTuple):
-    """The columns of an envelope in each row of one of its events."""
+def _log_envelope(rows: Sequence[Sequence[Any]], only_roles: Mapping[UUID, frozenset[int]]) -> LogEnvelope:
+    """Make an envelope of its rows, of which each has another event."""
+    envelope_id, position, ordering_key, emitter_id, key, sealed_at, headers, *_ = rows[0]
+    events = tuple([_log_event(*row[_EVENT:]) for row in rows if row[_EVENT] is not None])
+    return LogEnvelope(
+        envelope_id, position, events, only_roles.get(envelope_id), ordering_key, emitter_id, key, sealed_at, headers
+    )
 
-    envelope_id: UUID
-    position: int
-    ordering_key: str | None
-    emitter_id: int
-    key: str | None
-    sealed_at: datetime
-    headers: bytes | None
+
+def _log_event(
+    event_id: UUID,
+    type_name: str,
+    graph_id: int,
+    items: int,
+    origin_id: UUID | None,
+    headers: bytes | None,
+    partition_key: str | None,
+) -> LogEvent:
+    tags = NO_TAGS if headers is None and partition_key is None else EventTags(headers, partition_key)
+    return LogEvent(event_id, type_name, graph_id, items, origin_id, tags)
 
 
 def is_kept() -> sa.ColumnElement[bool]:
