@@ -14,7 +14,9 @@ from tests.support.waiting import answered, eventually
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
 
-REASON = "must not be delivered"
+REASON = "must not be delivered \x1b[2J\u202e\nby anybody"
+TOLD_REASON = "must not be delivered \\x1b[2J\\u202e\nby anybody"
+"""Emitters print it on terminals, and write it to logs."""
 
 
 @pytest.fixture
@@ -53,17 +55,17 @@ async def test_a_program_that_still_sends_is_told_why(daemon: Daemon) -> None:
                 await eventually(lambda: "an operator cancelled" in daemon.log, "the front knows")
                 await event.send(2)
         assert refusal.value.code == "envelope_closed"
-        assert REASON in refusal.value.cause
+        assert TOLD_REASON in refusal.value.cause
         code, cause = await why(daemon, envelope.id)
         assert code == "cancelled"
-        assert REASON in cause
+        assert TOLD_REASON in cause
         async with emitter.envelope() as other, other.event("test_event") as event:
             await event.send(3)
         await consumer.wait_for([other.id])
         assert consumer.committed == [other.id]
     acts = [json.loads(line) for line in (await xbus(daemon, "audit", "list", "--json")).splitlines()]
     (act,) = [act for act in acts if act["action"] == "cancelled"]
-    assert (act["object"], act["before"], act["reason"]) == (f"envelope {envelope.id}", "open", REASON)
+    assert (act["object"], act["before"], act["reason"]) == (f"envelope {envelope.id}", "open", TOLD_REASON)
 
 
 async def test_an_emitter_of_the_old_generation_is_refused_at_once(daemon: Daemon) -> None:
@@ -103,7 +105,11 @@ async def test_a_sealed_envelope_stays_and_an_open_one_needs_no_broker(daemon: D
         await asyncio.to_thread(daemon.stop)
         await cancel(daemon, envelope_id)
         again = await run_xbus(daemon, "envelope", "cancel", envelope_id, "--reason", REASON, "--yes")
-        assert (again.returncode, "[envelope_closed]" in again.stderr, REASON in again.stderr) == (1, True, True)
+        assert (
+            again.returncode,
+            "[envelope_closed]" in again.stderr,
+            TOLD_REASON.replace("\n", "\\n") in again.stderr,
+        ) == (1, True, True)
         daemon.start()
         assert await emitter.call.send_item(emitter.token, envelope_id, event_id, b"2") is False
     async with OldConsumer(daemon.back, "c_1") as consumer:

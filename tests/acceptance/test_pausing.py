@@ -142,7 +142,8 @@ async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
     daemon = start_daemon(database_url)
     async with OldEmitter(daemon.front) as emitter, OldConsumer(daemon.back, "c_1") as consumer:
         envelope_id, event_id = await emitter.start("numbers")
-        await pause(daemon, kind, {"emitter": "emitter_1", "type": "numbers"}[kind])
+        named = {"emitter": "emitter_1", "type": "numbers"}[kind]
+        await pause(daemon, kind, named, "--reason", "moving \x1b[2J\u202ehouse")
         await refused(emitter, kind)
         await emitter.send(envelope_id, event_id, b"more")
         await emitter.end(envelope_id, event_id)
@@ -150,7 +151,7 @@ async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
         with pytest.raises(Failed) as failed:
             await emit(daemon, send_numbers(3), retry_seconds=0)
         assert failed.value.code == "paused"
-        assert f"is paused by {getpass.getuser()}: moving house" in failed.value.cause
+        assert f"is paused by {getpass.getuser()}: moving \\x1b[2J\\u202ehouse" in failed.value.cause
         with pytest.raises(Failed, match="was not resumed within 1 s"):
             await emit(daemon, send_numbers(3), pause_seconds=1)
         # It insists for a second while nothing succeeds, and a pause is no such failure.
@@ -158,7 +159,7 @@ async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
         asked = daemon.log.count("is paused")
         await eventually(lambda: daemon.log.count("is paused") > asked + 5, "the emitter waits for the end")
         assert not waiting.done()
-        await xbus(daemon, "resume", kind, {"emitter": "emitter_1", "type": "numbers"}[kind])
+        await xbus(daemon, "resume", kind, named)
         receipt = await waiting
         await consumer.wait_for([receipt.envelope_id])
     assert consumer.committed == [envelope_id, receipt.envelope_id]

@@ -17,6 +17,7 @@ from xbus.broker.journal.operations.failures import (
     FailureGroup,
     FailureMove,
     FailureSummary,
+    GroupBounds,
     GroupFilters,
     Track,
     list_failures,
@@ -46,7 +47,22 @@ def failures_of(url: str, **filters: object) -> list[FailureSummary]:
 
 def groups_of(url: str, *, before: int | None = None, limit: int = 20, **filters: object) -> list[FailureGroup]:
     with reading(url) as connection:
-        return list_groups(connection, GroupFilters(**filters), before=before, limit=limit)  # type: ignore[arg-type]
+        page = list_groups(connection, GroupFilters(**filters), before=before, limit=limit)  # type: ignore[arg-type]
+    return list(page.groups)
+
+
+def paged(url: str, limit: int, bounds: GroupBounds, **filters: object) -> list[list[str]]:
+    """The fingerprints of each page, from the first to the last."""
+    found, before = [], None
+    with reading(url) as connection:
+        while True:
+            filtered = GroupFilters(**filters)  # type: ignore[arg-type]
+            page = list_groups(connection, filtered, before=before, limit=limit, bounds=bounds)
+            found.append([group.fingerprint for group in page.groups])
+            if page.before is None:
+                return found
+            assert before is None or page.before < before
+            before = page.before
 
 
 def move_all(url: str, fingerprint: str, move: FailureMove, until: int, limit: int = 3) -> int:
@@ -106,6 +122,22 @@ async def test_groups_are_found_by_what_they_have(url: str) -> None:
     assert len(failures_of(url, fingerprint=nobodys.fingerprint)) == 1
     with pytest.raises(Refused, match="no role"):
         groups_of(url, role="a\x00b")
+
+
+@pytest.mark.parametrize("bounds", [GroupBounds(), GroupBounds(newest=2), GroupBounds(newest=2, groups=2, failures=3)])
+async def test_a_list_of_many_groups_leaves_none_out(url: str, shared_journal: Journal, bounds: GroupBounds) -> None:
+    *_, oldest = groups_of(url)
+    envelope_id = oldest.newest.envelope_id
+    await write(shared_journal, envelope_id, None, *(f"fault {letter}" for letter in "abcdefgh"))
+    await write(shared_journal, envelope_id, None, *(f"[2J<script> a fault in /srv/{number}" for number in range(9)))
+    every = [group.fingerprint for group in groups_of(url)]
+    assert len(set(every)) == 11
+    for limit in (1, 3, 11):
+        pages = paged(url, limit, bounds)
+        assert [each for page in pages for each in page] == every
+        assert all(len(page) <= limit for page in pages)
+    assert [each for page in paged(url, 4, bounds, role=oldest.newest.role) for each in page] == [oldest.fingerprint]
+    assert [each for page in paged(url, 4, bounds, owner="ben") for each in page] == []
 
 
 async def test_a_group_is_shown_page_by_page(url: str) -> None:

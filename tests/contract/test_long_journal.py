@@ -68,11 +68,11 @@ def test_groups_of_failures_are_counted_up_to_a_bound(long_engine: sa.Engine) ->
         with work_for(long_engine) as all_of_them:
             connection.execute(sa.select(sa.func.count(model.failure.c.message)))
         with work_for(long_engine) as found:
-            (group,) = list_groups(connection, GroupFilters())
-            assert list_groups(connection, GroupFilters(role="store_1", code=group.newest.code)) == [group]
+            (group,) = list_groups(connection, GroupFilters()).groups
+            assert list_groups(connection, GroupFilters(role="store_1", code=group.newest.code)).groups == [group]
             for none in (GroupFilters(role="store_2"), GroupFilters(owner="ada"), GroupFilters(state=CORRECTED)):
-                assert list_groups(connection, none) == []
-            assert list_groups(connection, GroupFilters(), before=group.newest.id) == []
+                assert list_groups(connection, none).groups == []
+            assert list_groups(connection, GroupFilters(), before=group.newest.id).groups == []
             assert show_group(connection, group.fingerprint).group == group
     assert (group.count, group.at_least) == (MOST_COUNTED, True)
     assert hard(found, all_of_them[0].amount) == []

@@ -317,3 +317,30 @@ def test_the_client_imports_zmq_and_msgpack_and_nothing_else() -> None:
         libraries |= {top for each in needed for top in [each.partition(".")[0]]} - {"xbus"} - sys.stdlib_module_names
     assert libraries == CLIENT_LIBRARIES
     assert not seen & OF_AN_EXTRA
+
+
+SHOWN_COMMAND = re.compile(r"\bxbus(?: (?:--)?[a-z][a-z-]*| X)+ $")
+"""The text before a value that is a word of a command; ``X`` stands for the values before it."""
+
+NO_NAME = re.compile(
+    r"(^|[._])(\w*id|kind|kind\.value|number|right|resent_as|resumed_as|item|archived|wanted|oldest_open|module)$"
+)
+"""Values that need no quotes: ids, numbers and words of the bus itself."""
+
+
+def test_names_in_commands_that_people_copy_are_quoted() -> None:
+    bare = []
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            before = ""
+            for part in node.values:
+                if isinstance(part, ast.FormattedValue):
+                    value = ast.unparse(part.value)
+                    if SHOWN_COMMAND.search(before) and "quote" not in value and not NO_NAME.search(value):
+                        bare.append(f"{path}:{node.lineno} {value}")
+                    before += "X"
+                elif isinstance(part, ast.Constant):
+                    before += str(part.value)
+    assert bare == []

@@ -5,13 +5,14 @@ from typing import Literal
 
 import click
 
+from xbus.admin.numbers import FiniteRange
 from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.emitter import Options
 
 timeout_option = click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=Options.retry_seconds,
     show_default=True,
     metavar="SECONDS",

@@ -1,6 +1,6 @@
 """Names of the bus as arguments of commands; a shell completes them from the bus itself."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class PersonName(click.ParamType[str]):
                 people = list_persons(connection)
         except XbusError:
             return []
-        return [CompletionItem(each.name) for each in people if each.name.startswith(incomplete)]
+        return _offered([each.name for each in people], incomplete)
 
 
 class RightName(click.ParamType[Right]):
@@ -73,7 +73,12 @@ class Name(click.ParamType[str]):
         of_kind = KINDS.get(ctx.params.get("kind", ""))
         sections = self._sections or (() if of_kind is None else (of_kind,))
         names = _names(ctx.params.get("config_path"), sections)
-        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+        return _offered(sorted(names), incomplete)
+
+
+def _offered(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """Offer names that begin so. Shells take them line by line, so none may have a control character in it."""
+    return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
 def _names(config_path: Path | None, sections: Collection[Section]) -> Collection[str]:

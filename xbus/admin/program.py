@@ -1,6 +1,8 @@
 """The frame of all commands: it reads the configuration, and turns an error into a line and an exit code."""
 
+import errno
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -16,6 +18,7 @@ from xbus.admin.output import Form, Output
 from xbus.broker.journal.database import schema
 from xbus.config import load
 from xbus.config.command_line import file_option
+from xbus.errors import XbusError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -77,8 +80,30 @@ class Program(CommandGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> object:
-        with ending.in_one_line("xbus"), _printable_refusals():
+        with ending.in_one_line("xbus"), _printable_refusals(), _room_for_output():
             return super().invoke(ctx)
+
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""The errors of writing on a full disk, and on a terminal that is closed."""
+
+
+@contextmanager
+def _room_for_output() -> Iterator[None]:
+    """End a command in one line that can't write its output. click ends one whose reader has gone, as in ``| head``.
+
+    Raises:
+        XbusError: in place of the error of writing.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        # Python would write what is left once more at its end, and complain again.
+        sys.stdout = None
+        cause = f"the output can't be written ({error.strerror})"
+        raise XbusError(cause, "make room, or write it elsewhere", code="unwritable_output") from error
 
 
 @contextmanager

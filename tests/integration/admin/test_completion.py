@@ -1,5 +1,7 @@
 """A shell completes what is typed behind ``xbus``: commands, options, and names from the bus."""
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,35 @@ def test_without_a_bus_no_name_is_offered_and_nothing_disturbs_who_types(
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_its_script(xbus: Xbus, shell: str) -> None:
     assert f"_XBUS_COMPLETE={shell}_complete" in xbus("completion", shell).stdout
+
+
+ODD_NAMES = ["plain", "two words", "it's", 'say "hi"', "$(touch gone)", "a;b & *", "back\\slash", "comma, too", "Größe"]
+
+
+def test_bash_puts_odd_names_on_the_line_as_one_word(xbus: Xbus, tmp_path: Path) -> None:
+    answers = tmp_path / "answers"
+    answers.write_text("".join(f"plain,{name}\n" for name in ODD_NAMES))
+    program = tmp_path / "xbus"
+    program.write_text(f"#!/bin/sh\ncat {shlex.quote(str(answers))}\n")
+    program.chmod(0o755)
+    script = xbus("completion", "bash").stdout
+    use = """
+COMP_WORDS=(xbus why --role "")
+COMP_CWORD=3
+_xbus_completion "$1"
+eval "printf '%s\\n' ${COMPREPLY[*]}"
+COMP_WORDS=(xbus why --role "'two")
+COMPREPLY=()
+_xbus_completion "$1"
+printf '%s\\n' "${COMPREPLY[1]}"
+"""
+    ran = subprocess.run(
+        ["bash", "--norc", "-c", f"{script}\n{use}", "bash", str(program)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert ran.stdout.splitlines() == [*ODD_NAMES, "two words"]
+    assert ran.stderr == ""
+    assert not (tmp_path / "gone").exists()

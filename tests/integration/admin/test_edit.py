@@ -112,6 +112,17 @@ def test_who_was_overtaken_by_another_changes_nothing(
     assert "flight_store_9" not in exported
 
 
+def test_an_editor_that_leaves_no_file_is_told(xbus: Xbus, bus: Path, editor: Editor, database_url: str) -> None:
+    xbus("apply", bus)
+    before = version(database_url)
+    editor.runs("rm", "-f")
+    told = xbus("edit")
+    assert told.exit_code == 1
+    assert "[unreadable_file]" in told.stderr
+    assert "Your text" not in told.stderr
+    assert version(database_url) == before
+
+
 def test_an_editor_that_is_not_there_is_told(xbus: Xbus, bus: Path, editor: Editor) -> None:
     xbus("apply", bus)
     editor.runs("no-such-editor")

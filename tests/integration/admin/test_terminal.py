@@ -1,6 +1,10 @@
 """Commands of ``xbus`` on a terminal: the width, the colours, and bars that log lines don't tear."""
 
+import os
+import pty
 import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -121,3 +125,25 @@ def test_what_takes_long_shows_its_progress(bus: ParkedBus, config: str, tmp_pat
 def test_without_a_terminal_the_log_is_as_always(xbus: Xbus) -> None:
     """And so is the list: 80 characters wide, without colours."""
     assert xbus("envelope", "list").stdout == "No envelopes.\n"
+
+
+def test_output_without_room_ends_in_one_line(bus: ParkedBus, config: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [script("xbus"), "export", "-c", config], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 1
+    assert re.fullmatch(r"xbus: the output can't be written \(.*\): .* \[unwritable_output\]\n", ended.stderr)
+
+
+def test_a_list_that_is_watched_ends_with_its_terminal(bus: ParkedBus, config: str) -> None:
+    ours, its = pty.openpty()
+    # As under nohup: nobody tells it that the terminal is closed.
+    command = f"trap '' HUP; exec {shlex.join([script('xbus'), 'parked', 'list', '--watch', '-c', config])}"
+    with subprocess.Popen(["sh", "-c", command], stdin=its, stdout=its, stderr=subprocess.PIPE, text=True) as watching:
+        os.close(its)
+        assert os.read(ours, 1)
+        os.close(ours)
+        _, told = watching.communicate(timeout=60)
+    assert watching.returncode == 1
+    assert re.fullmatch(r"xbus: the output can't be written .* \[unwritable_output\]\n", told)

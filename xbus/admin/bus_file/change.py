@@ -6,6 +6,7 @@ Commands and the monitor share it: each tells the plan in its own way, and asks 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 
 from xbus.admin.bus_file.reader import LineProblem, read
 from xbus.broker.journal import configuration
@@ -78,7 +79,7 @@ class AppliedChange:
             if rename.section in RENAMED:
                 yield RENAMED[rename.section].format(rename.name)
         for kind, login in self.missing:
-            yield f"{kind} {login} can't log in yet: xbus password {kind} {login}"
+            yield f"{kind} {login} can't log in yet: xbus password {kind} {quote(login)}"
 
 
 def plan_change(connection: Connection, content: bytes, decisions: Decisions) -> PlannedChange:

@@ -76,7 +76,7 @@ def _with(*options: Callable[[Command], Command]) -> Callable[[Command], Command
 
 _asking = _with(
     config_option,
-    click.argument("item_id", type=int),
+    click.argument("item_id", type=click.IntRange(-(2**63), 2**63 - 1)),
     click.option(
         "--type",
         "type_name",

@@ -10,6 +10,7 @@ import click
 
 from xbus.admin.failure_rows import FAILURE_HEADS, GROUP_HEADS, failure_rows, group_rows
 from xbus.admin.names import ROLE
+from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.output import Output, counted, facts, moment, one_json
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
@@ -22,8 +23,10 @@ from xbus.broker.journal.operations.failures import (
     Assign,
     Comment,
     FailureDetail,
+    FailureGroup,
     FailureMove,
     GroupFilters,
+    GroupPage,
     Track,
     list_failures,
     list_groups,
@@ -34,8 +37,6 @@ from xbus.broker.journal.operations.failures import (
 from xbus.broker.journal.people import known_person
 from xbus.clock import SystemClock
 from xbus.states import TrackingState
-
-FAILURE_ID = click.IntRange(1, 2**63 - 1)
 
 STATE = click.Choice([state.value for state in TrackingState])
 
@@ -56,9 +57,7 @@ def failure() -> None:
 @click.option("--code", metavar="CODE", help="Only those with this code.")
 @click.option("--owner", metavar="NAME", help="Only those of this person; groups with one of this person.")
 @click.option("--envelope", "envelope_id", type=EnvelopeId(), metavar="ID", help="Only those of this envelope.")
-@click.option(
-    "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."
-)
+@click.option("--before", type=ROW_ID, metavar="ID", help="Continue below this id, the last one of the previous page.")
 @limit_option
 @watch_option
 @output_option("failure or group")
@@ -109,7 +108,7 @@ def _list_groups(
     with reading(database_url(config_path)) as connection:
         if filters.owner is not None:
             known_person(connection, filters.owner)
-        found = list_groups(connection, filters, before=before, limit=limit)
+        found = _fill(partial(list_groups, connection, filters), before, limit)
     if output.as_json:
         output.objects(map(of_failure_group, found))
         return
@@ -119,9 +118,21 @@ def _list_groups(
         click.echo(f"There may be more: --groups --before {found[-1].newest.id}")
 
 
+def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -> list[FailureGroup]:
+    """List as many groups as a person wants to see, by as many pages as it takes."""
+    found: list[FailureGroup] = []
+    while len(found) < limit:
+        page = list_page(before=before, limit=limit - len(found))
+        found += page.groups
+        if page.before is None:
+            break
+        before = page.before
+    return found
+
+
 @failure.command()
 @config_option
-@click.argument("failure_id", type=FAILURE_ID, metavar="ID")
+@click.argument("failure_id", type=ROW_ID, metavar="ID")
 @output_option()
 def show(config_path: Path | None, failure_id: int, output: Output) -> None:
     """Show one failure: its place, the recipient's words, and the history of its repair."""
@@ -137,7 +148,7 @@ def _some(command: F) -> F:
     named = click.option(
         "--group", "fingerprint", metavar="FINGERPRINT", help="All failures of this group, in place of ids."
     )
-    return config_option(click.argument("ids", nargs=-1, type=FAILURE_ID, metavar="[ID]...")(named(command)))
+    return config_option(click.argument("ids", nargs=-1, type=ROW_ID, metavar="[ID]...")(named(command)))
 
 
 @failure.command()

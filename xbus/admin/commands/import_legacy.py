@@ -1,6 +1,7 @@
 """``xbus import-legacy``."""
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -58,4 +59,4 @@ def _carry_out(url: str, plan: ImportPlan) -> None:
         missing = [*logins_without_password(connection)]
     click.echo(f"Imported: the configuration is at version {version}.")
     for kind, login in missing:
-        click.echo(f"{kind} {login} can't log in yet: xbus password {kind} {login}")
+        click.echo(f"{kind} {login} can't log in yet: xbus password {kind} {quote(login)}")

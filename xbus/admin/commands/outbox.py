@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -77,7 +78,8 @@ def flush(
     click.echo(f"{counted(flushed.sent, 'envelope')} sent.")
     if flushed.refused:
         raise Refused(
-            f"{counted(flushed.refused, 'envelope')} refused by the bus", f"see why with xbus outbox status {path}"
+            f"{counted(flushed.refused, 'envelope')} refused by the bus",
+            f"see why with xbus outbox status {quote(str(path))}",
         )
 
 

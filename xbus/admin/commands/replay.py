@@ -7,6 +7,7 @@ import click
 
 from xbus.admin.moments import PlaceOption
 from xbus.admin.names import ROLE, TYPE
+from xbus.admin.numbers import FiniteRange
 from xbus.admin.output import counted
 from xbus.admin.program import config_option, confirm, database_url
 from xbus.admin.repair.moves import decision_of
@@ -56,7 +57,7 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
 @click.option("--without-archived", is_flag=True, help="Leave out archived envelopes.")
 @click.option(
     "--rate",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     metavar="NUMBER",
     help="Send at most so many envelopes a second, so that others go on as before.",
 )

@@ -1,6 +1,7 @@
 """The doctor's look at the bus in the database: logins, graphs, and registrations that were made elsewhere."""
 
 from collections.abc import Iterator
+from shlex import quote
 
 from xbus.admin.doctor.findings import DoctorFinding
 from xbus.broker.journal.configuration import logins_without_password
@@ -20,7 +21,7 @@ def look_at_bus(connection: Connection) -> Iterator[DoctorFinding]:
             "no_password",
             login,
             f"the {kind} {login} has no password, so it can't log in",
-            f"xbus password {kind} {login}",
+            f"xbus password {kind} {quote(login)}",
         )
     for service in read_services_without_role(connection):
         yield DoctorFinding(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from shlex import quote
 from typing import TypeAlias
 
 from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
@@ -52,9 +53,8 @@ def _slowed(facts: BotFacts, now: datetime) -> Finding | None:
         f"{moment(it.slowed_until)}"
     )
     proof = Proof(state=it.state, until_at=it.slowed_until, attempts=it.failures, place=it.name)
-    return Finding(
-        Code.BOT_SLOWED, cause, f"xbus bot log {it.name}, then xbus bot release {it.name} --reason …", proof=proof
-    )
+    next_step = f"xbus bot log {quote(it.name)}, then xbus bot release {quote(it.name)} --reason …"
+    return Finding(Code.BOT_SLOWED, cause, next_step, proof=proof)
 
 
 def _running(facts: BotFacts, now: datetime) -> Finding | None:
@@ -64,7 +64,7 @@ def _running(facts: BotFacts, now: datetime) -> Finding | None:
     waiting = f", and {_number(facts.due)} wait" if facts.due else ""
     cause = f"{oldest.runner} has run {oldest.id} of {it.name} under way since {moment(oldest.started_at)}{waiting}"
     proof = Proof(state=it.state, since=oldest.started_at, attempts=oldest.attempts, place=oldest.runner)
-    return Finding(Code.BOT_RUNNING, cause, f"xbus bot runs {it.name}", proof=proof)
+    return Finding(Code.BOT_RUNNING, cause, f"xbus bot runs {quote(it.name)}", proof=proof)
 
 
 def _due(facts: BotFacts, now: datetime) -> Finding | None:
@@ -76,7 +76,7 @@ def _due(facts: BotFacts, now: datetime) -> Finding | None:
         why = f"run {oldest.id} of {it.name} failed with {oldest.code}: {oldest.error}"
         cause = f"{why}; it is tried again at {moment(oldest.due_at)}"
         proof = Proof(state=it.state, until_at=oldest.due_at, attempts=oldest.attempts, place=it.name)
-        return Finding(Code.BOT_RETRIES, cause, f"xbus bot log {it.name} --run {oldest.id}", proof=proof)
+        return Finding(Code.BOT_RETRIES, cause, f"xbus bot log {quote(it.name)} --run {oldest.id}", proof=proof)
     waiting = f"{_number(facts.due)} of {it.name} wait since {moment(oldest.due_at)}"
     if not facts.runners:
         return Finding(Code.RUNNER_ABSENT, f"{waiting}, and no role runs bots", "xbus edit, and add one", proof=proof)
@@ -100,7 +100,7 @@ def _behind(facts: BotFacts, now: datetime) -> Finding | None:
         owned = f"its {counted(len(reader.ranges), 'range')} are held by a broker, which has given no batch of it yet"
     cause = f"{number} from {reader.place} on wait for {facts.status.name} since {moment(reader.waits_since)}: {owned}"
     proof = Proof(state=facts.status.state, since=reader.waits_since, place=reader.entry.name)
-    next_step = f"xbus reader show {reader.entry.name}, and xbus health"
+    next_step = f"xbus reader show {quote(reader.entry.name)}, and xbus health"
     return Finding(Code.BOT_BEHIND, cause, next_step, proof=proof)
 
 
@@ -113,7 +113,9 @@ def _failed(facts: BotFacts, now: datetime) -> Finding | None:
         f"{counted(last.attempts, 'attempt')} with {last.code}: {last.error}{_next(facts)}"
     )
     proof = Proof(state=it.state, since=last.ended_at, attempts=last.attempts, place=it.name)
-    next_step = f"xbus bot log {it.name} --run {last.id}, then xbus bot fire {it.name} --run {last.id} --reason …"
+    next_step = (
+        f"xbus bot log {quote(it.name)} --run {last.id}, then xbus bot fire {quote(it.name)} --run {last.id} --reason …"
+    )
     return Finding(Code.BOT_FAILED, cause, next_step, proof=proof)
 
 

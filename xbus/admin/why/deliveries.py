@@ -7,6 +7,7 @@ what keeps it.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import TypeAlias
 from uuid import UUID
 
@@ -56,7 +57,7 @@ def explain_delivery(facts: DeliveryFacts, around: Surroundings) -> Finding:
 def explain_not_owed(found: NotOwed) -> Finding:
     """Explain why a role was never owed an envelope."""
     login = found.role.login
-    return Finding(Code.NOT_OWED, found.cause, f"xbus why --role {login}", login, Proof(place=login))
+    return Finding(Code.NOT_OWED, found.cause, f"xbus why --role {quote(login)}", login, Proof(place=login))
 
 
 # -- what is over, or up to a person -----------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def _delivered(facts: DeliveryFacts, around: Surroundings) -> Finding:
     login, number = facts.progress.role, facts.parked_items
     if number:
         cause = f"{login} has committed the envelope without {counted(number, 'item')}, parked alone"
-        return _found(Code.ITEMS_PARKED, facts, cause, f"xbus parked show {facts.envelope_id} --role {login}")
+        return _found(Code.ITEMS_PARKED, facts, cause, f"xbus parked show {facts.envelope_id} {_quoted_role(facts)}")
     return _found(Code.DELIVERED, facts, f"{login} has committed the envelope")
 
 
@@ -77,7 +78,7 @@ def _resent(facts: DeliveryFacts, around: Surroundings) -> Finding:
 
 def _dropped(facts: DeliveryFacts, around: Surroundings) -> Finding:
     cause = f"a person decided that {facts.progress.role} goes without it: {facts.progress.cause}"
-    return _found(Code.DROPPED, facts, cause, f"xbus replay --help shows how {facts.progress.role} gets it again")
+    return _found(Code.DROPPED, facts, cause, "xbus replay --help shows how it is sent again")
 
 
 def _rerouted(facts: DeliveryFacts, around: Surroundings) -> Finding:
@@ -89,7 +90,7 @@ def _parked(facts: DeliveryFacts, around: Surroundings) -> Finding:
     login, progress = facts.progress.role, facts.progress
     attempts = counted(progress.attempts or 0, "attempt")
     cause = f"it is parked for {login} since {moment(progress.changed_at)} after {attempts}: {progress.cause}"
-    next_step = f"xbus parked show {facts.envelope_id} --role {login}, then xbus parked resume, correct or drop"
+    next_step = f"xbus parked show {facts.envelope_id} {_quoted_role(facts)}, then xbus parked resume, correct or drop"
     return _found(Code.PARKED, facts, cause, next_step)
 
 
@@ -198,7 +199,7 @@ def _in_turn(facts: DeliveryFacts, around: Surroundings) -> Finding:
     if number:
         ahead = counted(number, "envelope", at_least=len(facts.ahead) == MOST_AHEAD)
         cause = f"its turn at {login} is to come after {ahead}"
-        return _found(Code.IN_LINE, facts, cause, f"xbus why --role {login}", envelopes=number)
+        return _found(Code.IN_LINE, facts, cause, f"xbus why {_quoted_role(facts)}", envelopes=number)
     if facts.is_archived:
         cause = f"only an archive has its items, and {login} waits until the broker has put them back"
         next_step = f"xbus health, then xbus restore {facts.envelope_id} if that fails"
@@ -218,8 +219,9 @@ def _in_turn(facts: DeliveryFacts, around: Surroundings) -> Finding:
     if logins := [login for login in map(around.login, told["held_up_by"]) if login in facts.consumers]:
         others = ", ".join(logins)
         cause = f"it goes to {login} together with {others}, whose programs are all at work"
-        return _found(Code.HELD_UP, facts, cause, f"xbus why --role {logins[0]}", place=others)
-    return _found(Code.IN_LINE, facts, f"it is the next one for {login}", f"xbus why --role {login}", envelopes=0)
+        return _found(Code.HELD_UP, facts, cause, f"xbus why --role {quote(logins[0])}", place=others)
+    next_step = f"xbus why {_quoted_role(facts)}"
+    return _found(Code.IN_LINE, facts, f"it is the next one for {login}", next_step, envelopes=0)
 
 
 def _slots_taken(facts: DeliveryFacts, told: RoleInsight) -> Finding:
@@ -251,8 +253,10 @@ def _row_before(facts: DeliveryFacts, around: Surroundings) -> Finding | None:
     before, login = around.keyed.get(in_flight[0]), facts.role.login
     name = f"envelope {before.envelope_id}" if before is not None else f"position {in_flight[0]}"
     cause = f"{login} is ordered, and gets what it missed one after the other: {name} is in flight"
-    other = None if before is None else before.envelope_id
-    return _found(Code.BEHIND_ROW, facts, cause, f"xbus why {other or ''} --role {login}", other=other)
+    if before is None:
+        return _found(Code.BEHIND_ROW, facts, cause, f"xbus why --role {quote(login)}")
+    next_step = f"xbus why {before.envelope_id} --role {quote(login)}"
+    return _found(Code.BEHIND_ROW, facts, cause, next_step, other=before.envelope_id)
 
 
 def _without_worker(facts: DeliveryFacts, around: Surroundings) -> Finding | None:
@@ -271,7 +275,7 @@ def _without_worker(facts: DeliveryFacts, around: Surroundings) -> Finding | Non
         since = told[tripped[0]]["trouble_since"]
         cause = f"it needs a worker of {service}, and one envelope after the other fails at {', '.join(tripped)}"
         at = None if since is None else datetime.fromisoformat(since)
-        return _found(Code.WORKER_TRIPPED, facts, cause, f"xbus failure list --role {tripped[0]}", since=at)
+        return _found(Code.WORKER_TRIPPED, facts, cause, f"xbus failure list --role {quote(tripped[0])}", since=at)
     if any(insight["programs"] for insight in told.values()):
         return None  # one has come: it goes on at once
     logins = ", ".join(worker.login for worker in awaited)
@@ -291,11 +295,17 @@ def _behind_key(facts: DeliveryFacts, around: Surroundings) -> Finding | None:
         f"{login} is ordered, and gets envelope {blocking.envelope_id} of the same ordering key first, "
         f"which is {blocking.state}: {blocking.cause}"
     )
-    next_step = f"xbus why {blocking.envelope_id} --role {login}"
+    next_step = f"xbus why {blocking.envelope_id} {_quoted_role(facts)}"
     return _found(Code.BEHIND_KEY, facts, cause, next_step, other=blocking.envelope_id)
 
 
 # -- what they have in common ------------------------------------------------------------------------------------------
+
+
+def _quoted_role(facts: DeliveryFacts) -> str:
+    """Word the option that names the role of a delivery; a service that never had a role has none."""
+    role = facts.progress.role
+    return "" if role is None else f"--role {quote(role)}"
 
 
 def _insight(facts: DeliveryFacts, around: Surroundings) -> RoleInsight:
@@ -333,7 +343,7 @@ def _key_in_hand(facts: DeliveryFacts, around: Surroundings) -> Finding | None:
     if before is None:
         return None
     cause = f"{login} has envelope {before.envelope_id} of the same ordering key in hand, which goes first"
-    next_step = f"xbus why {before.envelope_id} --role {login}"
+    next_step = f"xbus why {before.envelope_id} --role {quote(login)}"
     return _found(Code.KEY_IN_HAND, facts, cause, next_step, other=before.envelope_id)
 
 

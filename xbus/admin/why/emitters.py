@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from shlex import quote
 
 from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, moment
 from xbus.admin.why.obstacles import resume
@@ -27,7 +28,7 @@ def explain_unknown_key(login: str, key: str) -> Finding:
         f"no envelope of {login} that reached the bus has the key {key!r}: it was never sent, or under another key, or "
         "the bus refused its first call"
     )
-    next_step = f"see the emitter's log and xbus outbox status; xbus why --emitter {login} says what it may send"
+    next_step = f"see the emitter's log and xbus outbox status; xbus why --emitter {quote(login)} says what it may send"
     return Finding(Code.UNKNOWN_KEY, cause, next_step, proof=Proof(place=login))
 
 
@@ -67,7 +68,7 @@ def _obstacles(facts: EmitterFacts) -> Iterator[Finding]:
         )
     elif not facts.has_password:
         cause = f"{login} has no password, so it can't log in"
-        yield Finding(Code.EMITTER_LOCKED, cause, f"xbus password emitter {login}", proof=Proof(place=login))
+        yield Finding(Code.EMITTER_LOCKED, cause, f"xbus password emitter {quote(login)}", proof=Proof(place=login))
     for pause in facts.pauses:
         of_emitter = pause.kind is PauseKind.EMITTER
         code = Code.EMITTER_PAUSED if of_emitter else Code.TYPE_PAUSED
@@ -111,4 +112,4 @@ def _work(facts: EmitterFacts) -> Finding:
         last = f"its newest envelope is of {moment(newest.opened_at)} and {newest.state}"
     types = ", ".join(facts.types) or "nothing"
     cause = f"{login} has no envelope open, {sessions}; {last}; it may send {types}"
-    return Finding(Code.EMITTER_QUIET, cause, f"xbus envelope list --emitter {login}", proof=proof)
+    return Finding(Code.EMITTER_QUIET, cause, f"xbus envelope list --emitter {quote(login)}", proof=proof)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from shlex import quote
 from uuid import UUID
 
 from xbus.admin.why.deliveries import Surroundings, explain_delivery, explain_not_owed
@@ -71,7 +72,7 @@ def _open(facts: EnvelopeFacts) -> Finding:
         "before its seal"
     )
     proof = Proof(summary.id, state=summary.state.value, since=summary.opened_at, place=summary.emitter)
-    return Finding(Code.OPEN, cause, f"xbus why --emitter {summary.emitter}", proof=proof)
+    return Finding(Code.OPEN, cause, f"xbus why --emitter {quote(summary.emitter)}", proof=proof)
 
 
 def _cancelled(facts: EnvelopeFacts) -> Finding:

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from xbus.broker.journal.log import deliveries
 from xbus.broker.journal.operations.failures import FailureSummary
 from xbus.broker.journal.writes import PauseEntry
 
@@ -48,10 +49,10 @@ class Code(StrEnum):
     ARCHIVE_AWAITED = "archive_awaited"
     WORKER_GRACE = "worker_grace"
     WORKER_BUSY = "worker_busy"
-    WORKER_ABSENT = "worker_absent"
+    WORKER_ABSENT = deliveries.WORKER_ABSENT
     WORKER_PAUSED = "worker_paused"
     WORKER_TRIPPED = "worker_tripped"
-    OUTPUT_NOT_READY = "output_not_ready"
+    OUTPUT_NOT_READY = deliveries.OUTPUT_NOT_READY
     UNWRITTEN = "unwritten"
     BACK_UNREACHABLE = "back_unreachable"
     BACK_UNAWARE = "back_unaware"

@@ -24,7 +24,7 @@ def explain_obstacle(role: RoleSituation, told: RoleInsight, now: datetime) -> F
             f"one envelope after the other fails at {login} since {moment(at)}: the next probe is in {seconds:.0f} s"
         )
         proof = Proof(since=at, until_at=now + timedelta(seconds=seconds), place=login)
-        return Finding(Code.ROLE_TRIPPED, cause, f"xbus failure list --role {login}", login, proof)
+        return Finding(Code.ROLE_TRIPPED, cause, f"xbus failure list --role {shlex.quote(login)}", login, proof)
     if state == ConsumerState.LEAVING:
         cause = f"the recipient of {login} is leaving: it finishes its work and gets nothing more"
         return Finding(Code.ROLE_LEAVING, cause, f"start the recipient of {login} again", login, Proof(place=login))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from shlex import quote
 
 from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
 from xbus.admin.why.obstacles import resume
@@ -20,7 +21,7 @@ def _detached(status: ReaderStatus) -> Iterator[Finding]:
     if status.entry.is_detached:
         name = status.entry.name
         cause = f"{name} lags further than its max_lag allows, so retention waits for it no longer{_lag(status)}"
-        yield Finding(Code.READER_DETACHED, cause, f"xbus reader show {name}", proof=_proof(status))
+        yield Finding(Code.READER_DETACHED, cause, f"xbus reader show {quote(name)}", proof=_proof(status))
 
 
 def _parked(status: ReaderStatus) -> Iterator[Finding]:
@@ -29,7 +30,8 @@ def _parked(status: ReaderStatus) -> Iterator[Finding]:
         name = subscriber.name
         number = "1 batch" if subscriber.parked == 1 else f"{subscriber.parked:,} batches"
         cause = f"its subscriber took {number} of {name} at no attempt, so that is parked; what came behind goes on"
-        yield Finding(Code.BATCHES_PARKED, cause, f"xbus parked batch list --subscription {name}", proof=_proof(status))
+        next_step = f"xbus parked batch list --subscription {quote(name)}"
+        yield Finding(Code.BATCHES_PARKED, cause, next_step, proof=_proof(status))
 
 
 def _state(facts: ReaderFacts) -> Finding:
@@ -38,9 +40,8 @@ def _state(facts: ReaderFacts) -> Finding:
     if subscriber is not None and subscriber.ended_at is not None:
         cause = f"the subscriber of {subscriber.name} said at {moment(subscriber.ended_at)} that it wants no more{lag}"
         proof = Proof(state=subscriber.state, since=subscriber.ended_at, place=subscriber.name)
-        return Finding(
-            Code.SUBSCRIPTION_ENDED, cause, f"xbus subscription resume {subscriber.name} --reason …", proof=proof
-        )
+        next_step = f"xbus subscription resume {quote(subscriber.name)} --reason …"
+        return Finding(Code.SUBSCRIPTION_ENDED, cause, next_step, proof=proof)
     if facts.pause is not None:
         proof = Proof(state=status.state.value, since=facts.pause.since, place=name, pause=facts.pause)
         return Finding(Code.READER_PAUSED, f"the {facts.pause.told}{lag}", resume(facts.pause), proof=proof)
@@ -59,7 +60,7 @@ def _state(facts: ReaderFacts) -> Finding:
         of_all = f"{free} of its {counted(len(status.ranges), 'range')} without a program"
         told = f", with {of_all}" if free else ""
         cause = f"{counted(status.programs, 'program')} of {name} read{'s' if status.programs == 1 else ''}{told}{lag}"
-        return Finding(Code.READER_BEHIND, cause, f"xbus reader show {name}", proof=_proof(status))
+        return Finding(Code.READER_BEHIND, cause, f"xbus reader show {quote(name)}", proof=_proof(status))
     return Finding(Code.READER_WELL, f"{name} has settled each event of its types", proof=_proof(status))
 
 
@@ -75,7 +76,7 @@ def _failing(subscriber: SubscriberStatus, lag: str) -> Finding:
         attempts=subscriber.failures,
         place=subscriber.name,
     )
-    next_step = f"xbus subscription show {subscriber.name}, then repair what it calls; calls go on by themselves"
+    next_step = f"xbus subscription show {quote(subscriber.name)}, then repair what it calls; calls go on by themselves"
     return Finding(Code.SUBSCRIPTION_FAILING, cause, next_step, proof=proof)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from shlex import quote
 
 from xbus.admin.why.deliveries import Surroundings
 from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, moment
@@ -31,7 +32,7 @@ def _state(facts: RoleFacts, around: Surroundings, oldest: Finding | None) -> Fi
         return Finding(Code.ROLE_REMOVED, cause, "xbus export shows the roles", login, Proof(since=role.removed_at))
     if role.detached_at is not None:
         cause = f"{login} is detached since {moment(role.detached_at)}: it is owed nothing and can't register"
-        next_step = f"xbus recipient attach {login}"
+        next_step = f"xbus recipient attach {quote(login)}"
         return Finding(Code.ROLE_DETACHED, cause, next_step, login, Proof(since=role.detached_at))
     if role.pause is not None:
         cause, proof = f"the {role.pause.told}{_lacking(facts)}", _proof(facts, role.pause.since)
@@ -68,7 +69,7 @@ def _parked(facts: RoleFacts) -> Iterator[Finding]:
         items=facts.parked_items.number if facts.parked_items else None,
         place=login,
     )
-    yield Finding(Code.PARKED, cause, f"xbus parked list --role {login}", login, proof)
+    yield Finding(Code.PARKED, cause, f"xbus parked list --role {quote(login)}", login, proof)
 
 
 def _lacking(facts: RoleFacts) -> str:

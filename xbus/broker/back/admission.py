@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from shlex import quote
 from weakref import WeakValueDictionary
 
 from xbus.broker.back.assembly import DeliveryAssembly
@@ -98,7 +99,7 @@ class Admission:
         if role.detached:
             raise Refused(
                 "the role was detached: it is owed nothing any more",
-                f"have an operator put it on the bus again with xbus recipient attach {role.login}",
+                f"have an operator put it on the bus again with xbus recipient attach {quote(role.login)}",
                 code="role_detached",
             )
         cursor = self._assembly.ledger.cursor(role_id)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from shlex import quote
 
 from xbus.broker.journal.configuration.detaching import detach
 from xbus.broker.journal.journal import Journal
@@ -76,4 +77,5 @@ class LagKeeper:
 def _next_step(role: Lagging) -> str:
     if role.when_behind == "detach":
         return f"see why its recipient is slow; the bus detaches {role.login} once nobody serves it"
-    return f"start its recipient, or more instances of it, or take it off the bus: xbus recipient detach {role.login}"
+    detach_it = f"xbus recipient detach {quote(role.login)}"
+    return f"start its recipient, or more instances of it, or take it off the bus: {detach_it}"

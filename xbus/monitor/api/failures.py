@@ -51,12 +51,16 @@ def list_(
 
 @router.get("/groups", operation_id="list_failure_groups")
 def groups(bus: TheBus, _: TheVisitor, query: Annotated[FailureQuery, Query()], limit: Limit = 20) -> ObjectResponse:
-    """List groups of failures of the same trouble, the one with the newest failure first."""
+    """List groups of failures of the same trouble, the one with the newest failure first.
+
+    In a long list some pages have fewer groups than `limit`, or none: `next` is null at the end alone.
+    """
     with bus.reading() as connection:
         if query.owner:
             known_person(connection, query.owner)
         found = list_groups(connection, query.filters(), before=query.before, limit=limit)
-    return answer_list(map(of_failure_group, found), {"before": found[-1].newest.id} if len(found) == limit else None)
+    after = None if found.before is None else {"before": found.before}
+    return answer_list(map(of_failure_group, found.groups), after)
 
 
 @router.get("/groups/{fingerprint}", operation_id="show_failure_group")

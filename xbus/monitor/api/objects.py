@@ -7,16 +7,21 @@ from datetime import datetime
 from fastapi.responses import Response
 
 from xbus.admin.objects import JsonObject
+from xbus.admin.output import escaped
 
 
 class ObjectResponse(Response):
-    """An object as JSON on a line; ids and moments become text, hashes hexadecimal."""
+    """An object as JSON on a line; ids and moments become text, hashes hexadecimal.
+
+    What a terminal would obey is escaped, since people call the interface from a terminal, too.
+    """
 
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
         """Write the object."""
-        return f"{json.dumps(content, default=_plain, ensure_ascii=False, separators=(',', ':'))}\n".encode()
+        written = json.dumps(content, default=_plain, ensure_ascii=False, separators=(",", ":"))
+        return f"{escaped(written)}\n".encode()
 
 
 def answer(found: JsonObject) -> ObjectResponse:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from xbus.broker.journal.samples.attention import AttentionGroup
+from xbus.broker.journal.samples.attention import MOST_READ, AttentionGroup
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.monitor.live.bus_now import BusNow
 from xbus.monitor.rendering import link
@@ -50,7 +50,9 @@ def decisions_of(now: BusNow) -> list[NeededDecision]:
         *(_problem(problem) for problem in now.health.problems if problem["code"] not in SHOWN_ELSEWHERE),
         *(_parked(group, "envelope") for group in attention.parked),
         *(_parked(group, "item") for group in attention.parked_items),
+        *_beyond("parked work", [*attention.parked, *attention.parked_items], link("/parked")),
         *(_failures(group) for group in attention.failures),
+        *_beyond("failures", attention.failures, link("/failures", state=TrackingState.UNPROCESSED.value)),
         *(_left_open(login, stalled.told("envelope"), stalled.since) for login, stalled in attention.open),
         *(
             NeededDecision(
@@ -124,6 +126,16 @@ def _failures(group: AttentionGroup) -> NeededDecision:
         link("/failures", state=TrackingState.UNPROCESSED.value, role=group.role, code=group.code),
         group.since,
     )
+
+
+def _beyond(what: str, groups: Sequence[AttentionGroup], address: str) -> Iterator[NeededDecision]:
+    """Tell once where more exists than was read, as groups of it may be missing."""
+    if any(group.at_least for group in groups):
+        cause = f"{MOST_READ:,} of a kind were looked at, and more exist"
+        next_step = "the list has all of them"
+        yield NeededDecision(
+            "busy", f"More {what} than is counted here", "not_counted", cause, next_step, address, None
+        )
 
 
 def _left_open(login: str, told: str, since: datetime) -> NeededDecision:

@@ -30,17 +30,16 @@ def list_(bus: TheBus, page: ThePage, query: Annotated[FailureQuery, Query()]) -
         found = list_groups(connection, query.filters(), before=query.before, limit=PAGE_ROWS)
         persons = [person.name for person in list_persons(connection) if person.disabled_at is None]
         roles = sorted(read_stored(connection).in_use.section(Section.ROLE))
-    more = None
-    if len(found) == PAGE_ROWS:
-        more = link("/failures", **{**query.model_dump(), "before": found[-1].newest.id})
+    more = None if found.before is None else link("/failures", **{**query.model_dump(), "before": found.before})
     return page(
         "failures/list.html",
-        found=found,
+        found=found.groups,
         query=query,
         roles=roles,
         persons=persons,
         states=list(TrackingState),
         more=more,
+        page_rows=PAGE_ROWS,
     )
 
 

@@ -1,6 +1,7 @@
 """The person behind a request, found by the cookie of a session or by a token for programs."""
 
 from dataclasses import dataclass
+from shlex import quote
 
 from xbus.broker.journal.people import Person, Right
 from xbus.errors import Refused
@@ -38,6 +39,6 @@ class Visitor:
         if not self.may(right):
             raise Refused(
                 f"{self.person.name} lacks the right {right}",
-                f"ask a manager for it, who gives it by: xbus person rights {self.person.name} ... {right}",
+                f"ask a manager for it, who gives it by: xbus person rights {quote(self.person.name)} ... {right}",
                 code="forbidden",
             )

@@ -191,6 +191,7 @@ def test_what_needs_a_decision() -> None:
         ("bad", "Consumer absent", "/recipients/role_3"),
         ("bad", "1 envelope parked for role_3", "/parked?role=role_3&code=refused"),
         ("bad", "at least 5,000 items parked for role_3", "/parked?role=role_3&code=refused"),
+        ("busy", "More parked work than is counted here", "/parked"),
         ("busy", "3 failures that nobody has looked at", "/failures?state=unprocessed&code=timed_out"),
         ("busy", "at least 1,000 envelopes of north open for long", "/envelopes?state=open&emitter=north"),
         ("busy", "Role role 3 is paused", "/recipients/role%203"),

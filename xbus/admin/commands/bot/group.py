@@ -1,12 +1,14 @@
 """``xbus bot``: the group, and the commands that show bots and act on them."""
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
 from xbus.admin.commands.bot.running import run
 from xbus.admin.commands.bot.runs import log, runs
 from xbus.admin.names import BOT
+from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_bot
 from xbus.admin.output import STATE, Output, facts, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
@@ -106,13 +108,13 @@ def show(config_path: Path | None, name: str, as_json: bool) -> None:
 @bot.command()
 @config_option
 @click.argument("name", type=BOT)
-@click.option("--run", "run_id", type=int, metavar="RUN", help="Try this run anew, which has failed.")
+@click.option("--run", "run_id", type=ROW_ID, metavar="RUN", help="Try this run anew, which has failed.")
 @reason_option
 def fire(config_path: Path | None, name: str, run_id: int | None, reason: str) -> None:
     """Have the bot NAME run now, whatever its cron says."""
     with writing(database_url(config_path)) as connection:
         number = fire_bot(connection, name, run_id, decision_of(SystemClock(), reason))
-    click.echo(f"Run {number} of {name} is due. To see how it ends: xbus bot runs {name}")
+    click.echo(f"Run {number} of {name} is due. To see how it ends: xbus bot runs {quote(name)}")
 
 
 @bot.command()

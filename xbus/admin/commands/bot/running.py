@@ -9,6 +9,7 @@ import click
 
 from xbus import logs
 from xbus.admin.address import back_option, broker_address
+from xbus.admin.numbers import FiniteRange
 from xbus.admin.program import config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.bots import BotRunner, RunnerOptions
@@ -40,7 +41,7 @@ MOST_RUNS = 256
 )
 @click.option(
     "--stop-timeout",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=DEFAULTS.stop_seconds,
     show_default=True,
     metavar="SECONDS",

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.names import BOT
+from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_run
 from xbus.admin.output import STATE, Output, name_column, one_json
 from xbus.admin.program import config_option, database_url, json_option, limit_option, output_option
@@ -64,7 +65,7 @@ def runs(config_path: Path | None, name: str | None, state: str | None, limit: i
 @click.command()
 @config_option
 @click.argument("name", type=BOT)
-@click.option("--run", "run_id", type=int, metavar="RUN", help="Of this run; by default of the one that ended last.")
+@click.option("--run", "run_id", type=ROW_ID, metavar="RUN", help="Of this run; by default of the one that ended last.")
 @json_option()
 def log(config_path: Path | None, name: str, run_id: int | None, as_json: bool) -> None:
     """Show what a run of the bot NAME has printed in its last attempt, as far as it was kept."""

@@ -20,7 +20,7 @@ from xbus.admin.bus_file.change import Decisions, PlannedChange
 from xbus.admin.program import config_option, confirm, database_url
 from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.database.connection import reading
-from xbus.errors import ConfigurationError
+from xbus.errors import ConfigurationError, XbusError
 
 
 @click.command()
@@ -63,10 +63,10 @@ def _draft(before: str) -> Iterator[Path]:
             file.write(before)
         yield draft
     except BaseException:
-        if draft.read_text(encoding="utf-8", errors="replace") == before:
-            draft.unlink()
-        else:
+        if draft.exists() and draft.read_text(encoding="utf-8", errors="replace") != before:
             click.echo(f"Your text is in {draft}", err=True)
+        else:
+            draft.unlink(missing_ok=True)
         raise
     draft.unlink()
 
@@ -76,12 +76,21 @@ def _edited(url: str, draft: Path, decisions: Decisions) -> PlannedChange:
 
     Raises:
         Problems: it can't, and the person gives up.
+        XbusError: the file is gone.
     """
     while True:
         click.edit(filename=str(draft))
         try:
-            return plan_change(url, str(draft), draft.read_bytes(), decisions)
+            return plan_change(url, str(draft), _content(draft), decisions)
         except Problems as problems:
             click.echo("\n".join(problems.told), err=True)
             if not click.confirm("Edit it again?", default=True):
                 raise
+
+
+def _content(draft: Path) -> bytes:
+    try:
+        return draft.read_bytes()
+    except OSError as error:
+        cause = f"the editor left no text in {draft} ({error.strerror})"
+        raise XbusError(cause, "run xbus edit again, and save the file at its place", code="unreadable_file") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.names import READER
+from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.admin.output import Output, age, counted, name_column
 from xbus.admin.program import (
@@ -96,7 +97,7 @@ def show(config_path: Path | None, name: str, limit: int, output: Output) -> Non
 @config_option
 @name_argument
 @click.argument("place")
-@click.option("--range", "range_id", type=int, metavar="RANGE", help="Move only this range.")
+@click.option("--range", "range_id", type=ROW_ID, metavar="RANGE", help="Move only this range.")
 @reason_option
 @click.option("--dry-run", is_flag=True, help="Show what would be moved, and move nothing.")
 @yes_option
@@ -149,7 +150,7 @@ def undo(config_path: Path | None, name: str, act: str | None, reason: str, yes:
 @reader.command()
 @config_option
 @name_argument
-@click.argument("range_id", type=int, metavar="RANGE")
+@click.argument("range_id", type=ROW_ID, metavar="RANGE")
 @reason_option
 def split(config_path: Path | None, name: str, range_id: int, reason: str) -> None:
     """Cut RANGE of the reader NAME into two halves, so that two programs can read them.
@@ -164,7 +165,7 @@ def split(config_path: Path | None, name: str, range_id: int, reason: str) -> No
 @reader.command()
 @config_option
 @name_argument
-@click.argument("range_ids", type=int, nargs=-1, required=True, metavar="RANGE...")
+@click.argument("range_ids", type=ROW_ID, nargs=-1, required=True, metavar="RANGE...")
 @reason_option
 def merge(config_path: Path | None, name: str, range_ids: Sequence[int], reason: str) -> None:
     """Make one range of neighbours of the reader NAME, so that one program reads them.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -75,7 +76,7 @@ def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None
         confirm(f"Detach {login}?")
     with writing(url) as connection:
         detaching.detach(connection, login, reason, SystemClock().now())
-    click.echo(f"{login} is detached. It can't register until: xbus recipient attach {login}")
+    click.echo(f"{login} is detached. It can't register until: xbus recipient attach {quote(login)}")
 
 
 @click.command()

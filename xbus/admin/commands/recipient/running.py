@@ -10,6 +10,7 @@ from xbus.admin.bus_file.table_keys import MOST_INSTANCES
 from xbus.admin.commands.recipient.instances import Instance, check_addresses, run_instances
 from xbus.admin.commands.recipient.loading import load_recipient
 from xbus.admin.commands.recipient.roles import attach, detach, list_
+from xbus.admin.numbers import FiniteRange
 from xbus.admin.program import CommandGroup, config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.config import load_or_default
@@ -45,7 +46,7 @@ for command in (list_, detach, attach):
 )
 @click.option(
     "--start-timeout",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     metavar="SECONDS",
     help="For how long to repeat on_start while it fails, before this ends with 3; by default for ever.",
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from shlex import quote
 
 from xbus.broker.back.recipients import Registry, ServedRole
 from xbus.broker.journal.journal import Journal
@@ -80,7 +81,7 @@ class OverdueBacklog:
         cause = (
             f"the role {role.role} is away and has not got what was received on {role.owed_since:%Y-%m-%d} and after"
         )
-        next_step = f"start its recipient, or take it off the bus with xbus recipient detach {role.role}"
+        next_step = f"start its recipient, or take it off the bus with xbus recipient detach {quote(role.role)}"
         self._health.trouble(CODE, cause, next_step, about=role.role)
         if self._clock.monotonic() - self._told.get(role.role, -DAY_SECONDS) >= DAY_SECONDS:
             self._told[role.role] = self._clock.monotonic()

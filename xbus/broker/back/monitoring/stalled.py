@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable
 from datetime import datetime
+from shlex import quote
 
 from xbus.broker.back.recipients import Registry, ServedRole
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RoleEntry
+from xbus.broker.journal.log.deliveries import WORKER_ABSENT
 from xbus.broker.journal.operations.stalled import (
     Outline,
     RoleOutline,
@@ -25,7 +27,6 @@ from xbus.config import HealthLimits
 from xbus.supervision.health import Health, Problem
 
 CONSUMER_ABSENT = "consumer_absent"
-WORKER_ABSENT = "worker_absent"
 PARKED = "parked"
 CODES = (CONSUMER_ABSENT, WORKER_ABSENT, PARKED)
 
@@ -168,7 +169,7 @@ def _consumer_absent(role: RoleEntry, since: datetime, owed: Stalled) -> Problem
         f"the role {role.login} is absent since {_moment(since)}, and {owed.told('envelope')} "
         f"{_verb(owed, 'waits', 'wait')} for it, the oldest since {_moment(owed.since)}"
     )
-    next_step = f"start its recipient, or take it off the bus with xbus recipient detach {role.login}"
+    next_step = f"start its recipient, or take it off the bus with xbus recipient detach {quote(role.login)}"
     return Problem(CONSUMER_ABSENT, role.login, cause, since, next_step)
 
 
@@ -194,7 +195,8 @@ def _parked(role: RoleEntry, envelopes: Stalled | None, items: Stalled | None) -
         f"{' and '.join(told)} {_verb(both, 'is', 'are')} parked for the role {role.login}, "
         f"the oldest since {_moment(both.since)}"
     )
-    next_step = f"see why with xbus parked list --role {role.login}, then use xbus parked resume, correct or drop"
+    listed = f"xbus parked list --role {quote(role.login)}"
+    next_step = f"see why with {listed}, then use xbus parked resume, correct or drop"
     return Problem(PARKED, role.login, cause, both.since, next_step)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from shlex import quote
 
 from xbus.broker.back.readers.desks import ReaderDesks
 from xbus.broker.journal.journal import Journal
@@ -70,7 +71,7 @@ class AbsentReaders:
             name,
             f"nobody reads for the reader {name} since {since:%Y-%m-%d %H:%M:%SZ}, and events wait for it",
             since,
-            f"start its program; xbus reader show {name} says who has read last",
+            f"start its program; xbus reader show {quote(name)} says who has read last",
         )
 
     def _minutes(self, key: str) -> float:

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from shlex import quote
 
 from xbus.broker.back.readers.desks import ReaderDesks
 from xbus.broker.journal.journal import Journal
@@ -88,5 +89,5 @@ class BehindReaders:
             self._clock.now(),
             f"see why its programs are slow; the bus waits for {name} no longer once none of them reads"
             if detaches
-            else f"start more programs of it, or have it go on elsewhere: xbus reader move {name} head",
+            else f"start more programs of it, or have it go on elsewhere: xbus reader move {quote(name)} head",
         )

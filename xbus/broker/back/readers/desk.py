@@ -10,6 +10,7 @@ from xbus.broker.back.log import LogSlices
 from xbus.broker.back.readers.batches import batch_bounds, batch_map, read_owed
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
 from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
+from xbus.broker.back.readers.known_ranges import KnownRanges
 from xbus.broker.back.readers.owing import OwedSettlement, lease_of
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
 from xbus.broker.back.readers.steps import RangeSteps
@@ -24,7 +25,6 @@ from xbus.broker.journal.readers import (
     ReaderEntry,
     ReaderRange,
     SettleStep,
-    lease_lost,
     pass_to,
     read_served_ranges,
     release,
@@ -61,14 +61,12 @@ class ReaderDesk:
     ) -> None:
         self.entry = entry
         self.sharing = RangeSharing(entry.lease)
+        self._known = KnownRanges(self.sharing, clock)
         self._journal = journal
         self._steps = RangeSteps(journal)
         self._slices = slices
         self._clock = clock
         self._failing = failing
-        self._ranges: dict[int, ReaderRange] = {}
-        self._busy: set[int] = set()
-        """The ranges for which a step is under way."""
         self.calls = WaitingCalls(slices)
         self._times = BatchTimes(clock)
         self._turn = 0
@@ -110,7 +108,7 @@ class ReaderDesk:
                 await self.calls.wait(changes, until)
                 break
             own = self.sharing.of(program.id)
-            due = [self._times.seconds_to(self._ranges[lease.range_id], self.entry.batch_wait) for lease in own]
+            due = [self._times.seconds_to(self._known[lease.range_id], self.entry.batch_wait) for lease in own]
             fills = [loop.time() + seconds for seconds in due if seconds > 0]
             await self.calls.wait(changes, min([heard_until, *fills]), self.entry.event_types if own else set(), head)
         return None
@@ -137,8 +135,8 @@ class ReaderDesk:
             JournalUnavailable: the database can't be written now.
         """
         self.sharing.renew(program.id, self._clock.monotonic())
-        lease = self._lease(program, failed.range_id, failed.counter)
-        current = self._ranges[failed.range_id]
+        lease = self._known.lease(program.id, failed.range_id, failed.counter)
+        current = self._known[failed.range_id]
         if not current.handed_out or current.batch_end != failed.place:
             return None
         decided = self._failing.failed(self.entry, current, failure.code)
@@ -161,7 +159,7 @@ class ReaderDesk:
         """Settle a batch, with the bounds of the next one where that is there already and was not out before."""
         owing = self._owing(program, done)
         batch = None
-        behind = self._ranges[done.range_id].settled(done.place)
+        behind = self._known[done.range_id].settled(done.place)
         if not behind.handed_out and not behind.has_ended and not is_paused():
             batch = await self._next(program, call, owing)
         if not owing.is_settled:
@@ -169,7 +167,7 @@ class ReaderDesk:
         return batch
 
     def _owing(self, program: ReadingProgram, done: Settlement) -> OwedSettlement:
-        lease = self._lease(program, done.range_id, done.counter)
+        lease = self._known.lease(program.id, done.range_id, done.counter)
         step = SettleStep(lease_of(lease, program.id), done.place, self._note(program.login, ReaderAct.CHECKPOINT))
         return OwedSettlement(lease, step)
 
@@ -188,17 +186,7 @@ class ReaderDesk:
         self._keep(owing.lease, owing.step.lease, None if settled.has_ended else settled)
 
     def _keep(self, lease: RangeLease, known: LeaseOf, changed: ReaderRange | None) -> None:
-        """Take up a range as its owner has left it; None for a parked batch, which has ended."""
-        if changed is None:
-            self._ranges.pop(known.range_id, None)
-            self.sharing.leases.pop(known.range_id, None)
-            return
-        self._ranges[changed.id] = changed
-        if lease.counter == known.counter:
-            lease.counter = changed.counter
-        lease.is_out = changed.handed_out
-        if lease.heir is not None and lease.owner == known.program and not lease.is_out:
-            lease.owner = None
+        if self._known.keep(lease, known, changed):
             self.calls.wake()
 
     def renew(self, program: ReadingProgram) -> RangesAnswer:
@@ -242,9 +230,7 @@ class ReaderDesk:
             self.entry, self.sharing.seconds = entry, entry.lease
         # In the turn of the steps that are under way, so that none of them is missed.
         found = await self._journal.run(read_served_ranges, self.entry.id)
-        self._ranges = {each.id: each for each in found}
-        rows = [(each.id, each.counter, each.owner, each.handed_out) for each in found]
-        self.sharing.follow(rows, self._clock.monotonic())
+        self._known.follow(found)
         self.calls.wake()
 
     async def pass_to(self, place: Place, reason: str) -> int:
@@ -257,32 +243,25 @@ class ReaderDesk:
         """
         moved, note = 0, self._note(MAX_LAG, ReaderAct.SKIP, reason)
         for lease in list(self.sharing.leases.values()):
-            known = self._ranges[lease.range_id]
+            known = self._known[lease.range_id]
             is_idle = lease.owner is None or self._times.is_too_early(known)
             is_in_use = known.batch_of is not None or (known.handed_out and (known.batch_end > place or not is_idle))
-            if lease.range_id in self._busy or known.place >= place or is_in_use:
+            if self._known.is_busy(lease.range_id) or known.place >= place or is_in_use:
                 continue
-            self._busy.add(lease.range_id)
             try:
-                passed = await self._journal.run(pass_to, known, place, note)
+                with self._known.busy(lease.range_id):
+                    passed = await self._journal.run(pass_to, known, place, note)
             except Refused:
                 return moved
-            finally:
-                self._busy.discard(lease.range_id)
-            self._ranges[passed.id] = passed
+            self._known.put(passed)
             lease.owner, lease.counter, lease.is_out = passed.owner, passed.counter, passed.handed_out
             moved += 1
         self.calls.wake()
         return moved
 
     def look(self) -> None:
-        """Free what silent programs had; nobody is silent for whom a step is under way, as the journal may be slow."""
-        now = self._clock.monotonic()
-        for range_id in self._busy:
-            lease = self.sharing.leases.get(range_id)
-            if lease is not None and lease.owner is not None:
-                self.sharing.renew(lease.owner, now)
-        if self.sharing.expire(now):
+        """Free what silent programs had."""
+        if self._known.expire():
             self.calls.wake()
 
     # -- the next batch --------------------------------------------------------------------------------------------
@@ -296,33 +275,27 @@ class ReaderDesk:
             owing: what is settled together with its bounds.
         """
         ended = None if owing is None else owing.lease.range_id
-        while (free := self.sharing.next_for(program.id)) is not None and free.range_id not in self._busy:
+        while (free := self.sharing.next_for(program.id)) is not None and not self._known.is_busy(free.range_id):
             if not await self._take(free, program):
                 break
         for lease in self.sharing.of(program.id, ended):
             is_out = lease.is_out and lease.range_id != ended
-            if lease.range_id in self._busy or (lease.heir is not None and not is_out):
+            if self._known.is_busy(lease.range_id) or (lease.heir is not None and not is_out):
                 continue
-            self._busy.add(lease.range_id)
-            try:
+            with self._known.busy(lease.range_id):
                 batch = await self._batch(lease, program, call, owing)
-            finally:
-                self._busy.discard(lease.range_id)
             if batch is not None:
                 return batch
         return None
 
     async def _take(self, lease: RangeLease, program: ReadingProgram) -> bool:
-        self._busy.add(lease.range_id)
-        try:
-            known = lease_of(lease, program.id)
-            taken = await self._steps.take(known, program.role_id, self._expires_at())
-        except Refused:
-            await self.follow()
-            return False
-        finally:
-            self._busy.discard(lease.range_id)
-        self._ranges[taken.id] = taken
+        with self._known.busy(lease.range_id):
+            try:
+                taken = await self._steps.take(lease_of(lease, program.id), program.role_id, self._expires_at())
+            except Refused:
+                await self.follow()
+                return False
+        self._known.put(taken)
         lease.is_out = taken.handed_out
         self.sharing.took(lease, program.id, taken.counter, self._clock.monotonic())
         return True
@@ -330,7 +303,7 @@ class ReaderDesk:
     async def _batch(
         self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None
     ) -> ClaimedBatchMap | None:
-        current = self._ranges[lease.range_id]
+        current = self._known[lease.range_id]
         if owing is not None and owing.lease is lease:
             current = current.settled(owing.step.place)
         is_repeated = current.handed_out
@@ -363,7 +336,7 @@ class ReaderDesk:
         else:
             settled, out = await self._steps.settle_and_put_out(owing.step, known, to, self._expires_at())
             self._was_settled(owing, settled)
-        self._ranges[out.id] = out
+        self._known.put(out)
         return out
 
     async def _read_again(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
@@ -378,18 +351,10 @@ class ReaderDesk:
             if found.events:
                 return found
             before, current = current.place, current.passed(found.to)
-            known = self._ranges.get(current.id)
-            if known is not None and (known.counter, known.handed_out) == (current.counter, False):
-                self._ranges[current.id] = current
+            self._known.pass_on(current)
             if found.to <= before:
                 return None
         return None
-
-    def _lease(self, program: ReadingProgram, range_id: int, counter: int) -> RangeLease:
-        lease = self.sharing.leases.get(range_id)
-        if lease is None or (lease.owner, lease.counter) != (program.id, counter):
-            raise lease_lost(range_id)
-        return lease
 
     def _note(self, by: str, act: ReaderAct, reason: str = "") -> ActNote:
         return ActNote(uuid4(), self._clock.now(), by, act, reason)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from shlex import quote
 
 from xbus.broker.back.readers.calls import FailedCall
 from xbus.broker.journal.journal import Journal
@@ -150,7 +151,7 @@ def _problem(each: SubscriptionEntry) -> Problem | None:
             each.name,
             f"the subscriber of {each.name} answered that it wants no more (410)",
             each.ended_at,
-            f"remove the subscription from the bus file, or have it go on: xbus subscription resume {each.name}",
+            f"remove the subscription from the bus file, or have it go on: xbus subscription resume {quote(each.name)}",
         )
     if each.failing_since is None or each.failures < LEAST_FAILURES:
         return None
@@ -159,5 +160,5 @@ def _problem(each: SubscriptionEntry) -> Problem | None:
         each.name,
         f"{each.failures} calls of the subscriber of {each.name} failed one after another: [{each.code}] {each.error}",
         each.failing_since,
-        f"see to the subscriber; it is called again. xbus subscription show {each.name} tells more",
+        f"see to the subscriber; it is called again. xbus subscription show {quote(each.name)} tells more",
     )

@@ -5,6 +5,7 @@ the log.
 """
 
 from xbus.broker.back.recipients.abilities import Abilities
+from xbus.broker.back.recipients.calls import CallTimeouts
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
 from xbus.broker.back.recipients.failures import (
     FailureClass,
@@ -25,7 +26,6 @@ from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, Tr
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.served import ServedRole
 from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
-from xbus.broker.back.recipients.timeouts import CallTimeouts
 
 __all__ = [
     "Abilities",

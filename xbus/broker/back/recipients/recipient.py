@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 
-from xbus import tracing
-from xbus.broker.back.log import NOTHING_SAID, DeliveryNote, FirstWords, RunBatch, SmallEnvelope, headers_map
+from xbus.broker.back.log import DeliveryNote, FirstWords, RunBatch, SmallEnvelope, headers_map
 from xbus.broker.back.recipients.abilities import Abilities
+from xbus.broker.back.recipients.calls import Bringing, CallTimeouts, EnvelopeCalls
 from xbus.broker.back.recipients.failures import (
     LEAVING_CODES,
     SUPERSEDED,
@@ -18,28 +16,14 @@ from xbus.broker.back.recipients.failures import (
     is_nonsense,
 )
 from xbus.broker.back.recipients.heartbeats import Heartbeats
-from xbus.broker.back.recipients.readiness import BusyTime, Readiness
+from xbus.broker.back.recipients.readiness import Readiness
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
-from xbus.broker.back.recipients.timeouts import CallTimeouts
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, Failed
 from xbus.rpc.codec import Value
 from xbus.rpc.exchange import Callee
 from xbus.rpc.messages import HeadersMap, OutputHandover
-
-
-@dataclass(slots=True)
-class Bringing:
-    """An envelope that is being brought to a recipient.
-
-    Args:
-        since: when that began, on the loop's clock.
-        verb: the last call about it.
-    """
-
-    since: float
-    verb: str
 
 
 class RecipientProxy:
@@ -76,13 +60,12 @@ class RecipientProxy:
         self._timeouts = timeouts
         self._on_leaving = on_leaving
         self._answers = Responses(role.id, is_worker=role.worker, names_types=abilities.outs, on_leaving=self._leaves)
-        self._open: dict[UUID, Bringing] = {}
-        self._first_words: dict[UUID, FirstWords] = {}
         self._now = asyncio.get_running_loop().time
         self.since = self._now()
         """Since when it is here, on the loop's clock."""
         self.heartbeats = Heartbeats(self._now)
-        self._busy = BusyTime(self._now)
+        heartbeats = self.heartbeats if abilities.heartbeats else None
+        self._calls = EnvelopeCalls(client, role.login, heartbeats, self._now)
         self.readiness = Readiness(is_told=not abilities.batches)
 
     def is_same_program(self, other: "RecipientProxy") -> bool:
@@ -99,14 +82,14 @@ class RecipientProxy:
         note = words.note if self.abilities.notes else None
         headers = words.headers if self.abilities.headers else None
         if note is not None or headers is not None:
-            self._first_words[envelope_id] = FirstWords(note, headers)
+            self._calls.accompany(envelope_id, FirstWords(note, headers))
 
     async def start_event(self, envelope_id: UUID, event: LogEvent) -> None:
         """Call ``start_event``."""
         self._answers.begin(event.event_id)
         more = self._begin_event(envelope_id, event)
         ids = (envelope_id, str(event.event_id), event.type_name)
-        call = self._call("start_event", "start_event", self._timeouts.start_event, *ids, *more)
+        call = self._calls.call("start_event", "start_event", self._timeouts.start_event, *ids, *more)
         await self._answers.detail("start_event", event.event_id, call)
 
     async def send(self, envelope_id: UUID, event_id: UUID, batch: RunBatch) -> list[RunBatch]:
@@ -118,7 +101,7 @@ class RecipientProxy:
         if not self.abilities.batches:
             return await self._send_singly(envelope_id, event_id, batch)
         self._answers.note_given(event_id, batch)
-        call = self._call(
+        call = self._calls.call(
             "send_item", "xbus.send_items", self._timeouts.send_item, envelope_id, str(event_id), *batch.on_wire()
         )
         return self._answers.batches("send_item", event_id, await self._answers.detail("send_item", event_id, call))
@@ -128,7 +111,7 @@ class RecipientProxy:
         for indices, item in batch.singly():
             # Item by item: a worker can't have made anything of those that come later.
             self._answers.note_given_up_to(event_id, max(indices, default=-1))
-            call = self._call(
+            call = self._calls.call(
                 "send_item", "send_item", self._timeouts.send_item, envelope_id, str(event_id), indices, item
             )
             answer = await self._answers.detail("send_item", event_id, call)
@@ -139,7 +122,7 @@ class RecipientProxy:
         """Call ``end_event``."""
         self._answers.note_all_given(event)
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
-        call = self._call("end_event", verb, self._timeouts.end_event, envelope_id, str(event.event_id))
+        call = self._calls.call("end_event", verb, self._timeouts.end_event, envelope_id, str(event.event_id))
         parts = await self._answers.parts("end_event", event.event_id, call)
         return self._answers.end("end_event", event.event_id, parts if self.abilities.batches else parts[:1])
 
@@ -154,7 +137,7 @@ class RecipientProxy:
         """
         self._answers.note_all_given(event)
         more = self._begin_event(envelope_id, event)
-        call = self._call(
+        call = self._calls.call(
             "take_event",
             "xbus.take_event",
             self._timeouts.end_envelope if commit else self._timeouts.end_event,
@@ -169,7 +152,7 @@ class RecipientProxy:
             "take_event", event.event_id, await self._answers.parts("take_event", event.event_id, call)
         )
         if commit:
-            self._open.pop(envelope_id, None)
+            self._calls.ended(envelope_id)
         return end
 
     async def take_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
@@ -189,14 +172,14 @@ class RecipientProxy:
         """Have envelopes committed that are prepared; those that are not committed are stopped when this returns."""
         ids = [small.envelope_id for small in bundle]
         about = ("end_envelope", "xbus.commit_envelopes", self._timeouts.end_envelope)
-        call = self._call_about(ids, *about, list(map(str, ids)))
+        call = self._calls.call_about(ids, *about, list(map(str, ids)))
         return await self._results("end_envelope", bundle, call, BundleStatus.COMMITTED, in_doubt=_is_not_committed)
 
     def _hand_over(
         self, verb: str, name: str, seconds: float, bundle: Sequence[SmallEnvelope]
     ) -> "asyncio.Future[Value]":
-        entries = [small.on_wire(self._begin(small.envelope_id), self.abilities.headers) for small in bundle]
-        return self._call_about([small.envelope_id for small in bundle], verb, name, seconds, entries)
+        entries = [small.on_wire(self._calls.begin(small.envelope_id), self.abilities.headers) for small in bundle]
+        return self._calls.call_about([small.envelope_id for small in bundle], verb, name, seconds, entries)
 
     async def _results(
         self,
@@ -222,12 +205,12 @@ class RecipientProxy:
                 self.stop_envelope_soon(small.envelope_id)
             for small, result in zip(bundle, results, strict=True):
                 if result is not BundleStatus.PREPARED:
-                    self._open.pop(small.envelope_id, None)
+                    self._calls.ended(small.envelope_id)
         return results
 
     async def take_output(self, envelope_id: UUID, event: LogEvent, handover: OutputHandover) -> None:
         """Have a bulk worker make the output for an event by itself; it has only taken it when this returns."""
-        call = self._call(
+        call = self._calls.call(
             "take_output",
             "xbus.take_output",
             self._timeouts.start_event,
@@ -249,9 +232,9 @@ class RecipientProxy:
 
     async def end_envelope(self, envelope_id: UUID) -> None:
         """Have all of an envelope committed."""
-        call = self._call("end_envelope", "end_envelope", self._timeouts.end_envelope, envelope_id)
+        call = self._calls.call("end_envelope", "end_envelope", self._timeouts.end_envelope, envelope_id)
         await self._answers.detail("end_envelope", None, call)
-        self._open.pop(envelope_id, None)
+        self._calls.ended(envelope_id)
 
     async def stop_envelope(self, envelope_id: UUID) -> None:
         """Have all that is open of an envelope forgotten, also where nothing is; wait until it is."""
@@ -273,9 +256,8 @@ class RecipientProxy:
             self._note_leaving(error)
 
     def _stop(self, envelope_id: UUID) -> "asyncio.Future[Value]":
-        self._open.pop(envelope_id, None)
-        self._first_words.pop(envelope_id, None)
-        call = self._call("stop_envelope", "stop_envelope", self._timeouts.stop_envelope, envelope_id)
+        self._calls.stopped(envelope_id)
+        call = self._calls.call("stop_envelope", "stop_envelope", self._timeouts.stop_envelope, envelope_id)
         call.add_done_callback(self._stopped)
         return call
 
@@ -320,7 +302,7 @@ class RecipientProxy:
         ``stop_envelope`` for all that it has open. A lost one gets nothing.
         """
         self.is_closed = True
-        for envelope_id in list(self._open):
+        for envelope_id in list(self._calls.bringing):
             self.stop_envelope_soon(envelope_id)
         self._client.close()
         self.readiness.tell()
@@ -328,7 +310,7 @@ class RecipientProxy:
     @property
     def bringing(self) -> Mapping[UUID, Bringing]:
         """The envelopes that are being brought to it just now."""
-        return self._open
+        return self._calls.bringing
 
     @property
     def heard_at(self) -> float:
@@ -346,7 +328,7 @@ class RecipientProxy:
     @property
     def busy_seconds(self) -> float:
         """For how long it has had calls about envelopes to answer."""
-        return self._busy.seconds
+        return self._calls.busy_seconds
 
     def _note_leaving(self, error: CallError) -> None:
         if error.code in LEAVING_CODES:
@@ -356,44 +338,13 @@ class RecipientProxy:
         self.is_superseded = self.is_superseded or code == SUPERSEDED
         self._on_leaving(self)
 
-    def _begin(self, envelope_id: UUID) -> FirstWords:
-        """Note that an envelope is being brought; give what its first call tells of it."""
-        if envelope_id not in self._open:
-            self._open[envelope_id] = Bringing(self._now(), "")
-        return self._first_words.pop(envelope_id, NOTHING_SAID)
-
     def _begin_event(self, envelope_id: UUID, event: LogEvent) -> tuple[DeliveryNote | HeadersMap | None, ...]:
         """Begin the envelope, where that is to be done; give the last arguments of the call that begins the event."""
-        note, of_envelope = self._begin(envelope_id)
+        note, of_envelope = self._calls.begin(envelope_id)
         headers = headers_map(event.tags, of_envelope) if self.abilities.headers else None
         if headers:
             return (note, headers)
         return () if note is None else (note,)
-
-    def _call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: object) -> "asyncio.Future[Value]":
-        """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.
-
-        Args:
-            verb: the call, as operators see it.
-            name: the same as the recipient knows it.
-        """
-        return self._call_about([envelope_id], verb, name, seconds, str(envelope_id), *args)
-
-    def _call_about(
-        self, envelope_ids: Sequence[UUID], verb: str, name: str, seconds: float, *args: object
-    ) -> "asyncio.Future[Value]":
-        for envelope_id in envelope_ids:
-            bringing = self._open.get(envelope_id)
-            if bringing is not None:
-                bringing.verb = verb
-        renewed = partial(self.heartbeats.renewed, envelope_ids) if self.abilities.heartbeats else None
-        self._busy.begin()
-        spans = tracing.begin_calls(verb, envelope_ids, self.role.login)
-        call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
-        call.add_done_callback(self._busy.end)
-        for span in spans:
-            call.add_done_callback(span.ended_by)
-        return call
 
 
 def _is_not_committed(result: BundleResult) -> bool:

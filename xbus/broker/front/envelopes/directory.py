@@ -13,11 +13,11 @@ from xbus.broker.front.envelopes.closed import ClosedEnvelope
 from xbus.broker.front.envelopes.futures import pass_on
 from xbus.broker.front.envelopes.intake import Intake
 from xbus.broker.front.envelopes.keyed import PrunedKeyedEnvelope, SealedKeyedEnvelope, key_reused, stored_digest
-from xbus.broker.front.envelopes.open import OpenEnvelope, SlowAnswers
+from xbus.broker.front.envelopes.open import OpenEnvelope
 from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes.pruned import PrunedEnvelope
 from xbus.broker.front.envelopes.receiving import trace_received
-from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.replies import ReplyRequests, SlowAnswers
 from xbus.broker.front.envelopes.state import OpenEnvelopeState
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.journal import Journal

@@ -1,12 +1,19 @@
 """Small things about answers that are not there yet."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
 
 from xbus.rpc.deferred import Answer, Deferred
 
 T = TypeVar("T")
+
+
+class AnswerLater(Protocol):
+    """Gives the answer that a coroutine will have; its error is the caller's."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> "asyncio.Future[T]":
+        """Begin the work."""
 
 
 def done(value: T) -> "asyncio.Future[T]":

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 from uuid import UUID
 
 from xbus.broker.front.envelopes.checks import EmitterChecks
 from xbus.broker.front.envelopes.closed import check_same_items, content_differs, other_headers, started_otherwise
-from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.replies import SlowAnswers
 from xbus.broker.front.envelopes.resend_checks import ResendChecks, both
 from xbus.broker.front.envelopes.state import (
     EndedEvent,
@@ -29,34 +28,10 @@ from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.deferred import Deferred
 
-T = TypeVar("T")
-
 log = logging.getLogger(__name__)
 
 LARGEST_ESTIMATE = 2**63 - 1
 """What the journal can keep; an estimate is a hint, and is cut rather than refused."""
-
-
-class AnswerLater(Protocol):
-    """Gives the answer that a coroutine will have; its error is the caller's."""
-
-    def __call__(self, work: Coroutine[Any, Any, T], /) -> "asyncio.Future[T]":
-        """Begin the work."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlowAnswers:
-    """The parts that an envelope needs for answers that take longer than a write.
-
-    Args:
-        later: the answer that a coroutine will give; its error is the caller's.
-        replies: gets immediate replies.
-        wants_reply: whether the event type of a name wants one.
-    """
-
-    later: AnswerLater
-    replies: ReplyRequests
-    wants_reply: Callable[[str], bool]
 
 
 class OpenEnvelope:

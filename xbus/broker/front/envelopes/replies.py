@@ -3,9 +3,12 @@
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from xbus.broker.front.envelopes.futures import AnswerLater
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.replies import StoredReply, read_replies
 from xbus.broker.journal.writes import AskReply, CallOffAsks
@@ -140,3 +143,18 @@ def _failure(code: str, cause: str) -> CallError:
     if code in REFUSALS:
         return Refused(cause, REFUSALS[code], code=code)
     return Failed(cause, FAILURES.get(code, "end the event again, or cancel the envelope"), code=code)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowAnswers:
+    """The parts that an envelope needs for answers that take longer than a write.
+
+    Args:
+        later: the answer that a coroutine will give; its error is the caller's.
+        replies: gets immediate replies.
+        wants_reply: whether the event type of a name wants one.
+    """
+
+    later: AnswerLater
+    replies: ReplyRequests
+    wants_reply: Callable[[str], bool]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 
 import sqlalchemy as sa
 
@@ -132,7 +133,7 @@ def _attached(connection: sa.Connection, login: str) -> _Role:
     if _is_own(connection, role) and not _is_paused(connection, role):
         raise Refused(
             f'the bus itself serves the role "{login}", of a node that emits',
-            f"pause it first, and wait until it has nothing under way: xbus pause role {login}",
+            f"pause it first, and wait until it has nothing under way: xbus pause role {quote(login)}",
             code="role_served",
         )
     if _is_served(connection, role):

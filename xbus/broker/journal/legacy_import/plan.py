@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
+from shlex import quote
 
 from xbus.broker.journal.configuration.entries import BusSpec
 from xbus.broker.journal.configuration.plan import Move, Plan, make_plan
@@ -169,7 +170,8 @@ def _kept(present: Mapping[Owner, str | None], wanted: Mapping[Owner, str]) -> I
 
 def _disabled(people: Set[str]) -> Iterator[Remark]:
     for login in sorted(people):
-        yield Remark(f'person "{login}" is disabled here, and stays so', f"xbus person enable {login} changes that")
+        next_step = f"xbus person enable {quote(login)} changes that"
+        yield Remark(f'person "{login}" is disabled here, and stays so', next_step)
 
 
 def _is_our_own(password_hash: str | None) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 
 import sqlalchemy as sa
 
@@ -363,7 +364,7 @@ def find_bot(connection: sa.Connection, name: str) -> int:
 
 def _unknown_run(name: str, run_id: int | None) -> Refused:
     which = "no run of it has ended" if run_id is None else f"it has no run {run_id}"
-    return Refused(f'of the bot "{name}" {which}', f"xbus bot runs {name} shows them", code="unknown_run")
+    return Refused(f'of the bot "{name}" {which}', f"xbus bot runs {quote(name)} shows them", code="unknown_run")
 
 
 def _note(connection: sa.Connection, name: str, move: str, what: str, decision: RepairDecision) -> None:

@@ -7,6 +7,7 @@ and what it settles late is refused. A running broker notices within two seconds
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from shlex import quote
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
@@ -147,7 +148,7 @@ def _check_has_moved(connection: sa.Connection, entry: ReaderEntry, act: UUID | 
     kind = connection.execute(sa.select(row.kind).where(row.service_id == entry.id, row.act == act).limit(1)).scalar()
     if kind in _OPPOSITES:
         raise Refused(
-            f"the act {act} is a {kind}, which has moved no place", _OPPOSITES[kind].format(entry.name),
+            f"the act {act} is a {kind}, which has moved no place", _OPPOSITES[kind].format(quote(entry.name)),
             code="not_undoable",
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ A reader of a subscription is read by gateways. A call that fails counts here; o
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from shlex import quote
 from typing import Any
 
 import sqlalchemy as sa
@@ -129,7 +130,7 @@ def resume_subscription(connection: sa.Connection, name: str, who: str, reason: 
     """
     found = find_subscription(connection, name)
     if found.ended_at is None:
-        next_step = f"xbus resume service {found.reader_name} ends a pause"
+        next_step = f"xbus resume service {quote(found.reader_name)} ends a pause"
         raise Refused(f'the subscriber of "{name}" has not ended it', next_step, code="not_ended")
     connection.execute(
         sa.update(model.subscription_state)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 
 import sqlalchemy as sa
 
@@ -78,7 +79,7 @@ def _role(connection: sa.Connection, login: str) -> "sa.Row[int, int, str, datet
     if found.detached_at is not None:
         raise Refused(
             f'the role "{login}" is detached: it is owed nothing',
-            f"put it on the bus again first: xbus recipient attach {login}",
+            f"put it on the bus again first: xbus recipient attach {quote(login)}",
             code="role_detached",
         )
     return found

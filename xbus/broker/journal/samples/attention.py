@@ -16,9 +16,6 @@ from xbus.states import DeliveryState, ItemState, TrackingState
 MOST_READ = 2000
 """So many rows of a kind are read. More would count more exactly, and cost more."""
 
-MOST_GROUPS = 50
-"""So many groups of a kind are given, those with most first: nobody reads more at a glance."""
-
 
 @dataclass(frozen=True, slots=True)
 class AttentionGroup:
@@ -84,7 +81,7 @@ def _groups(
     for role_id, code, at in connection.execute(rows.limit(most)):
         found[role_id, code].append(at)
         read += 1
-    most_first = sorted(found.items(), key=lambda group: len(group[1]), reverse=True)[:MOST_GROUPS]
+    most_first = sorted(found.items(), key=lambda group: len(group[1]), reverse=True)
     role_ids = {role_id for (role_id, _), _ in most_first if role_id is not None}
     named = sa.select(model.role.c.id, model.role.c.login).where(model.role.c.id.in_(role_ids))
     logins = dict(connection.execute(named).all()) if role_ids else {}

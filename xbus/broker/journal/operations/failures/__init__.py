@@ -2,8 +2,10 @@
 
 from xbus.broker.journal.operations.failures.groups import (
     FailureGroup,
+    GroupBounds,
     GroupDetail,
     GroupFilters,
+    GroupPage,
     list_groups,
     show_group,
 )
@@ -34,8 +36,10 @@ __all__ = [
     "FailureGroup",
     "FailureMove",
     "FailureSummary",
+    "GroupBounds",
     "GroupDetail",
     "GroupFilters",
+    "GroupPage",
     "GroupStep",
     "PastMove",
     "Track",

@@ -1,7 +1,8 @@
 """Groups of failures that have one fingerprint: the list with its counts, and one group with its history.
 
-The list hops through an index from group to group, and counts in each up to a bound. So it costs as much with a million
-failures as with a thousand, and it reads no message but those that it shows.
+The list looks at the newest failures first. If these do not fill the page, it hops through an index from group to
+group. It counts in each group up to a bound, and reads no message but those that it shows. So a page costs about as
+much with a million failures as with a thousand.
 """
 
 from collections import defaultdict
@@ -26,16 +27,28 @@ from xbus.states import TrackingState
 MOST_COUNTED = 1000
 """So many failures of a group are counted in each state. More would tell nobody more, and would cost more."""
 
-MOST_GROUPS = 5_000
-"""With more groups than these the list has those of the newest failures alone."""
-
-MOST_FAILURES = 10_000
-"""So many of the newest failures are looked through then. More makes that list longer, and each page slower."""
-
 PAGE = 500
 """Groups that are compared with filters in one statement."""
 
 _failure = model.failure.c
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBounds:
+    """The most work for a page of the list.
+
+    Args:
+        newest: failures that are looked at first. More cost much where a few groups have them all.
+        groups: groups that are hopped through, if these did not fill the page. More cost a long list much.
+        failures: failures that are looked at where the groups are more. Fewer make more pages short.
+    """
+
+    newest: int = 200
+    groups: int = 5_000
+    failures: int = 20_000
+
+
+USUAL_BOUNDS = GroupBounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,19 @@ class FailureGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupPage:
+    """A page of the list.
+
+    Args:
+        groups: the one with the newest failure first. They may be fewer than the page takes, or none, in a long list.
+        before: the id below which the list goes on; None at its end.
+    """
+
+    groups: Sequence[FailureGroup]
+    before: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDetail:
     """A group with some of its failures, newest first, and with what people did with all of it, oldest first."""
 
@@ -93,26 +119,28 @@ class GroupDetail:
 
 
 def list_groups(
-    connection: sa.Connection, filters: GroupFilters, *, before: int | None = None, limit: int = 20
-) -> list[FailureGroup]:
+    connection: sa.Connection,
+    filters: GroupFilters,
+    *,
+    before: int | None = None,
+    limit: int = 20,
+    bounds: GroupBounds = USUAL_BOUNDS,
+) -> GroupPage:
     """List groups, the one with the newest failure first.
 
-    With more than :data:`MOST_GROUPS` these are the groups of the newest :data:`MOST_FAILURES` failures.
-
     Args:
-        before: only those whose newest failure has an id below this one: the newest of the page's last group.
+        before: only those whose newest failure has an id below this one: that of the page before.
+        bounds: of the work.
 
     Raises:
         Refused: no role has or had this login (``unknown_login``).
     """
     wanted = _conditions(connection, filters)
-    newest_ids = _newest_ids(connection, before)
-    found: list[int] = []
-    for some in portions(newest_ids, PAGE):
-        if len(found) >= limit:
-            break
-        found += _matching(connection, some, wanted)
-    return _groups(connection, found[:limit])
+    found = _look_at(connection, wanted, before, limit, bounds.newest)
+    if found.is_short:
+        hopped = _hop(connection, wanted, before, limit, bounds.groups)
+        found = hopped or _look_at(connection, wanted, before, limit, bounds.failures)
+    return GroupPage(_groups(connection, found.newest_ids), found.before)
 
 
 def show_group(
@@ -142,29 +170,67 @@ def show_group(
 # -- finding groups ----------------------------------------------------------------------------------------------------
 
 
-def _newest_ids(connection: sa.Connection, before: int | None) -> list[int]:
-    """Find the newest failure of each group, the newest first."""
-    ids = _read_newest(connection, _every_fingerprint(), before)
-    if len(ids) <= MOST_GROUPS:
-        return ids
-    newest = sa.select(_failure.fingerprint).order_by(_failure.id.desc()).limit(MOST_FAILURES)
-    if before is not None:
-        newest = newest.where(_failure.id < before)
-    return _read_newest(connection, sa.select(newest.subquery().c.fingerprint).distinct(), before)
+@dataclass(frozen=True, slots=True)
+class _GroupIds:
+    """The newest failures of the groups of a page, and where the list goes on.
+
+    Args:
+        is_short: whether the page has room for groups of failures that were not looked at.
+    """
+
+    newest_ids: Sequence[int]
+    before: int | None
+    is_short: bool = False
+
+    @classmethod
+    def of(cls, ids: Sequence[int], limit: int, rest: int | None = None) -> "_GroupIds":
+        """Make a page of the first ids.
+
+        Args:
+            ids: as many as the page takes, and one more where the list goes on.
+            rest: the id below which nothing was looked at; None where all was.
+        """
+        if len(ids) > limit:
+            return cls(ids[:limit], ids[limit - 1])
+        return cls(ids, rest, is_short=rest is not None)
 
 
-def _every_fingerprint() -> sa.Select[str]:
-    """Hop from one fingerprint to the next, :data:`MOST_GROUPS` and one more at the most."""
+def _look_at(
+    connection: sa.Connection, wanted: Sequence[sa.ColumnElement[bool]], before: int | None, limit: int, most: int
+) -> _GroupIds:
+    """Look at so many failures, from the newest down, for those that are the newest of their group."""
+    below = sa.true() if before is None else _failure.id < before
+    ids = sa.select(_failure.id).where(below).order_by(_failure.id.desc())
+    last = connection.execute(ids.offset(most - 1).limit(1)).scalar_one_or_none()
+    # PostgreSQL would join all failures for "none is newer".
+    is_newest = _failure.id == _end_of(_failure.fingerprint)
+    looked_at = ids if last is None else ids.where(_failure.id >= last)
+    found = connection.execute(looked_at.where(is_newest, *wanted).limit(limit + 1)).scalars().all()
+    return _GroupIds.of(found, limit, last)
+
+
+def _hop(
+    connection: sa.Connection, wanted: Sequence[sa.ColumnElement[bool]], before: int | None, limit: int, most: int
+) -> _GroupIds | None:
+    """Hop through all groups; None where they are too many."""
+    every = _fingerprints(most + 1).subquery()
+    ends = connection.execute(sa.select(_end_of(every.c.fingerprint)).select_from(every)).scalars().all()
+    if len(ends) > most:
+        return None
+    found: list[int] = []
+    for some in portions(sorted((end for end in ends if before is None or end < before), reverse=True), PAGE):
+        if len(found) > limit:
+            break
+        found += _matching(connection, some, wanted)
+    return _GroupIds.of(found, limit)
+
+
+def _fingerprints(most: int) -> sa.Select[str]:
+    """Hop from one fingerprint to the next, so many at the most."""
     walk = sa.select(sa.func.min(_failure.fingerprint).label("fingerprint")).cte("walk", recursive=True)
     following = sa.select(sa.func.min(_failure.fingerprint)).where(_failure.fingerprint > walk.c.fingerprint)
     walk = walk.union_all(sa.select(following.scalar_subquery()).where(walk.c.fingerprint.is_not(None)))
-    return sa.select(walk.c.fingerprint).where(walk.c.fingerprint.is_not(None)).limit(MOST_GROUPS + 1)
-
-
-def _read_newest(connection: sa.Connection, fingerprints: sa.Select[str], before: int | None) -> list[int]:
-    named = fingerprints.subquery()
-    ids = connection.execute(sa.select(_end_of(named.c.fingerprint)).select_from(named)).scalars()
-    return sorted((each for each in ids if before is None or each < before), reverse=True)
+    return sa.select(walk.c.fingerprint).where(walk.c.fingerprint.is_not(None)).limit(most)
 
 
 def _end_of(fingerprint: sa.ColumnElement[str], *, is_oldest: bool = False) -> sa.ScalarSelect[int]:

@@ -1,0 +1,130 @@
+"""Calls to recipients about envelopes: how long each may take, and what they bring just now."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from xbus import tracing
+from xbus.broker.back.log import NOTHING_SAID, FirstWords
+from xbus.broker.back.recipients.heartbeats import Heartbeats
+from xbus.broker.back.recipients.readiness import BusyTime
+from xbus.config import BackSettings
+from xbus.rpc.codec import Value
+from xbus.rpc.exchange import Callee
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimeouts:
+    """The seconds that a recipient has for each kind of answer."""
+
+    start_event: float
+    send_item: float
+    end_event: float
+    end_envelope: float
+    stop_envelope: float
+
+    @classmethod
+    def of(cls, settings: BackSettings) -> "CallTimeouts":
+        """Take them from the configuration."""
+        return cls(
+            settings.start_event_timeout,
+            settings.send_item_timeout,
+            settings.end_event_timeout,
+            settings.end_envelope_timeout,
+            settings.stop_envelope_timeout,
+        )
+
+    @property
+    def longest(self) -> float:
+        """For how long a recipient may be busy with one call."""
+        return max(self.start_event, self.send_item, self.end_event, self.end_envelope, self.stop_envelope)
+
+
+@dataclass(slots=True)
+class Bringing:
+    """An envelope that is being brought to a recipient.
+
+    Args:
+        since: when that began, on the loop's clock.
+        verb: the last call about it.
+    """
+
+    since: float
+    verb: str
+
+
+class EnvelopeCalls:
+    """The calls to one recipient about envelopes: each is timed, traced, and noted beside what it brings.
+
+    Args:
+        client: calls the recipient.
+        login: of the recipient's role, for traces.
+        heartbeats: tells of its progress; None for a recipient that sends no heartbeats.
+        now: the loop's clock.
+    """
+
+    def __init__(self, client: Callee, login: str, heartbeats: Heartbeats | None, now: Callable[[], float]) -> None:
+        self._client = client
+        self._login = login
+        self._heartbeats = heartbeats
+        self._now = now
+        self._open: dict[UUID, Bringing] = {}
+        self._first_words: dict[UUID, FirstWords] = {}
+        self._busy = BusyTime(now)
+
+    @property
+    def bringing(self) -> Mapping[UUID, Bringing]:
+        """The envelopes that are being brought just now."""
+        return self._open
+
+    @property
+    def busy_seconds(self) -> float:
+        """For how long the recipient has had such calls to answer."""
+        return self._busy.seconds
+
+    def accompany(self, envelope_id: UUID, words: FirstWords) -> None:
+        """Let the first call about an envelope bring its note and its headers."""
+        self._first_words[envelope_id] = words
+
+    def begin(self, envelope_id: UUID) -> FirstWords:
+        """Note that an envelope is being brought; give what its first call tells of it."""
+        if envelope_id not in self._open:
+            self._open[envelope_id] = Bringing(self._now(), "")
+        return self._first_words.pop(envelope_id, NOTHING_SAID)
+
+    def ended(self, envelope_id: UUID) -> None:
+        """Note that the recipient has an envelope open no more."""
+        self._open.pop(envelope_id, None)
+
+    def stopped(self, envelope_id: UUID) -> None:
+        """Note that the recipient forgets an envelope, also one that it has not got yet."""
+        self._open.pop(envelope_id, None)
+        self._first_words.pop(envelope_id, None)
+
+    def call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: object) -> "asyncio.Future[Value]":
+        """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.
+
+        Args:
+            verb: the call, as operators see it.
+            name: the same as the recipient knows it.
+        """
+        return self.call_about([envelope_id], verb, name, seconds, str(envelope_id), *args)
+
+    def call_about(
+        self, envelope_ids: Sequence[UUID], verb: str, name: str, seconds: float, *args: object
+    ) -> "asyncio.Future[Value]":
+        """Call about several envelopes at once."""
+        for envelope_id in envelope_ids:
+            bringing = self._open.get(envelope_id)
+            if bringing is not None:
+                bringing.verb = verb
+        renewed = None if self._heartbeats is None else partial(self._heartbeats.renewed, envelope_ids)
+        self._busy.begin()
+        spans = tracing.begin_calls(verb, envelope_ids, self._login)
+        call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
+        call.add_done_callback(self._busy.end)
+        for span in spans:
+            call.add_done_callback(span.ended_by)
+        return call
