@@ -7,6 +7,7 @@ of the rate is the rate at which the gateway takes events; that of a thousand su
 import asyncio
 import json
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -262,41 +263,104 @@ async def _paced(site: Site, events: int, seconds: float) -> int:
     """Send events at the pace of ``RATE``, so many a request, and wait until all are called; returns their number."""
     expected, count = site.calls.events, 0
     requests = _publishes(site.token, "t0", events)
-    place = urlsplit(site.gate.address)
-    free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
-    for _ in range(4 * CONNECTIONS):
-        free.put_nowait(await asyncio.open_connection(place.hostname, place.port))
-    began = time.monotonic()
-    async with asyncio.TaskGroup() as tasks:
+    async with _senders(site.gate.address, 4 * CONNECTIONS) as senders:
+        began = time.monotonic()
         while (now := time.monotonic() - began) < seconds:
             while count < now * RATE:
-                tasks.create_task(_ask(free, next(requests)))
+                senders.send(next(requests))
                 count += events
             await asyncio.sleep(0.001)
+        await senders.all_answered()
     await site.wait_for(expected + count)
-    while not free.empty():
-        free.get_nowait()[1].close()
     return count
 
 
 async def _all(address: str, requests: Sequence[bytes]) -> None:
     """Send requests by several connections, each as soon as one is free."""
+    async with _senders(address, CONNECTIONS) as senders:
+        for request in requests:
+            senders.send(request)
+        await senders.all_answered()
+
+
+class Senders:
+    """Connections to the gateway, each with one request at a time.
+
+    They are protocols without a task for each request: what sends must not be what is measured.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[Sender] = []
+        self._waiting: deque[bytes] = deque()
+        self._unanswered = 0
+        self._all_answered = asyncio.Event()
+
+    def send(self, request: bytes) -> None:
+        """Send a request as soon as a connection is free."""
+        self._unanswered += 1
+        self._all_answered.clear()
+        if self.free:
+            self.free.pop().send(request)
+        else:
+            self._waiting.append(request)
+
+    def answered(self, sender: "Sender") -> None:
+        """Have a connection that has its answer take the next request."""
+        self._unanswered -= 1
+        if self._waiting:
+            sender.send(self._waiting.popleft())
+        else:
+            self.free.append(sender)
+        if not self._unanswered:
+            self._all_answered.set()
+
+    async def all_answered(self) -> None:
+        """Wait until every request is answered."""
+        async with asyncio.timeout(120):
+            await self._all_answered.wait()
+
+
+class Sender(asyncio.Protocol):
+    """One connection of many."""
+
+    def __init__(self, senders: Senders) -> None:
+        self._senders = senders
+        self._answer = b""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be ready for a request."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._senders.free.append(self)
+
+    def send(self, request: bytes) -> None:
+        """Send a request; the answer to the one before is there."""
+        self.transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of the answer."""
+        self._answer += data
+        head, end, body = self._answer.partition(b"\r\n\r\n")
+        if end and len(body) >= _length(head):
+            # Any other answer is noticed by the end of the time: nobody counts it.
+            assert head.startswith(b"HTTP/1.1 20"), head
+            self._answer = b""
+            self._senders.answered(self)
+
+
+@asynccontextmanager
+async def _senders(address: str, count: int) -> AsyncIterator[Senders]:
     place = urlsplit(address)
-    free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
-    for _ in range(CONNECTIONS):
-        free.put_nowait(await asyncio.open_connection(place.hostname, place.port))
-    await asyncio.gather(*(_ask(free, request) for request in requests))
-    while not free.empty():
-        free.get_nowait()[1].close()
-
-
-async def _ask(free: "asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]", request: bytes) -> None:
-    reader, writer = await free.get()
-    writer.write(request)
-    head = await reader.readuntil(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 20"), head
-    await reader.readexactly(_length(head))
-    free.put_nowait((reader, writer))
+    assert place.hostname is not None
+    assert place.port is not None
+    senders, loop = Senders(), asyncio.get_running_loop()
+    opened = [await loop.create_connection(lambda: Sender(senders), place.hostname, place.port) for _ in range(count)]
+    try:
+        yield senders
+    finally:
+        for transport, _ in opened:
+            transport.close()
 
 
 async def _bare(port: int) -> float:

@@ -92,6 +92,30 @@ async def test_steps_share_a_commit_and_lock_in_the_order_of_their_rows(journal:
     assert len(commits) == 2
 
 
+async def test_many_steps_keep_no_write_waiting_and_stay_in_front_of_an_errand(
+    journal: Journal, scribe: Scribe
+) -> None:
+    release = _hold(journal)
+    answered: list[str] = []
+
+    def note(name: str, done: "asyncio.Future[Any]") -> None:
+        done.add_done_callback(lambda _: answered.append(name))
+
+    carried_out: list[int] = []
+    steps = [asyncio.ensure_future(journal.step(row, _noted(carried_out, row))) for row in range(1_000)]
+    await asyncio.sleep(0)
+    put = asyncio.ensure_future(scribe.put([b"x"]))
+    await asyncio.sleep(0)
+    errand = asyncio.ensure_future(journal.run(lambda connection: [*carried_out]))
+    for name, done in [("put", put), ("last step", steps[-1])]:
+        note(name, done)
+    await asyncio.sleep(0)
+    release.set()
+    await asyncio.gather(*steps)
+    assert answered == ["put", "last step"]
+    assert await errand == [*range(1_000)], "an errand sees what was submitted before it"
+
+
 async def test_a_step_that_is_refused_takes_no_other_one_with_it(journal: Journal, scribe: Scribe) -> None:
     release = _hold(journal)
 

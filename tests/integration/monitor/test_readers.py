@@ -164,6 +164,50 @@ def test_a_subscription_shows_whom_it_calls_and_its_failures(viewer: TestClient,
     assert ">failed<" in viewer.get("/readers").text
 
 
+def test_a_paused_subscription_says_who_paused_it_and_when_it_calls_again(
+    operator: TestClient, bus: ReadingBus
+) -> None:
+    failing = {"failures": 3, "failing_since": NOW, "retry_at": NOW, "code": "http_500", "error": "no"}
+    with writing(bus.url) as connection:
+        connection.execute(sa.update(model.subscription_state).values(failing))
+    paused = {"kind": "service", "name": "subscription/shop", "reason": "they move house"}
+    assert operator.post("/do/pause", data=paused).status_code == 200
+    page = operator.get("/readers/subscription%2Fshop").text
+    assert "they move house" in page
+    assert "called again when it is resumed" in page
+    assert "/do/resume" in page
+    part = operator.get("/live/reader", params={"name": "subscription/shop"}).text
+    assert ">paused<" in part
+    assert "3 calls failed" in part
+    assert ">paused<" in operator.get("/readers").text
+    assert ">paused<" in operator.get("/configuration").text
+
+
+def test_an_ended_subscription_is_no_absent_reader_and_goes_on(operator: TestClient, bus: ReadingBus) -> None:
+    resume = {"name": "shop", "reason": "it is back"}
+    assert operator.post("/do/subscriptions/resume", data=resume).status_code == 409
+    assert "subscriptions/resume" not in operator.get("/readers/subscription%2Fshop").text
+    ended = {"failures": 1, "failing_since": NOW, "code": "callback_gone", "error": "410", "ended_at": NOW}
+    with writing(bus.url) as connection:
+        connection.execute(sa.update(model.subscription_state).values(ended))
+    page = operator.get("/readers/subscription%2Fshop").text
+    assert "the subscriber wanted no more" in page
+    assert ">stopped<" in page
+    assert ">absent<" not in page
+    assert "does not wait for it" in page
+    row = operator.get("/readers").text.partition("subscription/shop")[2]
+    assert ">stopped<" in row
+    assert ">absent<" not in row
+    assert "not waited for" in row
+    form = operator.get("/do/subscriptions/resume", params={"name": "shop"}).text
+    assert "https://shop.example/hook" in form
+    assert operator.post("/do/subscriptions/resume", data=resume).status_code == 200
+    assert ">healthy<" in operator.get("/readers/subscription%2Fshop").text
+    with reading(bus.url) as connection:
+        (act,) = [row.act for row in list_acts(connection, AuditFilters(object='subscription "shop"'), 1)]
+    assert (act.who, act.action, act.reason) == ("ada", "resumed", "it is back")
+
+
 def test_a_subscription_is_edited_without_its_secret(monitor: Monitor, bus: ReadingBus) -> None:
     monitor.add("mia", Right.MANAGER)
     form = monitor.enter("mia").get("/configuration/edit", params={"section": "subscription", "name": "shop"})

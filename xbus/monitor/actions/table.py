@@ -22,6 +22,7 @@ from xbus.monitor.actions.people import (
     SetRights,
 )
 from xbus.monitor.actions.readers import MergeRanges, MoveReader, SplitRange, UndoMove
+from xbus.monitor.actions.subscriptions import ResumeSubscription
 
 ACTIONS: tuple[type[Action], ...] = (
     ResumeParked,
@@ -44,6 +45,7 @@ ACTIONS: tuple[type[Action], ...] = (
     MergeRanges,
     ResumeBatches,
     DropBatches,
+    ResumeSubscription,
     FireBot,
     ReleaseBot,
     SetLoginPassword,

@@ -6,9 +6,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from xbus.broker.journal.configuration import Section, read_stored
+from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.broker.journal.readers.people import find_reader
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, list_moves, list_readers
+from xbus.broker.journal.writes import PauseKind
 from xbus.monitor.pages.configuration.entries import read_entry
 from xbus.monitor.requests import LIVE, TheBus, ThePage
 
@@ -55,11 +57,14 @@ def show(bus: TheBus, page: ThePage, name: str, moves: Moves = SHOWN_MOVES) -> H
             # A reader of a bot is no entry of the bus file.
             shown = read_entry(connection, Section.READER, name)
         history = list_moves(connection, entry.id, moves)
+        # The page of an entry tells its pause itself; a subscription is paused under the name of its reader.
+        pauses = {} if reader.subscriber is None else read_pauses(connection)
         in_use = read_stored(connection).in_use if shown is None else shown.stored.in_use
     return page(
         "readers/show.html",
         reader=reader,
         shown=shown,
+        pause=pauses.get((PauseKind.SERVICE, entry.id)),
         roles=sorted(login for login, role in in_use.roles.items() if role.service == name),
         history=history,
         batches=batches[:SHOWN_BATCHES],

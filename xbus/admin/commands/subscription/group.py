@@ -126,6 +126,5 @@ def show(config_path: Path | None, name: str, as_json: bool) -> None:
 def resume(config_path: Path | None, name: str, reason: str) -> None:
     """Have the subscription NAME go on that its subscriber has ended by 410."""
     with writing(database_url(config_path)) as connection:
-        decision = decision_of(SystemClock(), reason)
-        resume_subscription(connection, name, decision.who, decision.reason, decision.at)
+        resume_subscription(connection, name, decision_of(SystemClock(), reason))
     click.echo(f"{name} goes on.")

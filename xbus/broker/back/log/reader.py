@@ -236,11 +236,17 @@ class LogReader:
         Args:
             attempt: how often it is handed over, with this time.
         """
-        if envelope.emitter_id not in self._emitters:
+        logins = await self.emitter_logins([envelope.emitter_id])
+        return DeliveryNote.of(envelope, logins[envelope.emitter_id], attempt)
+
+    async def emitter_logins(self, emitter_ids: Collection[int]) -> Mapping[int, str | None]:
+        """The logins of some emitters, and of others; None for one that is not there."""
+        if unknown := [each for each in emitter_ids if each not in self._emitters]:
             self._emitters.update(await self.read(read_emitter_logins))
-        # An emitter that is not there stays so: it is looked for once.
-        emitter = self._emitters.setdefault(envelope.emitter_id, None)
-        return DeliveryNote.of(envelope, emitter, attempt)
+            for emitter_id in unknown:
+                # One that is not there stays so: it is looked for once.
+                self._emitters.setdefault(emitter_id, None)
+        return self._emitters
 
     async def overlays(self, envelope: LogEnvelope, role_id: int | None = None) -> Mapping[UUID, EventOverlay]:
         """Read how events differ from those that were sent, by event id; mostly none does, and nothing is read.

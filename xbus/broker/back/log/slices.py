@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
+from xbus.broker.back.log.newest import NewestEnvelopes
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import (
@@ -23,18 +24,20 @@ from xbus.broker.journal.writes import SealedEnvelope
 class LogSlices:
     """Reads slices of the log, and wakes whoever waits for events of some types.
 
-    Who waits costs nothing until such an event is sealed. Lists of events are kept, so that several ranges that stand
-    near each other share them.
+    Who waits costs nothing until such an event is sealed. What was sealed just now is read in memory. Lists of older
+    events are kept, so that several ranges that stand near each other share them.
 
     Args:
         journal: what is read.
         log: knows where the log ends, and has archived envelopes brought back.
+        newest: keeps what was sealed just now.
     """
 
-    def __init__(self, journal: Journal, log: LogReader) -> None:
+    def __init__(self, journal: Journal, log: LogReader, newest: NewestEnvelopes | None = None) -> None:
         self._log = log
         log.archived.on_settled(self._wake_all)
         self._lists = EventLists()
+        self._newest = newest or NewestEnvelopes()
         self._waiting: defaultdict[int, set[asyncio.Future[None]]] = defaultdict(set)
         self._sealed_types: set[int] = set()
         """The types of what this process has sealed since it woke somebody last."""
@@ -55,6 +58,11 @@ class LogSlices:
             What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``, after
             :meth:`beyond`. What only an archive has is asked for: who waits is woken when it is back.
         """
+        logins = await self._log.emitter_logins(self._newest.emitters)
+        now = asyncio.get_running_loop().time()
+        newest = self._newest.read(types, stretches, bounds, now, logins)
+        if newest is not None:
+            return newest
         found = await self._log.read(read_slice, types, stretches, bounds, self._lists.page)
         if found.archived:
             self._log.archived.want(map(UUID, found.archived))
@@ -94,7 +102,8 @@ class LogSlices:
             self._seen = head
 
     def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
-        """Note the types of what this process has sealed: they need not be looked up, unless it came in parts."""
+        """Note what this process has sealed: its types need not be looked up, unless it came in parts."""
+        self._newest.add(sealed, asyncio.get_running_loop().time())
         for each in sealed:
             if each.content is None or each.receipt.position != self._noted_until + 1:
                 return

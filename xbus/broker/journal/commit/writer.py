@@ -23,6 +23,10 @@ GROUP_BYTES = 4 * 1024 * 1024
 
 GROUP_CALLS = 5_000
 
+GROUP_STEPS = 64
+"""Steps of a transaction at the most. More spare commits where many readers are served at once; writes that come
+meanwhile wait for all of them."""
+
 CLOSE_SECONDS = 15.0
 """How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
@@ -319,14 +323,28 @@ class Writer:
                 self._taken.extend(self._calls.get_nowait())
         except queue.Empty:
             pass
+        return self._group()
+
+    def _group(self) -> tuple[list[_Pending], bool]:
+        """Choose of what was taken. Writes pass steps for which this group has no room, and errands pass nothing."""
         group: list[_Pending] = []
-        size = 0
+        left: list[_Pending] = []
+        size = steps = 0
         while self._taken and size <= GROUP_BYTES and len(group) < GROUP_CALLS:
-            pending = self._taken.popleft()
+            pending = self._taken[0]
+            if left and (pending is None or callable(pending.what)):
+                break
+            self._taken.popleft()
             if pending is None:
                 return group, False
+            is_step = isinstance(pending.what, Step)
+            if is_step and steps == GROUP_STEPS:
+                left.append(pending)
+                continue
+            steps += is_step
             group.append(pending)
             size += pending.size
+        self._taken.extendleft(reversed(left))
         return group, True
 
     # -- on the loop -----------------------------------------------------------------------------------------------

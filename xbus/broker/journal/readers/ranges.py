@@ -202,13 +202,18 @@ def read_range(connection: sa.Connection, range_id: int) -> ReaderRange | None:
     return next(iter(with_stretches(connection, chosen)), None)
 
 
-def with_stretches(connection: sa.Connection, chosen: sa.Select[tuple[object, ...]]) -> Iterable[ReaderRange]:
-    """Read ranges that a statement selects, each with its stretches."""
-    rows = connection.execute(chosen).all()
-    stretch = model.reader_stretch
-    wanted = sa.select(stretch).where(stretch.c.range_id.in_([row.id for row in rows])).order_by(stretch.c.first)
+def with_stretches(
+    connection: sa.Connection, chosen: sa.Select[tuple[object, ...]], **parameters: object
+) -> Iterable[ReaderRange]:
+    """Read ranges that a statement selects, each with its stretches.
+
+    Args:
+        parameters: of the statement.
+    """
+    rows = connection.execute(chosen, parameters).all()
     found: dict[int, list[Stretch]] = {}
-    for each in connection.execute(wanted).all() if rows else ():
+    wanted = {"ranges": [row.id for row in rows]}
+    for each in connection.execute(_STRETCHES, wanted).all() if rows else ():
         until = None if each.to_position is None else Place(each.to_position, each.to_event, each.to_item)
         place = Place(each.position, each.event, each.item)
         found.setdefault(each.range_id, []).append(Stretch(int(each.first, 16), int(each.last, 16), place, until))
@@ -227,6 +232,13 @@ def with_stretches(connection: sa.Connection, chosen: sa.Select[tuple[object, ..
             row.retry_at,
             row.batch_of,
         )
+
+
+_STRETCHES = (
+    sa.select(model.reader_stretch)
+    .where(model.reader_stretch.c.range_id.in_(sa.bindparam("ranges", expanding=True)))
+    .order_by(model.reader_stretch.c.first)
+)
 
 
 def written_hash(number: int) -> str:

@@ -81,6 +81,16 @@ class ReaderStatus:
         return PresenceState.PRESENT if self.programs else PresenceState.ABSENT
 
     @property
+    def is_ended(self) -> bool:
+        """True once its subscriber wants no more: nobody reads for it then."""
+        return self.subscriber is not None and self.subscriber.ended_at is not None
+
+    @property
+    def is_waited_for(self) -> bool:
+        """True while retention keeps what it has not read."""
+        return self.entry.keeps and not self.entry.is_detached and not self.is_ended
+
+    @property
     def bot(self) -> str | None:
         """The bot that it gives batches to; None for a reader of the bus file."""
         return self.entry.name.removeprefix(OF_BOTS) if self.entry.name.startswith(OF_BOTS) else None

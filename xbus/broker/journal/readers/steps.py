@@ -13,7 +13,14 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.slices import Place, Stretch
-from xbus.broker.journal.readers.ranges import ReaderRange, cut, joined, read_range, written_hash
+from xbus.broker.journal.readers.ranges import (
+    ReaderRange,
+    cut,
+    joined,
+    read_range,
+    with_stretches,
+    written_hash,
+)
 from xbus.errors import Refused
 from xbus.model.checksums import checksum_of
 
@@ -215,11 +222,10 @@ def write_range(connection: sa.Connection, changed: ReaderRange, **columns: obje
     """
     values: dict[str, object] = {"owner": changed.owner, "handed_out": changed.handed_out, **_counted(changed.counter)}
     values |= {"attempts": changed.attempts, "retry_at": changed.retry_at, **columns}
-    connection.execute(sa.update(model.reader_range).where(model.reader_range.c.id == changed.id).values(values))
-    table = model.reader_stretch
-    connection.execute(sa.delete(table).where(table.c.range_id == changed.id))
-    rows = [{"range_id": changed.id, **_columns(each)} for each in changed.stretches]
-    connection.execute(sa.insert(table), rows)
+    of_range = {"of_range": changed.id}
+    connection.execute(_WRITE_RANGE, of_range | values)
+    connection.execute(_DELETE_STRETCHES, of_range)
+    connection.execute(_INSERT_STRETCHES, [{"range_id": changed.id, **_columns(each)} for each in changed.stretches])
     return changed
 
 
@@ -241,7 +247,7 @@ def note_moves(connection: sa.Connection, note: ActNote, before: ReaderRange, af
             if former.position != stretch.position:
                 rows.append(move_row(note, before.service_id, former, stretch.position))
     if rows:
-        connection.execute(sa.insert(model.reader_move), rows)
+        connection.execute(_INSERT_MOVES, rows)
 
 
 def _forget_old(connection: sa.Connection, note: ActNote) -> None:
@@ -276,16 +282,11 @@ def move_row(note: ActNote, service_id: int, former: Stretch, to: Place) -> dict
 
 def owned_range(connection: sa.Connection, lease: LeaseOf) -> ReaderRange:
     """Read a range of a program, and keep others from changing it until the transaction ends."""
-    row = model.reader_range.c
-    locked = sa.select(row.id).where(
-        row.id == lease.range_id,
-        row.counter == lease.counter,
-        row.owner == lease.program,
-        row.completed_at.is_(None),
-    )
-    if connection.execute(locked.with_for_update()).first() is None:
+    known = {"of_range": lease.range_id, "of_counter": lease.counter, "of_program": lease.program}
+    found = next(iter(with_stretches(connection, _OWNED, **known)), None)
+    if found is None:
         raise lease_lost(lease.range_id)
-    return _present(connection, lease.range_id)
+    return found
 
 
 def _present(connection: sa.Connection, range_id: int) -> ReaderRange:
@@ -306,3 +307,22 @@ def _columns(stretch: Stretch) -> dict[str, object]:
         "to_event": None if until is None else until.event,
         "to_item": None if until is None else until.item,
     }
+
+
+# Made once: to build a statement takes longer than to carry it out.
+_RANGE = model.reader_range.c
+_OF_RANGE = _RANGE.id == sa.bindparam("of_range")
+_OWNED = (
+    sa.select(model.reader_range)
+    .where(
+        _OF_RANGE,
+        _RANGE.counter == sa.bindparam("of_counter"),
+        _RANGE.owner == sa.bindparam("of_program"),
+        _RANGE.completed_at.is_(None),
+    )
+    .with_for_update()
+)
+_WRITE_RANGE = sa.update(model.reader_range).where(_OF_RANGE)
+_DELETE_STRETCHES = sa.delete(model.reader_stretch).where(model.reader_stretch.c.range_id == sa.bindparam("of_range"))
+_INSERT_STRETCHES = sa.insert(model.reader_stretch)
+_INSERT_MOVES = sa.insert(model.reader_move)

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.errors import Refused
 
 _ROW, _STATE = model.subscription.c, model.subscription_state.c
@@ -122,8 +122,8 @@ def note_call(connection: sa.Connection, reader: str, failure: CallFailure | Non
     )
 
 
-def resume_subscription(connection: sa.Connection, name: str, who: str, reason: str, at: datetime) -> None:
-    """Have a subscription go on that its subscriber has ended.
+def find_ended(connection: sa.Connection, name: str) -> SubscriptionEntry:
+    """Find a subscription that its subscriber has ended.
 
     Raises:
         Refused: there is none of this name (``unknown_name``), or it has not ended (``not_ended``).
@@ -132,12 +132,19 @@ def resume_subscription(connection: sa.Connection, name: str, who: str, reason: 
     if found.ended_at is None:
         next_step = f"xbus resume service {quote(found.reader_name)} ends a pause"
         raise Refused(f'the subscriber of "{name}" has not ended it', next_step, code="not_ended")
+    return found
+
+
+def resume_subscription(connection: sa.Connection, name: str, decision: RepairDecision) -> None:
+    """Have a subscription go on that its subscriber has ended; it raises as :func:`find_ended`."""
+    found = find_ended(connection, name)
     connection.execute(
         sa.update(model.subscription_state)
         .where(_STATE.service_id == found.service_id)
         .values(_WELL | {"ended_at": None})
     )
-    note_acts(connection, [act_here(at, "resumed", f'subscription "{name}"', before=f"by {who}", reason=reason)])
+    thing = f'subscription "{name}"'
+    note_acts(connection, [act_here(decision.at, "resumed", thing, before="ended", reason=decision.reason)])
 
 
 _WELL: dict[str, object] = {

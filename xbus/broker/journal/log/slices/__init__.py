@@ -1,12 +1,14 @@
 """Slices of the log: items of some event types from a place on, as far as they hash into some stretches of the ring.
 
 A slice begins and ends at any item, also in the middle of an event. Items stay the bytes that they are in the log, with
-the corrections for all roles laid over them. Nothing here writes, waits or knows a reader.
+the corrections for all roles laid over them. They come from the database, or from whoever has them in memory. Nothing
+here writes, waits or knows a reader.
 """
 
+from xbus.broker.journal.log.slices.items import ItemSpan, SegmentSize
 from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage, read_list_page, read_types
 from xbus.broker.journal.log.slices.lists import EventLists
-from xbus.broker.journal.log.slices.reading import read_slice
+from xbus.broker.journal.log.slices.reading import cut_slice, read_slice
 from xbus.broker.journal.log.slices.starting import Start, parse_start, read_start
 from xbus.broker.journal.log.slices.values import (
     LAST_HASH,
@@ -27,14 +29,17 @@ __all__ = [
     "BadPlace",
     "EventHead",
     "EventLists",
+    "ItemSpan",
     "ListPage",
     "ListedEvent",
     "Place",
+    "SegmentSize",
     "Slice",
     "SliceBounds",
     "SliceEvent",
     "Start",
     "Stretch",
+    "cut_slice",
     "key_hash",
     "parse_start",
     "read_list_page",

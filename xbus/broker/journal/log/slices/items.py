@@ -1,23 +1,15 @@
-"""Reads the items of events that were listed, in order, up to bounds.
+"""Takes the items of events that were listed, in order, up to bounds; pure but for the source of the items.
 
 The sizes of segments are read before their data, so that memory is bounded however large the events are.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-import sqlalchemy as sa
-
-from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE
-from xbus.broker.journal.database.raw_reader import Query, copy_out
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.cutting import cut_items, replace_items
-from xbus.broker.journal.log.slices.listing import IDS, ListedEvent, as_text
+from xbus.broker.journal.log.slices.listing import ListedEvent
 from xbus.broker.journal.log.slices.values import Place, SliceBounds, SliceEvent
-from xbus.broker.journal.objects.reading import STORED_DATA, STORED_DATA_TEXT, segment_data
-from xbus.errors import JournalError
 
 CHUNK_EVENTS = 512
 """Events whose segments are read by one statement at the most. More make fewer statements, and longer ones."""
@@ -73,34 +65,42 @@ class SegmentSize(NamedTuple):
         return self.first_index + self.items
 
 
-class StoredSegment(NamedTuple):
-    """A row of ``model.segment``, with the id of its event as text."""
-
-    event_id: str
-    first_index: int
-    items: int
-    data: bytes
-    plain_bytes: int | None
-    store_id: int | None
-
-
 Sizes: TypeAlias = Mapping[str, Sequence[SegmentSize]]
 """The segments of events in order, by the id under which they are stored."""
+
+
+class ItemSource(Protocol):
+    """Has the items of listed events."""
+
+    def sizes(self, spans: Sequence[ItemSpan], end: int) -> Sizes:
+        """Give the segments of some spans up to an index, without their data."""
+
+    def segments(self, spans: Sequence[ItemSpan]) -> Mapping[str, Sequence[Segment]]:
+        """Give the segments of whole events, or of one span, by the id under which they are stored."""
+
+    def corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
+        """Give the items that were corrected for all, by that id and their index."""
+
+    def pass_missing(self, span: ItemSpan) -> None:
+        """Let the items of an envelope be missing whose removal has begun since it was listed.
+
+        Raises:
+            JournalError: it is not so.
+        """
 
 
 class SliceItems:
     """Reads items until bounds are reached.
 
     Args:
-        connection: in a transaction.
+        source: has the items.
         bounds: None to read all that is asked for.
     """
 
-    def __init__(self, connection: sa.Connection, bounds: SliceBounds | None) -> None:
-        self._connection = connection
+    def __init__(self, source: ItemSource, bounds: SliceBounds | None) -> None:
+        self._source = source
         self._left = bounds
         self._is_empty = True
-        self._are_corrected: bool | None = None
         self.events: list[SliceEvent] = []
         """The items that were read."""
         self.stopped_at: Place | None = None
@@ -134,9 +134,9 @@ class SliceItems:
             self.stopped_at = span.place(span.first)
             return
         most = span.end if left is None else min(span.end, span.first + left.items)
-        segments = span.known_sizes if span.is_small else sizes[span.event.segments_id]
+        segments = span.known_sizes if span.is_small else sizes.get(span.event.segments_id, ())
         if not _cover(segments, span.first, most):
-            self._pass_pruned(span)
+            self._source.pass_missing(span)
             return
         end, size = (most, 0) if left is None else self._measure(span, segments, most, left.bytes)
         if end < span.end:
@@ -159,44 +159,23 @@ class SliceItems:
             end, size = end + wanted, size + share
         return end, size
 
-    # -- statements ------------------------------------------------------------------------------------------------
-
     def _read_sizes(self, spans: Sequence[ItemSpan]) -> Sizes:
-        sizes: defaultdict[str, list[SegmentSize]] = defaultdict(list)
-        if spans:
-            end = max(span.end for span in spans)
-            if self._left is not None:
-                end = min(end, spans[0].first + self._left.items)
-            start = self._segment_start(spans[0]) if spans[0].first else 0
-            wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
-            for event_id, *row in self._connection.execute(_SIZES, wanted).all():
-                sizes[event_id].append(SegmentSize(*row))
-        return sizes
-
-    def _segment_start(self, span: ItemSpan) -> int:
-        """The index at which the segment begins that holds the first item of a span; 0 where it was removed."""
-        wanted = {"of_event": span.event.segments_id, "item": span.first}
-        return self._connection.execute(_SEGMENT_START, wanted).scalar_one() or 0
-
-    def _pass_pruned(self, span: ItemSpan) -> None:
-        """Let the items of an envelope be missing whose removal has begun since it was listed.
-
-        Raises:
-            JournalError: it is not so.
-        """
-        found = self._connection.execute(_PRUNED, {"of_id": span.event.facts.envelope_id}).one_or_none()
-        if found is not None and found[0] is None:
-            raise JournalError(f"event {span.event.facts.event_id} misses items from index {span.first} on")
+        if not spans:
+            return {}
+        end = max(span.end for span in spans)
+        if self._left is not None:
+            end = min(end, spans[0].first + self._left.items)
+        return self._source.sizes(spans, end)
 
     def _take(self, spans: Sequence[ItemSpan]) -> None:
         """Read the data of items that fit."""
-        whole = self._read_data([span for span in spans if span.is_whole])
-        corrections = self._read_corrections(spans)
+        whole = self._source.segments([span for span in spans if span.is_whole])
+        corrections = self._source.corrections(spans)
         for span in spans:
-            segments = whole if span.is_whole else self._read_data([span])
+            segments = whole if span.is_whole else self._source.segments([span])
             found = _cut(segments.get(span.event.segments_id, ()), span)
             if found is None:
-                self._pass_pruned(span)
+                self._source.pass_missing(span)
                 continue
             corrected = {
                 index - span.first: after
@@ -211,41 +190,6 @@ class SliceItems:
             last = self.events.pop()
             event = SliceEvent(event.facts, last.first_index, last.items + event.items, last.data + event.data)
         self.events.append(event)
-
-    def _read_data(self, spans: Sequence[ItemSpan]) -> Mapping[str, Sequence[Segment]]:
-        """Read the segments of whole events, or of one span."""
-        segments: defaultdict[str, list[Segment]] = defaultdict(list)
-        if spans:
-            start = self._segment_start(spans[0]) if spans[0].first else 0
-            end = max(span.end for span in spans)
-            wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
-            door = segment_data(self._connection)
-            for stored in self._fetch_data(wanted):
-                data = door.plain(stored.data, stored.plain_bytes, stored.store_id)
-                segments[stored.event_id].append(Segment(stored.first_index, stored.items, data))
-        return segments
-
-    def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[StoredSegment]:
-        """Fetch segments; on PostgreSQL by binary COPY, as its driver decodes bytes from text otherwise."""
-        if self._connection.dialect.name == "sqlite":
-            return map(StoredSegment._make, self._connection.execute(_DATA, wanted))
-        try:
-            found = copy_out(self._connection.connection.driver_connection, _DATA_COPIED, **wanted)
-        except BaseException:
-            # SQLAlchemy has not seen what happened to the connection: it must not lend it again.
-            self._connection.invalidate()
-            raise
-        return map(StoredSegment._make, found)
-
-    def _read_corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
-        if self._are_corrected is None:
-            self._are_corrected = self._connection.execute(_ANY_CORRECTION).first() is not None
-        found: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
-        if self._are_corrected and spans:
-            wanted = {"events": [span.event.segments_id for span in spans]}
-            for event_id, index, after in self._connection.execute(_CORRECTIONS, wanted):
-                found[event_id][index] = bytes(after)
-        return found
 
 
 def _pieces(spans: Iterable[ItemSpan]) -> Iterator[ItemSpan]:
@@ -293,43 +237,3 @@ def _cut(segments: Sequence[Segment], span: ItemSpan) -> bytes | None:
         return None
     # Mostly it begins and ends between segments.
     return data if (first, end) == (span.first, span.end) else cut_items(data, span.first - first, span.end - first)
-
-
-_SEGMENT = model.segment.c
-_EVENTS: sa.BindParameter[str] = sa.bindparam("events", expanding=True, type_=IDS)
-_ITEM = sa.bindparam("item", type_=sa.BigInteger)
-_WANTED = sa.and_(
-    as_text(_SEGMENT.event_id).in_(_EVENTS),
-    _SEGMENT.first_index >= sa.bindparam("start", type_=sa.BigInteger),
-    _SEGMENT.first_index < sa.bindparam("end", type_=sa.BigInteger),
-)
-_SIZES = (
-    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], PLAIN_SIZE)
-    .where(_WANTED)
-    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
-)
-_STORED = [_SEGMENT[name] for name in STORED_DATA]
-_DATA = (
-    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], *_STORED)
-    .where(_WANTED)
-    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
-)
-_DATA_COPIED: Query[tuple[str, int, int, bytes, int | None, int | None]] = Query(
-    f"SELECT CAST(event_id AS text), first_index, items, {STORED_DATA_TEXT} FROM segment"
-    " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
-    " ORDER BY event_id, first_index",
-    "sqibii",
-)
-_SEGMENT_START = sa.select(sa.func.max(_SEGMENT.first_index)).where(
-    as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM
-)
-_PRUNED = sa.select(model.envelope.c.pruned_at).where(as_text(model.envelope.c.id) == sa.bindparam("of_id", type_=IDS))
-_CORRECTION = model.correction.c
-_FOR_ALL = _CORRECTION.role_id.is_(None)
-_ANY_CORRECTION = sa.select(_CORRECTION.id).where(_FOR_ALL).limit(1)
-_CORRECTIONS = (
-    sa.select(as_text(_CORRECTION.event_id), _CORRECTION.item_index, _CORRECTION.after)
-    .where(_FOR_ALL, as_text(_CORRECTION.event_id).in_(_EVENTS))
-    # Of several corrections of one item the last one counts.
-    .order_by(_CORRECTION.id)
-)

@@ -1,18 +1,24 @@
 """Reads a slice of the log: lists events page by page, and reads the items that are wanted of them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.log.slices.items import ItemSpan, SliceItems
+from xbus.broker.journal.log.slices.items import ItemSource, ItemSpan, SliceItems
 from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage, read_list_page
+from xbus.broker.journal.log.slices.stored import StoredItems
 from xbus.broker.journal.log.slices.values import Place, Slice, SliceBounds, Stretch
 
 MOST_PAGES = 16
 """Lists of events that are looked through for one slice at the most, so that no read takes long."""
 
 ListSource: TypeAlias = Callable[[sa.Connection, frozenset[int], Place], ListPage]
+
+
+Pages: TypeAlias = Callable[[frozenset[int], Place], ListPage]
+"""Gives the list of events of some types that covers a place."""
 
 
 def read_slice(
@@ -23,13 +29,30 @@ def read_slice(
     lists: ListSource = read_list_page,
     most_pages: int = MOST_PAGES,
 ) -> Slice:
-    """Read the next items of some event types, in the order of the log.
+    """Read the next items of some event types from the database, see :func:`cut_slice`.
 
     Args:
+        lists: gives lists of events.
+    """
+    return cut_slice(partial(lists, connection), StoredItems(connection), types, stretches, bounds, most_pages)
+
+
+def cut_slice(
+    pages: Pages,
+    source: ItemSource,
+    types: frozenset[int],
+    stretches: Sequence[Stretch],
+    bounds: SliceBounds,
+    most_pages: int = MOST_PAGES,
+) -> Slice:
+    """Give the next items of some event types, in the order of the log.
+
+    Args:
+        pages: give lists of events.
+        source: has the items of these.
         types: the ids of the event types.
         stretches: which hashes, and from which place on each; they don't overlap. Either all have ``until`` or none.
         bounds: the most that is read; of no account for stretches with ``until``, which are read whole.
-        lists: gives lists of events.
         most_pages: how many lists are looked through at the most.
 
     Returns:
@@ -44,10 +67,10 @@ def read_slice(
         raise ValueError("a slice is either read again, or read on: give all stretches until, or none")
     place = min(stretch.position for stretch in stretches)
     until = max(ends, default=None)
-    items = SliceItems(connection, None if ends else bounds)
-    pages = 0
-    while (until is None and pages < most_pages) or (until is not None and place < until):
-        page = lists(connection, types, place)
+    items = SliceItems(source, None if ends else bounds)
+    looked = 0
+    while (until is None and looked < most_pages) or (until is not None and place < until):
+        page = pages(types, place)
         items.read(_wanted(page.events_from(place), stretches))
         if items.stopped_at is not None:
             return Slice(items.stopped_at, tuple(items.events))
@@ -56,7 +79,7 @@ def read_slice(
         if page.to == place:
             return Slice(place if until is None else until, tuple(items.events), ends_log=until is None)
         place = page.to
-        pages += 1
+        looked += 1
     return Slice(place if until is None else until, tuple(items.events))
 
 
