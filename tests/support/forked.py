@@ -27,7 +27,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NoReturn
 
-from tests.support import cheap_passwords
+from tests.support import cheap_passwords, compiled
+from xbus.testing import Bus
+from xbus.testing.journal import compiled_statements
 
 PACKAGES = tuple(
     f"xbus.{name}"
@@ -192,6 +194,15 @@ def _leave(exit_code: int) -> NoReturn:
     os._exit(exit_code)
 
 
+def _compile_statements() -> None:
+    """Have a bus in memory deliver an envelope: forks find compiled what a broker begins with, a third of its start."""
+    compiled.share(setattr, compiled_statements())
+    with Bus() as bus:
+        bus.type("any").to("noting")
+        bus.emit("any", [1])
+        bus.run()
+
+
 def _main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     for package in PACKAGES:
@@ -203,6 +214,7 @@ def _main() -> None:
     for module in MODULES:
         importlib.import_module(module)
     cheap_passwords.use()
+    _compile_statements()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page that all share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
