@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("at any speed")
     WAY.take(config.getoption("--way"))
     sharing = pytest.MonkeyPatch()
-    compiled.share(sharing)
+    compiled.share(sharing.setattr, compiled.new_cache())
     config.add_cleanup(sharing.undo)
 
 

@@ -8,6 +8,8 @@ import hashlib
 import hmac
 import logging
 import re
+import secrets
+from base64 import b64encode
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -22,12 +24,22 @@ SHORTEST = 8
 _SALT_DIGITS = 40
 
 
-def _default_hasher() -> PasswordHasher:
+def default_hasher() -> PasswordHasher:
     """Make the second choice of the OWASP Password Storage Cheat Sheet: 19 MiB of memory, two passes, one thread.
 
     Its first choice takes more than twice the memory for each login, which a broker with a memory limit would feel.
     """
     return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+def _hash_of_nobody(hasher: PasswordHasher) -> str:
+    """Write a hash that no password has: to check one against it takes as long as against a hash that is stored."""
+    salt, digest = (_base64(secrets.token_bytes(size)) for size in (hasher.salt_len, hasher.hash_len))
+    return f"$argon2id$v=19$m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}${salt}${digest}"
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode().rstrip("=")
 
 
 def is_legacy_hash(password_hash: str) -> bool:
@@ -54,8 +66,8 @@ class Passwords:
     """
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
-        self._hasher = hasher or _default_hasher()
-        self._nobodys_hash = self._hasher.hash("the password of a login that does not exist")
+        self._hasher = hasher or default_hasher()
+        self._nobodys_hash = _hash_of_nobody(self._hasher)
 
     def hash_password(self, password: str) -> str:
         """Hash ``password`` for storage: at most 255 characters of ASCII with cost, salt and hash."""

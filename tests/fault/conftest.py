@@ -1,6 +1,7 @@
 """A PostgreSQL that tests may break."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -23,8 +24,8 @@ def url(cluster: postgres.Cluster) -> Iterator[str]:
     """A database there, with the bus's schema."""
     if not cluster.runs:
         cluster.start()  # a test that failed may have left it stopped
-    server = postgres.Server(cluster.url)
-    url = server.create_empty()
-    schema.upgrade(url)
-    yield url
-    server.drop(url)
+    with closing(postgres.Server(cluster.url)) as server:
+        url = server.create_empty()
+        schema.upgrade(url)
+        yield url
+        server.drop(url)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from tests.support import cheap_passwords
 from tests.support.filled import IMAGES
 from xbus.admin import bus_file
 from xbus.broker.journal.configuration import (
@@ -34,8 +35,8 @@ Nodes = Mapping[str, Sequence[str]]
 
 @cache
 def password_hash() -> str:
-    """Of the one password; hashing is slow on purpose, so it is done once."""
-    return Passwords().hash_password(PASSWORD)
+    """Of the one password, made once: so databases that want the same are the same."""
+    return Passwords(cheap_passwords.HASHER).hash_password(PASSWORD)
 
 
 def apply_text(url: str, text: str) -> None:

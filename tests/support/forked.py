@@ -20,11 +20,16 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
+
+from tests.support import cheap_passwords, compiled
+from xbus.testing import Bus
+from xbus.testing.journal import compiled_statements
 
 PACKAGES = tuple(
     f"xbus.{name}"
@@ -169,7 +174,33 @@ def _run(command: Sequence[str]) -> None:
     """Run a script as Python does when it begins with it."""
     sys.argv = [*command]
     sys.path[0] = str(Path(command[0]).parent)
-    runpy.run_path(command[0], run_name="__main__")
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as ending:
+        if isinstance(ending.code, int):
+            _leave(ending.code)
+        raise
+
+
+def _leave(exit_code: int) -> NoReturn:
+    """Do what Python does at the end of a program, but for taking down its modules.
+
+    That takes fifteen times as long as a fork, as it writes to every page that the fork shares with the nursery.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing has it do in forks
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+def _compile_statements() -> None:
+    """Have a bus in memory deliver an envelope: forks find compiled what a broker begins with, a third of its start."""
+    compiled.share(setattr, compiled_statements())
+    with Bus() as bus:
+        bus.type("any").to("noting")
+        bus.emit("any", [1])
+        bus.run()
 
 
 def _main() -> None:
@@ -182,6 +213,8 @@ def _main() -> None:
                     importlib.import_module(found.name)
     for module in MODULES:
         importlib.import_module(module)
+    cheap_passwords.use()
+    _compile_statements()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page that all share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -62,6 +62,7 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._connection = _connect(url)
         # Several test runs may share a server that they were given.
         self._prefix = f"xbus_test_{secrets.token_hex(4)}"
         self._made = 0
@@ -86,9 +87,10 @@ class Server:
         self._drop(_name(url))
 
     def close(self) -> None:
-        """Throw the templates away."""
+        """Throw the templates away, and the connection."""
         for template in self._templates.values():
             self._drop(template)
+        self._connection.close()
 
     def _template(self, fill: Fill | None) -> str:
         if fill not in self._templates:
@@ -103,15 +105,23 @@ class Server:
 
     def _create(self, name: str, template: str) -> str:
         # Copying files takes half of what logging each of their blocks takes. An older server knows nothing else.
-        with closing(psycopg2.connect(self._url)) as connection:
-            strategy = " STRATEGY FILE_COPY" if connection.server_version >= STRATEGY_VERSION else ""
-            _execute(connection, f'CREATE DATABASE "{name}" TEMPLATE "{template}"{strategy}')
+        strategy = " STRATEGY FILE_COPY" if self._connection.server_version >= STRATEGY_VERSION else ""
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{strategy}')
         parts = urlsplit(self._url)
         return urlunsplit(parts._replace(scheme="postgresql+psycopg2", path=f"/{name}"))
 
     def _drop(self, name: str) -> None:
-        with closing(psycopg2.connect(self._url)) as connection:
-            _execute(connection, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _execute(self, statement: str) -> None:
+        try:
+            self._connection.cursor().execute(statement)
+        except psycopg2.OperationalError:
+            if not self._connection.closed:
+                raise
+            # A test has ended the server meanwhile, and started it again.
+            self._connection = _connect(self._url)
+            self._connection.cursor().execute(statement)
 
 
 class Cluster:
@@ -358,10 +368,10 @@ def _name(url: str) -> str:
     return urlsplit(url).path.removeprefix("/")
 
 
-def _execute(connection: "psycopg2.extensions.connection", statement: str) -> None:
+def _connect(url: str) -> "psycopg2.extensions.connection":
+    connection = psycopg2.connect(url)
     connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
+    return connection
 
 
 def _children(parent: int) -> list[int]:

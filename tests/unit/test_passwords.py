@@ -15,11 +15,16 @@ FROM_0_2_0 = "9ab8e67e76cadcdaec0e324a9f6aa7ad570e6817f6e604534f297a5da9910aa578
 
 
 class Watching(PasswordHasher):
-    """A cheap hasher that keeps what it verified."""
+    """A cheap hasher that keeps what it made and what it verified."""
 
     def __init__(self) -> None:
         super().__init__(time_cost=1, memory_cost=8, parallelism=1)
+        self.made: list[str] = []
         self.verified: list[str] = []
+
+    def hash(self, password: str | bytes, *, salt: bytes | None = None) -> str:
+        self.made.append(super().hash(password, salt=salt))
+        return self.made[-1]
 
     def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:
         self.verified.append(str(hash))
@@ -58,6 +63,14 @@ def test_every_login_costs_a_verification(stored: str | None, verifications: int
     Passwords(hasher).verify("password", stored)
     assert len(hasher.verified) == verifications
     assert hasher.verified[-1].startswith("$argon2id$")
+
+
+def test_nobody_costs_as_much_as_a_hash_that_is_stored_and_nothing_before() -> None:
+    hasher = Watching()
+    passwords = Passwords(hasher)
+    assert hasher.made == []
+    passwords.verify("password", None)
+    assert not passwords.needs_rehash(hasher.verified[-1])
 
 
 @pytest.mark.parametrize("stored", [None, ""])

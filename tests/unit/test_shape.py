@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -38,6 +39,17 @@ def modules() -> list[tuple[str, ast.Module]]:
         for package in PACKAGES
         for path in sorted((CHECKOUT / package).rglob("*.py"))
     ]
+
+
+Examined: TypeAlias = (
+    ast.AnnAssign | ast.arg | ast.Assign | ast.AsyncFunctionDef | ast.ClassDef | ast.FunctionDef | ast.ImportFrom
+)
+
+
+@cache
+def nodes() -> list[tuple[str, Examined]]:
+    """Each node that a test looks at, with the path of its module: one walk through all of them takes a second."""
+    return [(path, node) for path, tree in modules() for node in ast.walk(tree) if isinstance(node, Examined)]
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -110,8 +122,7 @@ def test_no_module_begins_with_a_headless_sentence() -> None:
 def test_no_function_or_class_begins_with_a_headless_sentence() -> None:
     headless = [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in modules()
-        for node in ast.walk(tree)
+        for path, node in nodes()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and HEADLESS.match(ast.get_docstring(node) or "")
     ]
@@ -121,8 +132,7 @@ def test_no_function_or_class_begins_with_a_headless_sentence() -> None:
 def test_no_callback_is_set_from_outside() -> None:
     late = [
         f"{path}:{node.lineno} {ast.unparse(target)}"
-        for path, tree in modules()
-        for node in ast.walk(tree)
+        for path, node in nodes()
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Attribute) and target.attr.startswith("on_")
@@ -137,8 +147,7 @@ UNTYPED = {"xbus/recipient/item.py value"}
 def test_no_function_returns_any() -> None:
     found = {
         f"{path} {function.name}"
-        for path, tree in modules()
-        for function in ast.walk(tree)
+        for path, function in nodes()
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         if function.returns is not None and re.search(r"\bAny\b", ast.unparse(function.returns))
     }
@@ -149,8 +158,7 @@ def test_no_select_of_several_columns_is_typed_as_one_of_any() -> None:
     """``Select[Any]`` is a SELECT of one column: mypy would take rows of any length for right."""
     found = {
         f"{path}:{node.lineno}"
-        for path, tree in modules()
-        for node in ast.walk(tree)
+        for path, node in nodes()
         if isinstance(node, ast.AnnAssign | ast.arg) and node.annotation is not None
         if re.search(r"\b(Row|Select)\[Any\]", ast.unparse(node.annotation))
     }
@@ -222,8 +230,7 @@ def package_of(module: str) -> str:
 def test_packages_of_front_and_back_are_entered_by_their_face() -> None:
     past_the_face = [
         f"{path}:{node.lineno} {node.module}"
-        for path, tree in modules()
-        for node in ast.walk(tree)
+        for path, node in nodes()
         if isinstance(node, ast.ImportFrom) and node.module
         for package in [package_of(node.module)]
         if package and node.module != package and package_of(path[:-3].replace("/", ".")) != package
@@ -248,12 +255,12 @@ def shown_modules() -> dict[str, set[str]]:
     return found
 
 
-def imported(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+def imported() -> Iterator[tuple[str, str]]:
     """Each package with a face that a module outside of it imports from, and what: a module, or empty for the face."""
-    own = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    for node in ast.walk(tree):
+    for path, node in nodes():
         if not (isinstance(node, ast.ImportFrom) and node.module):
             continue
+        own = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for package in shown_modules():
             if own == package or own.startswith(f"{package}."):
                 continue
@@ -278,9 +285,8 @@ def test_every_package_of_journal_and_spark_worker_names_its_face() -> None:
 
 def test_packages_of_journal_and_spark_worker_are_entered_by_their_face() -> None:
     used = {package: set[str]() for package in shown_modules()}
-    for path, tree in modules():
-        for package, name in imported(path, tree):
-            used[package].add(name)
+    for package, name in imported():
+        used[package].add(name)
     programs = re.findall(r'= "(\S+?):', (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
     for program in programs:
         package, _, name = program.rpartition(".")

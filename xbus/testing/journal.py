@@ -29,7 +29,7 @@ ASK_AGAIN_SECONDS = 0.5
 
 
 @cache
-def _compiled() -> LRUCache[object, object]:
+def compiled_statements() -> LRUCache[object, object]:
     """Keep the statements of all databases: compiling takes longer than carrying out."""
     return LRUCache(1000)
 
@@ -46,7 +46,7 @@ class Database:
 
     def __init__(self, image: bytes) -> None:
         self.engine = opened(image)
-        self.engine.update_execution_options(compiled_cache=_compiled())
+        self.engine.update_execution_options(compiled_cache=compiled_statements())
         self.is_away = False
         self.commits_until_lost: int | None = None
         """After so many further commits the database goes away having committed, and before it says so."""

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -129,15 +130,26 @@ def find_table_problems(connection: sa.Connection) -> list[TableProblem]:
 def _unreadable(connection: sa.Connection) -> Iterator[TableProblem]:
     """Find values that are not of their column's kind: SQLite keeps any."""
     for table in TABLES if connection.dialect.name == "sqlite" else ():
-        columns = [column for column in table.columns if not column.primary_key]
-        kinds = [_stored_kind(column) for column in columns]
-        keys = [sa.type_coerce(key, sa.String) for key in table.primary_key]
-        for row in connection.execute(sa.select(*keys, *kinds)).all():
-            for column, kind in zip(columns, row[len(keys) :], strict=True):
+        keys = len(table.primary_key)
+        for row in connection.execute(_select_kinds(table)).all():
+            for column, kind in zip(_columns(table), row[keys:], strict=True):
                 if kind != "null" and kind not in _KINDS.get(column.type.python_type, ("text",)):
-                    yield TableProblem(
-                        table.name, _keys(row[: len(keys)]), f"{column.name} is no {_WORDS[column.type.python_type]}"
-                    )
+                    cause = f"{column.name} is no {_WORDS[column.type.python_type]}"
+                    yield TableProblem(table.name, _keys(row[:keys]), cause)
+
+
+@cache
+def _select_kinds(table: sa.Table) -> "sa.Select[*tuple[str, ...]]":
+    """Select the keys of a table's rows, and the kind of each of their other values.
+
+    Statements are put together once: that takes longer than to carry them out, and each broker checks at its start.
+    """
+    keys = [sa.type_coerce(key, sa.String) for key in table.primary_key]
+    return sa.select(*keys, *map(_stored_kind, _columns(table)))
+
+
+def _columns(table: sa.Table) -> list[sa.Column[Any]]:
+    return [column for column in table.columns if not column.primary_key]
 
 
 def _stored_kind(column: sa.Column[Any]) -> sa.ColumnElement[str]:
@@ -164,20 +176,23 @@ def _lost_references(connection: sa.Connection) -> Iterator[TableProblem]:
     """Find references to rows that do not exist: SQLite keeps them unless its user asks it to look."""
     for table in TABLES:
         for reference in sorted(table.foreign_keys, key=lambda key: key.parent.name):
-            other = reference.column.table.alias()
-            exists = sa.exists().where(other.c[reference.column.name] == reference.parent)
-            lost = sa.select(*table.primary_key, reference.parent.label("value"))
-            for row in connection.execute(lost.where(reference.parent.is_not(None), ~exists)).all():
-                cause = f"{reference.parent.name} is {row.value}, and {reference.column.table.name} has no such row"
+            for row in connection.execute(_select_lost(reference)).all():
+                cause = f"{reference.parent.name} is {row[-1]}, and {reference.column.table.name} has no such row"
                 yield TableProblem(table.name, _keys(row[:-1]), cause)
+
+
+@cache
+def _select_lost(reference: sa.ForeignKey) -> "sa.Select[*tuple[Any, ...]]":
+    """Select the keys of rows that refer to nothing, and the value by which they do."""
+    other = reference.column.table.alias()
+    exists = sa.exists().where(other.c[reference.column.name] == reference.parent)
+    lost = sa.select(*reference.parent.table.primary_key, reference.parent)
+    return lost.where(reference.parent.is_not(None), ~exists)
 
 
 def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
     for table, name, is_good, wanted in _VALUES:
-        column = table.c[name]
-        in_use = sa.true() if "removed_at" not in table.c else table.c.removed_at.is_(None)
-        rows = sa.select(table.c.id, name_column(table).label("name"), column.label("value"))
-        for row in connection.execute(rows.where(column.is_not(None), in_use)).all():
+        for row in connection.execute(_select_values(table, name)).all():
             if not is_good(row.value):
                 yield _problem(table, row, f"{name} is {row.value!r}, and has to be {wanted}")
     limits = model.sending_limit
@@ -194,6 +209,15 @@ def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
     without = ~sa.exists().where(model.graph.c.event_type_id == types.c.id)
     for row in connection.execute(sa.select(types.c.id, types.c.name).where(types.c.removed_at.is_(None), without)):
         yield _problem(types, row, "it has no row in the table graph")
+
+
+@cache
+def _select_values(table: sa.Table, name: str) -> "sa.Select[int, str, Any]":
+    """Select the values of a column in the rows in use, each with the id and the name of its row."""
+    column = table.c[name]
+    in_use = sa.true() if "removed_at" not in table.c else table.c.removed_at.is_(None)
+    rows = sa.select(table.c.id, name_column(table).label("name"), column.label("value"))
+    return rows.where(column.is_not(None), in_use)
 
 
 def _bad_readers(connection: sa.Connection) -> Iterator[TableProblem]:

@@ -277,30 +277,31 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
     )
 
 
+_newest = (
+    select(graph.c.event_type_id, func.max(graph.c.number).label("number")).group_by(graph.c.event_type_id).subquery()
+)
+_EVENT_TYPES = (
+    select(
+        event_type.c.id,
+        event_type.c.name,
+        event_type.c.immediate_reply,
+        graph.c.id.label("graph_id"),
+        event_type.c.bad_items,
+        event_type.c.max_isolated,
+        func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), "").label("first_name"),
+        (event_type.c.compress != "none").label("compress"),
+        event_type.c.publisher_id,
+        event_type.c.is_topic,
+    )
+    .join(_newest, _newest.c.event_type_id == event_type.c.id)
+    .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == _newest.c.number))
+    .where(event_type.c.removed_at.is_(None))
+    .order_by(event_type.c.name)
+)
+
+
 def _event_types(connection: Connection, pauses: Pauses) -> list[EventType]:
-    newest = (
-        select(graph.c.event_type_id, func.max(graph.c.number).label("number"))
-        .group_by(graph.c.event_type_id)
-        .subquery()
-    )
-    rows = connection.execute(
-        select(
-            event_type.c.id,
-            event_type.c.name,
-            event_type.c.immediate_reply,
-            graph.c.id.label("graph_id"),
-            event_type.c.bad_items,
-            event_type.c.max_isolated,
-            func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), "").label("first_name"),
-            (event_type.c.compress != "none").label("compress"),
-            event_type.c.publisher_id,
-            event_type.c.is_topic,
-        )
-        .join(newest, newest.c.event_type_id == event_type.c.id)
-        .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == newest.c.number))
-        .where(event_type.c.removed_at.is_(None))
-        .order_by(event_type.c.name)
-    )
+    rows = connection.execute(_EVENT_TYPES)
     return [EventType(**row._mapping, pause=pauses.get((PauseKind.TYPE, row.id))) for row in rows]
 
 
@@ -309,25 +310,29 @@ def _isolation(connection: Connection) -> dict[str, int]:
     return {row.name: row.max_isolated for row in connection.execute(isolating)}
 
 
-def _roles(connection: Connection, pauses: Pauses, *, of_readers: bool) -> list[RoleEntry]:
-    kinds = ("reader",) if of_readers else ("worker", "consumer")
-    rows = connection.execute(
-        select(
-            role.c.id,
-            role.c.login,
-            role.c.service_id,
-            role.c.ordered,
-            role.c.detached_at,
-            *(role.c[name] for name in ("absent_minutes", "parked_minutes", "instances", "standby", "public_keys")),
-            *(service.c[name] for name in ("key", "name", "kind", "failures")),
-            *(service.c[name] for name in ("attempts", "first_delay", "longest_delay", "jitter")),
-            emitting_service.c.event_type_id.label("emits"),
-        )
-        .join(service, service.c.id == role.c.service_id)
-        .outerjoin(emitting_service, emitting_service.c.service_id == service.c.id)
-        .where(role.c.removed_at.is_(None), service.c.removed_at.is_(None), service.c.kind.in_(kinds))
-        .order_by(role.c.login)
+_ROLES = (
+    select(
+        role.c.id,
+        role.c.login,
+        role.c.service_id,
+        role.c.ordered,
+        role.c.detached_at,
+        *(role.c[name] for name in ("absent_minutes", "parked_minutes", "instances", "standby", "public_keys")),
+        *(service.c[name] for name in ("key", "name", "kind", "failures")),
+        *(service.c[name] for name in ("attempts", "first_delay", "longest_delay", "jitter")),
+        emitting_service.c.event_type_id.label("emits"),
     )
+    .join(service, service.c.id == role.c.service_id)
+    .outerjoin(emitting_service, emitting_service.c.service_id == service.c.id)
+    .where(role.c.removed_at.is_(None), service.c.removed_at.is_(None))
+    .order_by(role.c.login)
+)
+_ROLES_OF_READERS = _ROLES.where(service.c.kind == "reader")
+_ROLES_OF_NODES = _ROLES.where(service.c.kind.in_(("worker", "consumer")))
+
+
+def _roles(connection: Connection, pauses: Pauses, *, of_readers: bool) -> list[RoleEntry]:
+    rows = connection.execute(_ROLES_OF_READERS if of_readers else _ROLES_OF_NODES)
     return [
         RoleEntry(
             row.id,
