@@ -1,8 +1,22 @@
-"""The readiness of recipients: old workers say when they take another event. And how long calls keep one busy."""
+"""The readiness of recipients: old workers say when they take another event. And what keeps one busy."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import UUID
+
+
+@dataclass(slots=True)
+class Bringing:
+    """An envelope that is being brought to a recipient.
+
+    Args:
+        since: when that began, on the loop's clock.
+        verb: the last call about it.
+    """
+
+    since: float
+    verb: str
 
 
 class Readiness:

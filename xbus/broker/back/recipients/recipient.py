@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -18,28 +17,16 @@ from xbus.broker.back.recipients.failures import (
     is_nonsense,
 )
 from xbus.broker.back.recipients.heartbeats import Heartbeats
-from xbus.broker.back.recipients.readiness import BusyTime, Readiness
+from xbus.broker.back.recipients.readiness import Bringing, BusyTime, Readiness
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.back.recipients.timeouts import CallTimeouts
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
+from xbus.broker.journal.writes import OutputPage
 from xbus.errors import CallError, Failed
 from xbus.rpc.codec import Value
 from xbus.rpc.exchange import Callee
 from xbus.rpc.messages import HeadersMap, OutputHandover
-
-
-@dataclass(slots=True)
-class Bringing:
-    """An envelope that is being brought to a recipient.
-
-    Args:
-        since: when that began, on the loop's clock.
-        verb: the last call about it.
-    """
-
-    since: float
-    verb: str
 
 
 class RecipientProxy:
@@ -122,6 +109,12 @@ class RecipientProxy:
             "send_item", "xbus.send_items", self._timeouts.send_item, envelope_id, str(event_id), *batch.on_wire()
         )
         return self._answers.batches("send_item", event_id, await self._answers.detail("send_item", event_id, call))
+
+    async def append_output(self, envelope_id: UUID, event_id: UUID, page: OutputPage) -> None:
+        """Have items appended that lie in the journal; only the bus itself can, where it emits."""
+        ids = (envelope_id, str(event_id))
+        call = self._call("send_item", "xbus.append_output", self._timeouts.send_item, *ids, page)
+        await self._answers.detail("send_item", event_id, call)
 
     async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: RunBatch) -> list[RunBatch]:
         made: list[tuple[list[int], bytes]] = []
