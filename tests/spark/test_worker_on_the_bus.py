@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
+from tests.support.chained import add_copies, copied_hashes, output_hashes
 from tests.support.daemon import Daemon
 from tests.support.operating import run_xbus, xbus
 from tests.support.processes import Process
@@ -78,6 +79,23 @@ async def test_large_and_small_events_come_to_the_same(
     assert store.committed[large] == doubled(400)
     assert store.committed[small] == doubled(20)
     assert worker.stop(SECONDS) == 0
+
+
+async def test_what_spark_made_is_emitted_as_it_lies(
+    database_url: str, start_daemon: StartDaemon, start_worker: StartWorker
+) -> None:
+    add_copies(database_url, "orders", "spark")
+    daemon = start_daemon(database_url)
+    worker = start_worker(daemon)
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        await registered(worker)
+        await emit(daemon, [order(number) for number in range(4_000)])
+        await eventually(lambda: len(store.committed) == 1, "the copy was delivered", SECONDS)
+
+    (items,) = store.committed.values()
+    assert items == [([place], value) for place, (_, value) in enumerate(doubled(4_000))]
+    assert copied_hashes(database_url) == output_hashes(database_url)
 
 
 async def test_a_transform_that_raises_parks_the_envelope_with_its_text(

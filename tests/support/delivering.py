@@ -13,6 +13,7 @@ from xbus.broker.back.recipients.slots import Absent, AnyOf
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.writes import OutputPage
 from xbus.graph import Graph, Node
 from xbus.rpc.codec import pack_items
 
@@ -72,7 +73,9 @@ class Around:
         self._workers = {worker.role.service: worker for worker in workers}
         self.window_bytes = window_bytes
         self.outputs: dict[str, uuid.UUID] = {}
+        self.appends: set[str] = set()
         self.made: dict[uuid.UUID, list[RunBatch]] = {}
+        self.pages: dict[uuid.UUID, list[OutputPage]] = {}
         self.hired: list[str] = []
         self.dismissed: list[str] = []
 
@@ -89,11 +92,15 @@ class Around:
         return None
 
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
-        return EventPlan.behind(graph, self.outputs)
+        return EventPlan.behind(graph, self.outputs, lambda node: node.name in self.appends)
 
     async def output(self, attempt_id: uuid.UUID) -> AsyncIterator[RunBatch]:
         for batch in self.made[attempt_id]:
             yield batch
+
+    async def output_pages(self, attempt_id: uuid.UUID) -> AsyncIterator[OutputPage]:
+        for page in self.pages[attempt_id]:
+            yield page
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         index = 0

@@ -100,6 +100,7 @@ class VirtualJournal:
     """
 
     has_room = True
+    keeps_objects = False
 
     def __init__(self, database: Database, timing: Timing, max_segment_bytes: int) -> None:
         self._database = database

@@ -145,7 +145,9 @@ class DeliveryAssembly:
         self._attempts = OutputAttempts(
             self._journal, self._log, clock, self._runtime.random, self._settings.bulk_lease
         )
-        self._requirements = OutputRequirements(self._attempts, self._log, self._slots, self._catalog)
+        self._requirements = OutputRequirements(
+            self._attempts, self._log, self._slots, self._catalog, keeps_objects=self._journal.keeps_objects
+        )
         self._waiting = WaitingDeliveries(self.ledger, self.registry, self._results, self._catalog, events)
         workers = BulkWorkerPool(self._slots, clock, self._settings.register_timeout)
         jobs = BulkJobSender(self._attempts, self._log)

@@ -180,6 +180,11 @@ class Journal:
                 raise
 
     @property
+    def keeps_objects(self) -> bool:
+        """True while the data of large writes goes to an object store."""
+        return self._objects is not None
+
+    @property
     def outage(self) -> JournalUnavailable | None:
         """The error of every write now; None while all goes well, as far as it was tried."""
         return self._writer.outage

@@ -22,15 +22,23 @@ class OutputRequirements:
         log: reads graphs.
         slots: know the workers that could be acquired.
         catalog: the present configuration.
+        keeps_objects: whether the journal keeps large data outside of the database.
     """
 
     def __init__(
-        self, attempts: OutputAttempts, log: LogReader, slots: Slots[RecipientProxy], catalog: Callable[[], Catalog]
+        self,
+        attempts: OutputAttempts,
+        log: LogReader,
+        slots: Slots[RecipientProxy],
+        catalog: Callable[[], Catalog],
+        *,
+        keeps_objects: bool,
     ) -> None:
         self._attempts = attempts
         self._log = log
         self._slots = slots
         self._catalog = catalog
+        self._keeps_objects = keeps_objects
         self._bulk: set[RecipientProxy] = set()
 
     def joined(self, recipient: RecipientProxy) -> None:
@@ -100,7 +108,14 @@ class OutputRequirements:
 
     def _behind(self, event: LogEvent, graph: Graph, *states: AttemptState) -> EventPlan:
         known = [attempt for attempt in self._attempts.of_event(event) if attempt.state in states]
-        return EventPlan.behind(graph, {attempt.output.node: attempt.id for attempt in known})
+        return EventPlan.behind(graph, {attempt.output.node: attempt.id for attempt in known}, self._appends)
+
+    def _appends(self, node: Node) -> bool:
+        """Check whether a node emits an output as it lies in the database, neither compressed nor in objects."""
+        if node.emits is None or self._keeps_objects:
+            return False
+        event_types = self._catalog().event_types.values()
+        return any(each.id == node.emits and not each.compress for each in event_types)
 
 
 def worker_for(event: LogEvent, service: str) -> AnyOf:

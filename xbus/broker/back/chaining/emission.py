@@ -17,8 +17,10 @@ from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.objects.stowing import Order
 from xbus.broker.journal.writes import (
     Append,
+    AppendOutput,
     Cancel,
     EndEvent,
+    OutputPage,
     PutEnvelope,
     PutEvent,
     Seal,
@@ -59,8 +61,8 @@ class EmittedEvent:
     """The items that were handed to the journal."""
     held: list[RunBatch] = field(default_factory=list)
     """The items that were not."""
-    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
-    """Of all that were."""
+    digest: "hashlib._Hash | None" = field(default_factory=hashlib.sha256)
+    """Of all that were; None once items were appended that nobody here has seen."""
 
     @property
     def items(self) -> int:
@@ -71,13 +73,23 @@ class EmittedEvent:
         """Take the items that are held: the index of the first, their number, and their bytes."""
         first, items, data = self.written, sum(batch.items for batch in self.held), self.data
         self.written += items
-        self.digest.update(data)
+        if self.digest is not None:
+            self.digest.update(data)
         self.held.clear()
         return first, items, data
 
+    def appended(self, page: OutputPage) -> int:
+        """Count the items of a page, which nobody here sees; returns the index of the first."""
+        first = self.written
+        self.written += page.items
+        self.digest = None
+        return first
+
     @property
-    def content(self) -> Content:
-        """The part of it that the content hash covers, as if it was one segment."""
+    def content(self) -> Content | None:
+        """The part of it that the content hash covers, as if it was one segment; None where that is not known."""
+        if self.digest is None:
+            return None
         return Content(self.type.hashed_name, self.written, (self.digest.digest(),), self.tags)
 
     @property
@@ -135,11 +147,26 @@ class Emission:
         Raises:
             JournalError: it could not be written.
         """
-        await self._room()
+        if self._held_bytes:
+            await self._room()
         async with self._turn:
             if self._held_bytes <= SMALL_BYTES and not self._is_open:
                 return
             written = await self._write_held()
+        await asyncio.gather(*written)
+
+    async def append(self, source_id: UUID, page: OutputPage) -> None:
+        """Have the journal append items that lie in an output, behind what is held, and wait until it is durable.
+
+        Raises:
+            JournalError: it could not be written, or the output misses some of them.
+        """
+        await self._room()
+        event = self._events[source_id]
+        async with self._turn:
+            written = await self._write_held()
+            if not self._is_sealed:
+                written += map(self._write, [*self._begun(event), self._appending(event, page)])
         await asyncio.gather(*written)
 
     async def _write_held(self) -> "list[asyncio.Future[None]]":
@@ -153,6 +180,8 @@ class Emission:
         return [self._write(write) for event in self._events.values() if event.held for write in self._parts(event)]
 
     async def _open(self) -> None:
+        # A call that has waited behind the end of a delivery must leave nothing open.
+        self._check_wanted()
         await self._pass_former()
         if not self._is_sealed:
             made = self._derivation
@@ -171,13 +200,21 @@ class Emission:
             self._derivation = replace(self._derivation, generation=self._derivation.generation + 1)
 
     def _parts(self, event: EmittedEvent) -> Iterator[Write[None]]:
+        yield from self._begun(event)
         envelope_id = self._derivation.envelope_id
+        yield Append(envelope_id, self._derivation.event_id(event.number), *event.taken(), event.type.compress)
+
+    def _begun(self, event: EmittedEvent) -> Iterator[Write[None]]:
+        """Begin an event in the journal, where it is not there yet."""
         if not event.number:
             event.number = 1 + max(each.number for each in self._events.values())
             event_id, number = self._derivation.event_id(event.number), event.number
             graph = (event.type.id, event.type.graph_id)
-            yield StartEvent(event_id, envelope_id, number, *graph, 0, event.tags)
-        yield Append(envelope_id, self._derivation.event_id(event.number), *event.taken(), event.type.compress)
+            yield StartEvent(event_id, self._derivation.envelope_id, number, *graph, 0, event.tags)
+
+    def _appending(self, event: EmittedEvent, page: OutputPage) -> AppendOutput:
+        event_id = self._derivation.event_id(event.number)
+        return AppendOutput(self._derivation.envelope_id, event_id, event.appended(page), page)
 
     def seal_at_once(self) -> "asyncio.Future[SealReceipt] | None":
         """Hand the envelope to the journal in one write, where nothing has to be waited for; None where ``seal`` must.
@@ -193,7 +230,8 @@ class Emission:
         Raises:
             JournalError: it could not be written.
         """
-        await self._room()
+        if self._held_bytes:
+            await self._room()
         async with self._turn:
             if self._is_sealed or not self._events:
                 return
@@ -210,7 +248,9 @@ class Emission:
         for event in events:
             writes.append(self._write(EndEvent(envelope_id, self._derivation.event_id(event.number), event.written)))
         items = sum(event.written for event in events)
-        hashed = content_hash([event.content for event in events], self._derivation.headers)
+        seen = [content for event in events if (content := event.content) is not None]
+        # No emitter repeats an envelope of a node: nobody misses the hash of content that was not seen.
+        hashed = content_hash(seen, self._derivation.headers) if len(seen) == len(events) else None
         about = (self._clock.now(), hashed, self._derivation.headers)
         await asyncio.gather(*writes, self._write(Seal(envelope_id, len(events), items, *about)))
 
@@ -250,12 +290,15 @@ class Emission:
         Raises:
             JournalError: its delivery was broken off meanwhile.
         """
-        if self._held_bytes and not self._may_emit():
+        if not self._may_emit():
             log.warning("not emitted yet: the journal is full", extra={"action": "not_emitted", "code": "journal_full"})
-        while self._held_bytes and not self._may_emit():
+        while not self._may_emit():
             await asyncio.sleep(self._retry_seconds)
-            if self._is_stopped:
-                raise JournalError(BROKEN_OFF, code="envelope_stopped")
+            self._check_wanted()
+
+    def _check_wanted(self) -> None:
+        if self._is_stopped:
+            raise JournalError(BROKEN_OFF, code="envelope_stopped")
 
     async def stop(self) -> None:
         """Forget what is not sealed."""

@@ -11,6 +11,7 @@ from xbus.broker.back.chaining.emission import Emission, seal_most
 from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch, WireEvent
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
+from xbus.broker.journal.writes import OutputPage
 from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
 from xbus.headers import NO_TAGS
@@ -130,6 +131,11 @@ class EmittingConsumer:
         await emission.flush()
         return [True]
 
+    async def append_output(self, envelope_id: str, event_id: str, page: OutputPage) -> Value:
+        """Take items of an output; they stay in the journal."""
+        await self._emission(envelope_id).append(UUID(event_id), page)
+        return [True]
+
     async def end_event(self, envelope_id: str, event_id: str) -> Value:
         """End an event: nothing is to be done before the end of its envelope."""
         return [True]
@@ -215,6 +221,7 @@ class EmittingConsumer:
         "ping": ping,
         "start_event": start_event,
         "xbus.send_items": send_items,
+        "xbus.append_output": append_output,
         "xbus.end_event": end_event,
         "xbus.take_event": take_event,
         "xbus.take_envelopes": take_envelopes,

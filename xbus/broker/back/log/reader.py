@@ -12,7 +12,7 @@ from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
 from xbus.broker.back.log.tail import LogTail
-from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_output_items
+from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_output_items, read_output_page
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, find_for_services
@@ -29,7 +29,7 @@ from xbus.broker.journal.log.reading import (
 )
 from xbus.broker.journal.log.sessions import read_emitter_logins
 from xbus.broker.journal.operations.corrections import read_corrected_events
-from xbus.broker.journal.writes import SealedEnvelope
+from xbus.broker.journal.writes import OutputPage, SealedEnvelope
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell
@@ -289,5 +289,22 @@ class LogReader:
                 yield RunBatch.of_output(segment)
                 items += segment.items
             after = segments[-1].place
+        await self._check_output(attempt_id, items)
+
+    async def output_pages(self, attempt_id: UUID) -> AsyncIterator[OutputPage]:
+        """Read where the segments of an output lie, in their order, for those who have the journal copy them.
+
+        Raises:
+            OutputIncomplete: as of :meth:`output`.
+        """
+        after = BEGINNING
+        items = 0
+        while (page := await self.read(read_output_page, attempt_id, after, PAGE_BYTES)) is not None:
+            yield page
+            items += page.items
+            after = page.last
+        await self._check_output(attempt_id, items)
+
+    async def _check_output(self, attempt_id: UUID, items: int) -> None:
         if await self.read(read_output_items, attempt_id) != items:
             raise OutputIncomplete(f"the output of attempt {attempt_id} misses items: {items} are there")

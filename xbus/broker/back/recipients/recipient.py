@@ -20,6 +20,7 @@ from xbus.broker.back.recipients.readiness import Readiness
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
+from xbus.broker.journal.writes import OutputPage
 from xbus.errors import CallError, Failed
 from xbus.rpc.codec import Value
 from xbus.rpc.exchange import Callee
@@ -105,6 +106,12 @@ class RecipientProxy:
             "send_item", "xbus.send_items", self._timeouts.send_item, envelope_id, str(event_id), *batch.on_wire()
         )
         return self._answers.batches("send_item", event_id, await self._answers.detail("send_item", event_id, call))
+
+    async def append_output(self, envelope_id: UUID, event_id: UUID, page: OutputPage) -> None:
+        """Have items appended that lie in the journal; only the bus itself can, where it emits."""
+        ids = (envelope_id, str(event_id))
+        call = self._calls.call("send_item", "xbus.append_output", self._timeouts.send_item, *ids, page)
+        await self._answers.detail("send_item", event_id, call)
 
     async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: RunBatch) -> list[RunBatch]:
         made: list[tuple[list[int], bytes]] = []

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import copy
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from xbus.broker.back.log import DeliveryNote, LogReader, OutputIncomplete, RunBatch
@@ -13,7 +13,10 @@ from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.writes import OutputPage
 from xbus.graph import Graph
+
+T = TypeVar("T")
 
 
 class ReadyOutputs(Protocol):
@@ -89,15 +92,23 @@ class BackRunContext:
         whole of it."""
         return EventPlan.whole(graph) if event.event_id in self._overlays else self._outputs.plan(event, graph)
 
-    async def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
-        """Read the output that a bulk worker made of an event, in its order.
+    def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
+        """Read the output that a bulk worker made of an event, in its order."""
+        return self._unless_lost(attempt_id, self._log.output(attempt_id))
+
+    def output_pages(self, attempt_id: UUID) -> AsyncIterator[OutputPage]:
+        """The same, as pages whose items stay in the journal."""
+        return self._unless_lost(attempt_id, self._log.output_pages(attempt_id))
+
+    async def _unless_lost(self, attempt_id: UUID, portions: AsyncIterator[T]) -> AsyncIterator[T]:
+        """Read an output.
 
         Raises:
             RecipientFailed: some of it is not there any more; it is to be made anew.
         """
         try:
-            async for batch in self._log.output(attempt_id):
-                yield batch
+            async for portion in portions:
+                yield portion
         except OutputIncomplete as error:
             raise await self._outputs.lost(attempt_id, error.cause) from error
 

@@ -3,14 +3,18 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from xbus.broker.back.log import RunBatch
 from xbus.broker.back.recipients import RecipientFailed
+from xbus.broker.journal.writes import OutputPage
+
+Portion: TypeAlias = RunBatch | OutputPage
+"""Items that go to a recipient together: they themselves, or where they lie in the journal."""
 
 
 class StageInbox:
-    """The next batches for a recipient; several parents put into it, and the first goes first.
+    """The next items for a recipient; several parents put into it, and the first goes first.
 
     One inbox for all parents, and never a wait for a certain one of them: with a queue for each, a merge behind a slow
     branch would stand still for ever.
@@ -23,19 +27,19 @@ class StageInbox:
     def __init__(self, max_bytes: int, parents: int) -> None:
         self._max_bytes = max_bytes
         self._open_parents = parents
-        self._held: deque[tuple[str, RunBatch]] = deque()
+        self._held: deque[tuple[str, Portion]] = deque()
         self._bytes = 0
         self._abandoned = False
         self._changed = asyncio.Condition()
 
-    async def put(self, node: str, batch: RunBatch) -> None:
-        """Add a batch for ``node``, as soon as there is room."""
+    async def put(self, node: str, portion: Portion) -> None:
+        """Add items for ``node``, as soon as there is room."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._abandoned or self._bytes <= self._max_bytes)
             if self._abandoned:
                 return
-            self._held.append((node, batch))
-            self._bytes += batch.size
+            self._held.append((node, portion))
+            self._bytes += portion.size
             self._changed.notify_all()
 
     async def close(self) -> None:
@@ -53,26 +57,30 @@ class StageInbox:
             self._changed.notify_all()
 
     async def whole(self, max_bytes: int) -> list[RunBatch] | None:
-        """Wait until all is there, and take it; None, and nothing taken, as soon as it is more than ``max_bytes``."""
+        """Wait until all is there, and take it.
+
+        Returns:
+            None, and nothing is taken, as soon as it is more than ``max_bytes``, or some of it lies in the journal.
+        """
         async with self._changed:
             await self._changed.wait_for(lambda: self._open_parents == 0 or self._bytes > max_bytes)
-            if self._bytes > max_bytes:
+            batches = [portion for _, portion in self._held if isinstance(portion, RunBatch)]
+            if self._bytes > max_bytes or len(batches) < len(self._held):
                 return None
-            batches = [batch for _, batch in self._held]
             self._held.clear()
             self._bytes = 0
             return batches
 
-    async def __aiter__(self) -> AsyncIterator[tuple[str, RunBatch]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[str, Portion]]:
         while True:
             async with self._changed:
                 await self._changed.wait_for(lambda: bool(self._held) or self._open_parents == 0)
                 if not self._held:
                     return
-                node, batch = self._held.popleft()
-                self._bytes -= batch.size
+                node, portion = self._held.popleft()
+                self._bytes -= portion.size
                 self._changed.notify_all()
-            yield node, batch
+            yield node, portion
 
 
 class CallWindow:

@@ -11,14 +11,14 @@ from uuid import UUID
 from xbus.broker.back.log import NOTHING_SAID, DeliveryNote, FirstWords, RunBatch
 from xbus.broker.back.recipients import Absent, FailureClass, RecipientFailed, RecipientProxy, This
 from xbus.broker.back.run.flow_control import together
-from xbus.broker.back.run.pipeline import EventStream, Members
+from xbus.broker.back.run.pipeline import EventStream, Members, OutputSource
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
 from xbus.rpc.codec import Value
 
 
-class RunContext(Protocol):
+class RunContext(OutputSource, Protocol):
     """The surroundings that a run needs."""
 
     @property
@@ -42,9 +42,6 @@ class RunContext(Protocol):
 
     def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """An event's items, in index order."""
-
-    def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
-        """Read the output that a bulk worker made of an event, in its order."""
 
     async def acquire(
         self, services: Sequence[str], engaged: Collection[RecipientProxy] = ()
@@ -201,7 +198,7 @@ class Run:
                 type_id=self._context.type_id,
             )
             items = self._context.items(event)
-            await stream.run(self._envelope_id, event, items, self._drop, release, self._context.output)
+            await stream.run(self._envelope_id, event, items, self._drop, release, self._context)
         except _ConsumerPaused:
             stream = None
         finally:

@@ -58,7 +58,7 @@ class NodeWays(Generic[Target]):
 
 def names_behind(graph: Graph, node: Node) -> tuple[str, ...]:
     """Name the nodes that get what is made without a type."""
-    return tuple(child for child in node.children if not graph.nodes[child].aside)
+    return tuple(child for child in dict.fromkeys(node.children) if not graph.nodes[child].aside)
 
 
 def names_aside(node: Node) -> Mapping[int, tuple[str, ...]]:

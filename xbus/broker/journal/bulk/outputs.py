@@ -2,16 +2,13 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import TypeAlias
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.paging import first_page
-
-Place: TypeAlias = tuple[int, int]
-"""Part and number of a segment."""
+from xbus.broker.journal.writes.bulk import OutputPage, Place
 
 BEGINNING: Place = (-1, -1)
 """Before the first segment."""
@@ -94,6 +91,27 @@ def read_output(
     ]
 
 
+def read_output_page(
+    connection: sa.Connection, attempt_id: UUID, after: Place = BEGINNING, max_bytes: int = 1024 * 1024
+) -> OutputPage | None:
+    """Read where the next segments of an output lie, and what they hold; their data stays where it is.
+
+    Args:
+        after: the place of the last one that is known.
+        max_bytes: segments are added until their data would exceed this; the first one always comes.
+
+    Returns:
+        None at the output's end.
+    """
+    wanted = {"of_attempt": attempt_id, "after_part": after[0], "after_number": after[1]}
+    page = first_page(connection.execute(_COUNTED_SIZES, wanted).all(), max_bytes)
+    if not page:
+        return None
+    last_part, last_number, _, _ = page[-1]
+    items, data_bytes = sum(row[2] for row in page), sum(row[3] for row in page)
+    return OutputPage(attempt_id, after, (last_part, last_number), len(page), items, data_bytes)
+
+
 _place = sa.tuple_(model.bulk_segment.c.part, model.bulk_segment.c.number)
 _INTEGER = sa.Integer()
 _AFTER = sa.and_(
@@ -113,6 +131,17 @@ _ITEMS = sa.select(model.bulk_attempt.c["items"]).where(model.bulk_attempt.c.id 
 _SIZES = (
     sa.select(model.bulk_segment.c.part, model.bulk_segment.c.number, sa.func.length(model.bulk_segment.c.data))
     .where(_AFTER)
+    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+    .limit(256)
+)
+_COUNTED_SIZES = (
+    sa.select(
+        model.bulk_segment.c.part,
+        model.bulk_segment.c.number,
+        model.bulk_segment.c["items"],
+        sa.func.length(model.bulk_segment.c.data),
+    )
+    .where(_AFTER, model.bulk_segment.c["items"] > 0)
     .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
     .limit(256)
 )

@@ -18,6 +18,7 @@ from xbus.broker.journal.commit.statements.common import Prepared
 from xbus.broker.journal.database.engine import check_durable, journal_errors
 from xbus.broker.journal.writes import (
     Append,
+    AppendOutput,
     EndAttempt,
     PutEnvelope,
     Repeat,
@@ -365,6 +366,8 @@ def _stored_bytes(write: Write[object], answer: object) -> int:
     match write:
         case Append() | PutEnvelope():
             return write.size
+        case AppendOutput():
+            return write.page.data_bytes
         case EndAttempt() if answer:
             return write.data_bytes or 0
     return 0

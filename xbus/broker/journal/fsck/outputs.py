@@ -7,10 +7,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.bulk.outputs import BEGINNING, Place, read_output, read_totals
+from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_totals
 from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.items import has_items
+from xbus.broker.journal.writes.bulk import Place
 from xbus.states import AttemptState
 
 PAGE_BYTES = 8 * 1024 * 1024

@@ -16,7 +16,7 @@ from xbus.broker.journal.writes.bots import (
     RunFailure,
     run_key,
 )
-from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
+from xbus.broker.journal.writes.bulk import AppendOutput, BeginAttempt, EndAttempt, OutputPage, RenewAttempt
 from xbus.broker.journal.writes.contents import ListBlock, ListedGraph
 from xbus.broker.journal.writes.emission import (
     Append,
@@ -99,6 +99,7 @@ __all__ = [
     "PAUSED",
     "SERVED",
     "Append",
+    "AppendOutput",
     "AskReply",
     "BeginAttempt",
     "CallOffAsks",
@@ -127,6 +128,7 @@ __all__ = [
     "MoveReply",
     "NotePresence",
     "NoteTokens",
+    "OutputPage",
     "PauseEntry",
     "PauseKind",
     "Pauses",

@@ -1,11 +1,40 @@
-"""Writes about the attempts of bulk workers."""
+"""Writes about the attempts of bulk workers, and about their outputs."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.writes.write import Write
 from xbus.states import AttemptState
+
+Place: TypeAlias = tuple[int, int]
+"""Part and number of a segment of an output."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPage:
+    """Segments of an output that follow each other, without their data; those without items are left out.
+
+    Args:
+        after: the place before the first one.
+        last: the place of the last one.
+        segments: how many they are.
+        items: how many items they hold together.
+        data_bytes: how many bytes their data take together.
+    """
+
+    attempt_id: UUID
+    after: Place
+    last: Place
+    segments: int
+    items: int
+    data_bytes: int
+
+    @property
+    def size(self) -> int:
+        """The bytes that the database copies for it, by which it is bounded what is on its way."""
+        return self.data_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +82,19 @@ class EndAttempt(Write[bool]):
     items: int | None = None
     data_bytes: int | None = None
     hash: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOutput(Write[None]):
+    """Items of an event that lie in an output already: the database copies its segments, each as it is.
+
+    It fails where one of the segments is not there any more.
+
+    Args:
+        first_index: of the first item of the page, in the event.
+    """
+
+    envelope_id: UUID
+    event_id: UUID
+    first_index: int
+    page: OutputPage

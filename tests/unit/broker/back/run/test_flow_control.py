@@ -8,7 +8,8 @@ import pytest
 
 from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.recipients.failures import RecipientFailed, nonsense
-from xbus.broker.back.run.flow_control import CallWindow, StageInbox, together
+from xbus.broker.back.run.flow_control import CallWindow, Portion, StageInbox, together
+from xbus.broker.journal.writes import OutputPage
 
 LARGE = RunBatch(0, 1, bytes(1000))
 SMALL = RunBatch(0, 1, bytes(10))
@@ -20,7 +21,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def taken(inbox: StageInbox) -> list[tuple[str, RunBatch]]:
+async def taken(inbox: StageInbox) -> list[tuple[str, Portion]]:
     return [each async for each in inbox]
 
 
@@ -98,6 +99,16 @@ async def test_a_larger_event_is_left_to_be_taken_step_by_step() -> None:
     assert await whole is None
     await inbox.close()
     assert await taken(inbox) == [("node", LARGE)]
+
+
+async def test_items_that_stay_in_the_journal_are_never_taken_at_once() -> None:
+    inbox = StageInbox(10_000, parents=1)
+    page = OutputPage(uuid.UUID(int=1), (-1, -1), (0, 0), segments=1, items=1, data_bytes=1)
+    await inbox.put("node", SMALL)
+    await inbox.put("node", page)
+    await inbox.close()
+    assert await inbox.whole(5000) is None
+    assert await taken(inbox) == [("node", SMALL), ("node", page)]
 
 
 async def test_a_merge_behind_a_slow_branch_does_not_stand_still() -> None:

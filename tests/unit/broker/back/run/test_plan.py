@@ -1,12 +1,14 @@
 """Which nodes bulk workers serve, and what is left behind what they made."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from tests.support.delivering import Nodes, graph_of
 from xbus.broker.back.run.plan import EventPlan, bulk_nodes
-from xbus.graph import Node
+from xbus.graph import Graph, Node
+from xbus.graph import graph_of as whole_graph
 
 A, B = UUID(int=1), UUID(int=2)
 
@@ -33,6 +35,34 @@ def bulk(nodes: Nodes, *services: str) -> dict[str, str | None]:
 )
 def test_bulk_nodes_stand_at_the_start_or_below_another(nodes: Nodes, found: dict[str, str | None]) -> None:
     assert bulk(nodes, "v", "w", "both") == found
+
+
+def aside_of(nodes: Nodes, *aside: str) -> Graph:
+    """A graph with nodes that get only what names their type, 1."""
+    nodes_in = graph_of(nodes).nodes.values()
+    return whole_graph(replace(node, emits=1, aside=True) if node.name in aside else node for node in nodes_in)
+
+
+def test_a_node_whose_items_must_name_a_type_is_no_bulk_node() -> None:
+    every = lambda node: True  # noqa: E731
+    assert bulk_nodes(aside_of({"w": ["a"], "a": []}, "a"), every) == {}
+    assert bulk_nodes(aside_of({"w": ["c", "a"], "c": [], "a": []}, "a"), every) == {"w": None}
+
+
+def test_nothing_of_an_output_goes_aside() -> None:
+    graph = aside_of({"w": ["c", "a"], "c": [], "a": []}, "a")
+    course = EventPlan.behind(graph, {"w": A})
+    assert (set(course.graph.nodes), course.starts, course.fed) == ({"a", "c"}, (), {A: ("c",)})
+    assert (course.sources(["c"]), course.sources(["a"])) == (1, 0)
+    assert EventPlan.behind(graph.leading_to({"a"}), {"w": A}).fed == {}
+
+
+def test_a_node_that_emits_an_output_gets_it_apart_from_the_others() -> None:
+    course = EventPlan.behind(
+        graph_of({"w": ["c", "copy"], "c": [], "copy": []}), {"w": A}, lambda node: node.name == "copy"
+    )
+    assert (course.fed, course.appended) == ({A: ("c",)}, {A: ("copy",)})
+    assert (course.has_outputs, course.sources(["copy"]), course.sources(["c"])) == (True, 1, 1)
 
 
 def test_without_outputs_all_of_it_is_carried_out() -> None:

@@ -10,12 +10,22 @@ import pytest
 
 from tests.support.delivering import Around, Envelope
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Cast
+from xbus.broker.back.log import RunBatch
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.back.run.run import Run
+from xbus.broker.journal.writes import OutputPage
+from xbus.rpc.codec import pack_items
 
 LARGE = [bytes(1000)] * 100
+
+MADE = UUID(int=1)
+PAGES = [
+    OutputPage(MADE, (-1, -1), (0, 3), segments=4, items=9, data_bytes=100),
+    OutputPage(MADE, (0, 3), (2, 0), segments=1, items=1, data_bytes=10_000_000),
+]
+"""Where an output lies: a small page, and one that is larger than what may be on its way."""
 
 THROUGH_NAMES = {"names": ["store", "audit"], "store": [], "audit": []}
 
@@ -76,6 +86,31 @@ async def test_the_commit_comes_after_all_events() -> None:
     steps = ["start_event", "xbus.send_items", "xbus.end_event"]
     assert cast.script.verbs("store") == [*steps * 3, "end_envelope"]
     assert (attempt.settled, attempt.failed) == (["store"], {})
+
+
+async def test_a_node_that_emits_gets_places_of_an_output_and_a_program_its_items() -> None:
+    cast = Cast()
+    nodes = {"names": ["store", "copy"], "store": [], "copy": []}
+    attempt = Attempt(one_event(nodes), [cast.consumer("store"), cast.consumer("copy")])
+    attempt.around.outputs, attempt.around.appends = {"names": MADE}, {"copy"}
+    attempt.around.made[MADE] = [RunBatch(0, 2, pack_items([b"a", b"b"]))]
+    attempt.around.pages[MADE] = PAGES
+    await attempt.carry_out()
+    assert cast.script.items("store") == [([0], b"a"), ([1], b"b")]
+    steps = ["start_event", *["xbus.append_output"] * len(PAGES), "xbus.end_event", "end_envelope"]
+    assert cast.script.verbs("copy") == steps
+    assert [call.args[-1] for call in cast.script.calls if call.verb == "xbus.append_output"] == PAGES
+    assert sorted(attempt.settled) == ["copy", "store"]
+
+
+async def test_nobody_reads_the_items_of_an_output_that_is_emitted() -> None:
+    cast = Cast()
+    attempt = Attempt(one_event({"names": ["copy"], "copy": []}), [cast.consumer("copy")])
+    attempt.around.outputs, attempt.around.appends = {"names": MADE}, {"copy"}
+    attempt.around.pages[MADE] = PAGES
+    await attempt.carry_out()
+    assert (attempt.settled, attempt.failed) == (["copy"], {})
+    assert cast.script.items("copy") == []
 
 
 async def test_workers_commit_before_any_consumer() -> None:

@@ -38,6 +38,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.StartEnvelope: emission.start_envelopes,
     writes.StartEvent: emission.start_events,
     writes.Append: emission.insert_segments,
+    writes.AppendOutput: bulk.append,
     writes.EndEvent: emission.end_events,
     writes.Cancel: closing.cancel,
     writes.CallOffAsks: replies.call_off,

@@ -1,4 +1,4 @@
-"""Statements for the attempts of bulk workers."""
+"""Statements for the attempts of bulk workers, and for items that go from their outputs into events."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
 from xbus.broker.journal import writes
+from xbus.broker.journal.bulk.cleaning import LOST
 from xbus.broker.journal.bulk.outputs import MISMATCH, read_totals
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.errors import JournalError
@@ -39,6 +40,32 @@ _END = (
         hash=bindparam("content"),
     )
 )
+
+_SEGMENT = model.bulk_segment.c
+_place = sa.tuple_(_SEGMENT.part, _SEGMENT.number)
+
+
+def _bound(name: str) -> "sa.Tuple":
+    return sa.tuple_(bindparam(f"{name}_part", type_=sa.Integer()), bindparam(f"{name}_number", type_=sa.Integer()))
+
+
+_ITEMS_BEFORE = sa.func.sum(_SEGMENT["items"]).over(order_by=(_SEGMENT.part, _SEGMENT.number)) - _SEGMENT["items"]
+_APPEND = sa.insert(model.segment).from_select(
+    ["event_id", "first_index", "items", "data", "hash"],
+    sa.select(
+        bindparam("into_event", type_=sa.Uuid()),
+        bindparam("from_index", type_=sa.BigInteger()) + _ITEMS_BEFORE,
+        _SEGMENT["items"],
+        _SEGMENT.data,
+        _SEGMENT.hash,
+    ).where(
+        _SEGMENT.attempt_id == bindparam("of_attempt"),
+        _place > _bound("after"),
+        _place <= _bound("last"),
+        _SEGMENT["items"] > 0,
+    ),
+)
+"""The database copies items past this process, and nobody hashes them anew: their worker has."""
 
 
 def begin(connection: sa.Connection, group: Sequence[writes.BeginAttempt]) -> list[bool]:
@@ -74,6 +101,27 @@ def renew(connection: sa.Connection, group: Sequence[writes.RenewAttempt]) -> li
 
 def end(connection: sa.Connection, group: Sequence[writes.EndAttempt]) -> list[bool]:
     return [_end_one(connection, write) for write in group]
+
+
+def append(connection: sa.Connection, group: Sequence[writes.AppendOutput]) -> None:
+    """Copy segments of outputs into events.
+
+    Raises:
+        JournalError: some of a page are not there any more (``output_lost``).
+    """
+    for write in group:
+        page = write.page
+        values = {
+            "into_event": write.event_id,
+            "from_index": write.first_index,
+            "of_attempt": page.attempt_id,
+            "after_part": page.after[0],
+            "after_number": page.after[1],
+            "last_part": page.last[0],
+            "last_number": page.last[1],
+        }
+        if connection.execute(_APPEND, values).rowcount != page.segments:
+            raise JournalError(f"the output of attempt {page.attempt_id} misses segments", code=LOST)
 
 
 def _end_one(connection: sa.Connection, write: writes.EndAttempt) -> bool:
