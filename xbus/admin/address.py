@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from xbus.admin.numbers import FiniteRange
+from xbus.admin.program import FiniteRange
 from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.emitter import Options

@@ -1,6 +1,7 @@
 """The frame of all commands: it reads the configuration, and turns an error into a line and an exit code."""
 
 import errno
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -208,6 +209,20 @@ class EnvelopeId(click.ParamType[str]):
 
 
 _DIGITS = re.compile(r"[0-9a-f]{4,32}")
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds, neither infinite nor ``nan``, which no bound keeps out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
+
+
+ROW_ID = click.IntRange(1, 2**63 - 1)
+"""The id of a row, as the database counts them."""
 
 
 def database_url(path: Path | None) -> str:

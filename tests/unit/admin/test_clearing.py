@@ -104,7 +104,7 @@ def test_a_wrong_command_line_is_told(noted: type[NotedEmitter], arguments: tupl
 @pytest.mark.parametrize(
     ("error", "exit_code"),
     [
-        (Refused("the consumer refused: there is no item 7", "correct it", code="reply_refused"), 1),
+        (Refused("no consumer gives replies", "announce the type", code="reply_unsupported"), 1),
         (Failed("no reply came within 30 s", "see whether it runs", code="reply_timed_out"), 3),
     ],
 )
@@ -201,3 +201,11 @@ def test_a_database_with_other_tables_is_told(noted: type[NotedEmitter], tmp_pat
     noted.offered = offer(f"sqlite:///{other}")
     result = clearing("list")
     assert (result.exit_code, "[clearing_unreadable]" in result.stderr) == (3, True)
+
+
+def test_a_refusal_of_the_consumer_leads_a_person_to_the_items(noted: type[NotedEmitter]) -> None:
+    noted.reply = Refused("there is no item 7", "correct what the consumer refuses", code="reply_refused")
+    told = clearing("show", "7")
+    assert told.exit_code == 1
+    assert told.stderr.startswith("xbus: there is no item 7: xbus clearing list --state all shows the items")
+    assert told.stderr.endswith("[reply_refused]\n")

@@ -30,10 +30,12 @@ from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
 from xbus.ending import exit_code, tell
-from xbus.errors import XbusError
+from xbus.errors import Refused, XbusError
 from xbus.rpc.codec import Key, Value
 
 ALL = "all"
+
+SEE_ITEMS = "xbus clearing list --state all shows the items, and xbus clearing show one of them"
 
 HEADS = (
     Column("ID", to_right=True),
@@ -232,7 +234,13 @@ def clear(
 
 def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> Value:
     with Emitter(address, login, password) as emitter:
-        return emitter.ask(type_name, request)
+        try:
+            return emitter.ask(type_name, request)
+        except Refused as refusal:
+            if refusal.code != "reply_refused":
+                raise
+            # An emitter would correct its event; a person has another item, or other values.
+            raise Refused(refusal.cause, SEE_ITEMS, code=refusal.code) from refusal
 
 
 def _show(reply: Value, secrets: Mapping[str, Set[str]]) -> None:

@@ -10,10 +10,17 @@ import click
 
 from xbus.admin.failure_rows import FAILURE_HEADS, GROUP_HEADS, failure_rows, group_rows
 from xbus.admin.names import ROLE
-from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.output import Output, counted, facts, moment, one_json
-from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
+from xbus.admin.program import (
+    ROW_ID,
+    CommandGroup,
+    EnvelopeId,
+    config_option,
+    database_url,
+    limit_option,
+    output_option,
+)
 from xbus.admin.repair.failures import assignment, move_group, newest_of_group
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option

@@ -7,9 +7,8 @@ import click
 
 from xbus.admin.moments import PlaceOption
 from xbus.admin.names import ROLE, TYPE
-from xbus.admin.numbers import FiniteRange
 from xbus.admin.output import counted
-from xbus.admin.program import config_option, confirm, database_url
+from xbus.admin.program import FiniteRange, config_option, confirm, database_url
 from xbus.admin.repair.moves import decision_of
 from xbus.admin.replay.replaying import FIRST, Preview, ReplayRequest, find_part
 from xbus.admin.replay.sending_again import count, send, told

@@ -8,10 +8,17 @@ import click
 from xbus.admin.commands.bot.running import run
 from xbus.admin.commands.bot.runs import log, runs
 from xbus.admin.names import BOT
-from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_bot
 from xbus.admin.output import STATE, Output, facts, name_column, one_json
-from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
+from xbus.admin.program import (
+    ROW_ID,
+    CommandGroup,
+    config_option,
+    database_url,
+    json_option,
+    output_option,
+    reason_option,
+)
 from xbus.admin.repair.moves import decision_of
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option

@@ -9,8 +9,7 @@ import click
 
 from xbus import logs
 from xbus.admin.address import back_option, broker_address
-from xbus.admin.numbers import FiniteRange
-from xbus.admin.program import config_option
+from xbus.admin.program import FiniteRange, config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.bots import BotRunner, RunnerOptions
 from xbus.bots.back import BackCalls

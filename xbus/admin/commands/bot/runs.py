@@ -5,10 +5,9 @@ from pathlib import Path
 import click
 
 from xbus.admin.names import BOT
-from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_run
 from xbus.admin.output import STATE, Output, name_column, one_json
-from xbus.admin.program import config_option, database_url, json_option, limit_option, output_option
+from xbus.admin.program import ROW_ID, config_option, database_url, json_option, limit_option, output_option
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading

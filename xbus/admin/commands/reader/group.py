@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from xbus.admin.names import READER
-from xbus.admin.numbers import ROW_ID
 from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.admin.output import Output, age, counted, name_column
 from xbus.admin.program import (
+    ROW_ID,
     Careful,
     CommandGroup,
     config_option,

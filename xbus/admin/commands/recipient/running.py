@@ -10,8 +10,7 @@ from xbus.admin.bus_file.table_keys import MOST_INSTANCES
 from xbus.admin.commands.recipient.instances import Instance, check_addresses, run_instances
 from xbus.admin.commands.recipient.loading import load_recipient
 from xbus.admin.commands.recipient.roles import attach, detach, list_
-from xbus.admin.numbers import FiniteRange
-from xbus.admin.program import CommandGroup, config_option
+from xbus.admin.program import CommandGroup, FiniteRange, config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.config import load_or_default
 from xbus.recipient import run

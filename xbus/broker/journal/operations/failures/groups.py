@@ -45,7 +45,7 @@ class GroupBounds:
 
     newest: int = 200
     groups: int = 5_000
-    failures: int = 20_000
+    failures: int = 50_000
 
 
 USUAL_BOUNDS = GroupBounds()
