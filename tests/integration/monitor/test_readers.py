@@ -176,6 +176,8 @@ def test_a_paused_subscription_says_who_paused_it_and_when_it_calls_again(
     assert "they move house" in page
     assert "called again when it is resumed" in page
     assert "/do/resume" in page
+    of_shop = {"kind": "service", "name": "subscription/shop"}
+    assert operator.get("/live/pauses", params=of_shop).status_code == 200
     part = operator.get("/live/reader", params={"name": "subscription/shop"}).text
     assert ">paused<" in part
     assert "3 calls failed" in part
