@@ -17,7 +17,7 @@ from xbus import model
 from xbus.broker.journal.configuration.names import is_name, is_path
 from xbus.broker.journal.configuration.plan import make_plan
 from xbus.broker.journal.configuration.reading import read_stored
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.catalog import Catalog, name_column, read_catalog, read_graph, read_version
 from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import LIMIT_NAMES
@@ -139,7 +139,7 @@ def _unreadable(connection: sa.Connection) -> Iterator[TableProblem]:
 
 
 @cache
-def _select_kinds(table: sa.Table) -> "sa.Select[*tuple[str, ...]]":
+def _select_kinds(table: sa.Table) -> NamedRows:
     """Select the keys of a table's rows, and the kind of each of their other values.
 
     Statements are put together once: that takes longer than to carry them out, and each broker checks at its start.
@@ -148,11 +148,11 @@ def _select_kinds(table: sa.Table) -> "sa.Select[*tuple[str, ...]]":
     return sa.select(*keys, *map(_stored_kind, _columns(table)))
 
 
-def _columns(table: sa.Table) -> list[sa.Column[Any]]:
+def _columns(table: sa.Table) -> list[sa.Column[object]]:
     return [column for column in table.columns if not column.primary_key]
 
 
-def _stored_kind(column: sa.Column[Any]) -> sa.ColumnElement[str]:
+def _stored_kind(column: sa.Column[object]) -> sa.ColumnElement[str]:
     """Give how SQLite stores a value; ``moment`` for a text that is one."""
     kind = sa.func.typeof(column)
     if column.type.python_type is not datetime:
@@ -182,7 +182,7 @@ def _lost_references(connection: sa.Connection) -> Iterator[TableProblem]:
 
 
 @cache
-def _select_lost(reference: sa.ForeignKey) -> "sa.Select[*tuple[Any, ...]]":
+def _select_lost(reference: sa.ForeignKey) -> NamedRows:
     """Select the keys of rows that refer to nothing, and the value by which they do."""
     other = reference.column.table.alias()
     exists = sa.exists().where(other.c[reference.column.name] == reference.parent)
@@ -212,7 +212,7 @@ def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
 
 
 @cache
-def _select_values(table: sa.Table, name: str) -> "sa.Select[int, str, Any]":
+def _select_values(table: sa.Table, name: str) -> NamedRows:
     """Select the values of a column in the rows in use, each with the id and the name of its row."""
     column = table.c[name]
     in_use = sa.true() if "removed_at" not in table.c else table.c.removed_at.is_(None)
