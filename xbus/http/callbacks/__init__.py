@@ -2,8 +2,8 @@
 
 The gateway is a program of the subscription's reader: the broker shares ranges, keeps the bounds of batches, and knows
 what is settled. Here is no store. ``service`` follows the subscriptions, ``calling`` serves one, ``client`` makes the
-calls by ``connections``, ``addresses`` says where to, ``look`` measures how subscriptions are, ``signing`` and
-``formats`` are pure. Only ``application`` imports this package.
+calls, ``addresses`` says where to, ``look`` measures how subscriptions are, ``signing`` and ``formats`` are pure. Only
+``application`` imports this package.
 """
 
 from xbus.http.callbacks.addresses import AllowedAddresses

@@ -7,14 +7,15 @@ second time (DNS rebinding) leads nowhere else.
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any, TypeVar
+from typing import Any
+
+import httpcore2
+from httpcore2 import SOCKET_OPTION
 
 from xbus.errors import Refused
-
-T = TypeVar("T")
 
 _EMBEDDING = IPv6Network("64:ff9b::/96")
 """Addresses of NAT64 (RFC 6052), which lead to the IPv4 address in their last four bytes."""
@@ -73,40 +74,55 @@ def _wrapped(address: IPv6Address) -> IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour or (None if teredo is None else teredo[1])
 
 
-class CheckedNetwork:
+class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """Connects to allowed addresses only.
 
     Args:
         allowed: says which these are.
+        inner: makes the connections.
         lookups: the threads that look names up.
     """
 
-    def __init__(self, allowed: AllowedAddresses, lookups: Executor) -> None:
+    def __init__(self, allowed: AllowedAddresses, inner: httpcore2.AsyncNetworkBackend, lookups: Executor) -> None:
         self._allowed = allowed
+        self._inner = inner
         self._lookups = lookups
         self._under_way: Counter[str] = Counter()
 
-    async def connect(self, host: str, port: int, connect_to: Callable[[str, int], Awaitable[T]]) -> T:
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
         """Resolve a host, and connect to the first of its allowed addresses that answers.
-
-        Args:
-            connect_to: connects to an address; it raises OSError where that does not answer.
 
         Raises:
             Refused: no address is allowed (``callback_not_allowed``).
-            OSError: the name is unknown, or no address answers.
+            httpcore2.ConnectError: the name is unknown, or no address answers.
         """
-        failure = OSError(host)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._connect(host, port, socket_options)
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout(f"{host} did not answer within {timeout:g} s") from None
+
+    async def _connect(
+        self, host: str, port: int, socket_options: Iterable[SOCKET_OPTION] | None
+    ) -> httpcore2.AsyncNetworkStream:
+        failure: Exception = httpcore2.ConnectError(host)
         for address in self._allowed.chosen(host, await self._look_up(host, port)):
             try:
-                return await connect_to(address, port)
-            except OSError as error:
+                return await self._inner.connect_tcp(address, port, socket_options=socket_options)
+            except httpcore2.ConnectError as error:
                 failure = error
         raise failure
 
     async def _look_up(self, host: str, port: int) -> list[str]:
         if self._under_way[host] >= MOST_LOOKUPS_OF_A_HOST:
-            raise OSError(f"the name server has not yet told where {host} is")
+            raise httpcore2.ConnectError(f"the name server has not yet told where {host} is")
         lookup = self._lookups.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         self._under_way[host] += 1
         # A call may give up; the thread goes on until the name server answers.
@@ -115,7 +131,7 @@ class CheckedNetwork:
         try:
             found = await asyncio.shield(looking)
         except (OSError, UnicodeError) as error:
-            raise OSError(f"the name {host} is not known ({error})") from error
+            raise httpcore2.ConnectError(f"the name {host} is not known ({error})") from error
         return [str(each[4][0]) for each in found]
 
     def _ended(self, host: str, lookup: "asyncio.Future[Any]") -> None:
@@ -124,3 +140,7 @@ class CheckedNetwork:
         self._under_way[host] -= 1
         if not self._under_way[host]:
             del self._under_way[host]
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, as the pool wants it between tries of a connection."""
+        await asyncio.sleep(seconds)

@@ -5,22 +5,22 @@ import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
+
+import httpcore2
 
 from xbus.errors import Refused
 from xbus.http.callbacks.addresses import AllowedAddresses, CheckedNetwork
-from xbus.http.callbacks.connections import CallAddress, CallbackConnection, CallTarget
+
+MOST_ANSWER_BYTES = 16_384
+"""Bytes of an answer's body that are read, so that the connection serves again. A longer one ends the connection."""
 
 MOST_ERROR_LETTERS = 200
 """Letters of an error that the log shows: a subscriber writes them, and may repeat our own headers."""
 
 MOST_CONNECTIONS = 1000
-"""Calls that are under way at once, each by a connection of its own."""
-
 IDLE_CONNECTIONS = 100
 IDLE_SECONDS = 30.0
-"""So many connections wait for their next call, for so long. More spare subscribers new ones, and take descriptors."""
 
 LOOKUPS_AT_ONCE = 64
 """Names of hosts that are looked up at once. A name server that is silent holds a thread of these, and no other one."""
@@ -31,8 +31,8 @@ class CallTimes:
     """The bounds of a call.
 
     Args:
-        connect: seconds to look the name up and to connect, TLS included.
-        answer: seconds for the answer after that, and before it for a turn among many calls.
+        connect: seconds to connect, TLS included.
+        answer: seconds for the answer after that.
     """
 
     connect: float = 2.0
@@ -65,8 +65,6 @@ class CallOutcome:
 class CallbackClient:
     """Makes calls, to be used in ``async with``.
 
-    Connections that are not in use serve the next call of the same subscriber.
-
     Args:
         allowed: the addresses that calls may go to.
         times: the bounds of a call.
@@ -75,10 +73,20 @@ class CallbackClient:
     def __init__(self, allowed: AllowedAddresses, times: CallTimes = TIMES) -> None:
         self._times = times
         self._lookups = ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="xbus names of subscribers")
-        self._network = CheckedNetwork(allowed, self._lookups)
-        self._contexts = {True: _tls(verify=True), False: _tls(verify=False)}
-        self._turns = asyncio.Semaphore(MOST_CONNECTIONS)
-        self._idle: dict[CallbackConnection, CallTarget] = {}
+        network = CheckedNetwork(allowed, httpcore2.AnyIOBackend(), self._lookups)
+        unverified = ssl.create_default_context()
+        unverified.check_hostname = False
+        unverified.verify_mode = ssl.CERT_NONE
+        self._pools = {
+            verify: httpcore2.AsyncConnectionPool(
+                ssl_context=context,
+                max_connections=MOST_CONNECTIONS,
+                max_keepalive_connections=IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_SECONDS,
+                network_backend=network,
+            )
+            for verify, context in ((True, ssl.create_default_context()), (False, unverified))
+        }
 
     async def __aenter__(self) -> "CallbackClient":
         return self
@@ -86,8 +94,8 @@ class CallbackClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for connection in [*self._idle]:
-            self._drop(connection)
+        for pool in self._pools.values():
+            await pool.aclose()
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, verify: bool) -> CallOutcome:
@@ -99,108 +107,43 @@ class CallbackClient:
             body: of the call.
             verify: whether the certificate of the subscriber is checked.
         """
+        outcome: CallOutcome | None = None
+        times = self._times
+        timeouts = {"connect": times.connect, "read": times.answer, "write": times.answer, "pool": times.answer}
         try:
-            address = CallAddress.of(url, verify=verify)
-            async with asyncio.timeout(self._times.answer):
-                await self._turns.acquire()
-        except ValueError as error:
-            return CallOutcome("callback_failed", _told(error))
-        except TimeoutError:
+            async with (
+                asyncio.timeout(times.connect + times.answer),
+                self._pools[verify].stream(
+                    "POST",
+                    url,
+                    headers=[(name.encode(), value.encode()) for name, value in headers.items()],
+                    content=body,
+                    extensions={"timeout": timeouts},
+                ) as answer,
+            ):
+                outcome = outcome_of(answer.status)
+                await _read_some(answer)
+                return outcome
+        except httpcore2.PoolTimeout:
             return CallOutcome("callback_unreachable", "the gateway has too many calls under way")
-        try:
-            return await self._post(address, written_request(address, headers, body))
-        finally:
-            self._turns.release()
-
-    async def _post(self, address: CallAddress, request: bytes) -> CallOutcome:
-        try:
-            async with asyncio.timeout(self._times.connect):
-                connection = await self._connection(address.target)
+        except (httpcore2.ConnectTimeout, httpcore2.ConnectError) as error:
+            return CallOutcome("callback_unreachable", f"{error}"[:MOST_ERROR_LETTERS] or "no connection")
+        except (TimeoutError, httpcore2.TimeoutException):
+            return outcome or CallOutcome("callback_timed_out", f"no answer within {times.connect + times.answer:g} s")
         except Refused as refusal:
             return CallOutcome(refusal.code, f"{refusal.cause}: {refusal.next_step}")
-        except TimeoutError:
-            cause = f"{address.target.host} did not answer within {self._times.connect:g} s"
-            return CallOutcome("callback_unreachable", cause)
-        except OSError as error:
-            return CallOutcome("callback_unreachable", _told(error))
-        try:
-            return await self._ask(connection, request)
-        finally:
-            self._keep_or_close(connection, address.target)
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, ValueError) as error:
+            said = f"{error}"[:MOST_ERROR_LETTERS] or type(error).__name__
+            return outcome or CallOutcome("callback_failed", said)
 
-    async def _ask(self, connection: CallbackConnection, request: bytes) -> CallOutcome:
-        try:
-            async with asyncio.timeout(self._times.answer):
-                await connection.ask(request)
-            failure = CallOutcome("callback_failed", "the subscriber gave no status")
-        except TimeoutError:
-            failure = CallOutcome("callback_timed_out", f"no answer within {self._times.answer:g} s")
-        except (OSError, ValueError) as error:
-            failure = CallOutcome("callback_failed", _told(error))
-        # The status counts, whatever the body is.
-        return failure if connection.status is None else outcome_of(connection.status)
 
-    # -- connections -----------------------------------------------------------------------------------------------
-
-    async def _connection(self, target: CallTarget) -> CallbackConnection:
-        """Give a connection that is not in use, or a new one.
-
-        Raises:
-            Refused: calls may not go there.
-            OSError: nothing answers there.
-        """
-        while (idle := next((each for each, of in reversed(self._idle.items()) if of == target), None)) is not None:
-            self._take_out(idle)
-            if idle.is_ready:
-                return idle
-        return await self._network.connect(target.host, target.port, partial(self._connect, target))
-
-    async def _connect(self, target: CallTarget, address: str, port: int) -> CallbackConnection:
-        context = self._contexts[target.verify] if target.is_secret else None
-        name = target.host if target.is_secret else None
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(
-            CallbackConnection, address, port, ssl=context, server_hostname=name
-        )
-        return connection
-
-    def _keep_or_close(self, connection: CallbackConnection, target: CallTarget) -> None:
-        if not connection.is_ready:
-            connection.close()
+async def _read_some(answer: httpcore2.Response) -> None:
+    """Read the body of an answer up to a bound; the status counts, whatever the body is."""
+    size = 0
+    async for part in answer.aiter_stream():
+        size += len(part)
+        if size > MOST_ANSWER_BYTES:
             return
-        if len(self._idle) >= IDLE_CONNECTIONS:
-            self._drop(next(iter(self._idle)))
-        self._idle[connection] = target
-        connection.closing = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop, connection)
-
-    def _take_out(self, connection: CallbackConnection) -> None:
-        del self._idle[connection]
-        if connection.closing is not None:
-            connection.closing.cancel()
-
-    def _drop(self, connection: CallbackConnection) -> None:
-        self._take_out(connection)
-        connection.close()
-
-
-def _tls(*, verify: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def written_request(address: CallAddress, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Write a call."""
-    fields = {"host": address.authority, **headers, "content-length": str(len(body))}
-    lines = [f"{name}: {value}\r\n" for name, value in fields.items()]
-    return b"".join([f"POST {address.path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode(), body])
-
-
-def _told(error: Exception) -> str:
-    return f"{error}"[:MOST_ERROR_LETTERS] or type(error).__name__
 
 
 def outcome_of(status: int) -> CallOutcome:
