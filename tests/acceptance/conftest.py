@@ -1,7 +1,8 @@
 """A broker that tests share where each leaves it as it was, and the wheel."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,26 @@ LIMITS: Options = {
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A broker with small limits on SQLite; ``test_event`` goes to the consumer ``c``, and one type nobody may send."""
-    folder = tmp_path_factory.mktemp("shared")
+    with shared_broker(tmp_path_factory.mktemp("shared")) as daemon:
+        yield daemon
+
+
+@contextmanager
+def shared_broker(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    """The broker of ``shared``.
+
+    Args:
+        folder: for its files.
+        env: what its environment has beyond that of the tests.
+    """
     url = f"sqlite:///{folder / 'xbus.db'}"
     schema.upgrade(url)
     add_bus(url, {"test_event": {"c": []}, "forbidden_event": {"c": []}})
-    daemon = Daemon(folder / "daemon", url, LIMITS)
-    daemon.start()
-    yield daemon
-    daemon.kill()
+    daemon = Daemon(folder / "daemon", url, LIMITS).start(env=env)
+    try:
+        yield daemon
+    finally:
+        daemon.kill()
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,10 @@ from uuid import uuid4
 
 import pytest
 
+from tests.acceptance.conftest import shared_broker
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
+from tests.support.forked import ANEW
 from tests.support.memory import peak_mib
 from tests.support.ports import free_port
 from tests.support.processes import Process, script
@@ -25,6 +27,14 @@ from xbus.ids import proof_of, token_hash
 from xbus.rpc.codec import pack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A broker to which each wrong password costs what it costs in production."""
+    with shared_broker(tmp_path_factory.mktemp("shared"), ANEW) as daemon:
+        yield daemon
+
 
 CLAIMED = 50
 """More ids than a process has given away here before a stranger comes."""

@@ -95,10 +95,15 @@ class Daemon:
         """What it has logged so far, over all its starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def start(self, timeout: float = READY_SECONDS) -> "Daemon":
-        """Start it and come back when it is ready."""
+    def start(self, timeout: float = READY_SECONDS, env: Mapping[str, str] | None = None) -> "Daemon":
+        """Start it and come back when it is ready.
+
+        Args:
+            timeout: in seconds.
+            env: what its environment has beyond that of the tests.
+        """
         self._ready_file.unlink(missing_ok=True)
-        self._process = Process(*self._command(), output=self.log_file)
+        self._process = Process(*self._command(), output=self.log_file, env=env)
         try:
             wait_until(self._is_ready, "the broker is ready", timeout)
         except BaseException:

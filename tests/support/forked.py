@@ -41,6 +41,9 @@ SCRIPTS = ("setup_xbusbroker", "start_xbusbroker", "start_xbushttp", "start_xbus
 OF_ALL_TESTS = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 """The first is set for the nursery and all programs of tests, the second for none."""
 
+ANEW = {"PYTHONNOUSERSITE": "1"}
+"""An environment in which a program begins anew, as an ordinary user's does, and hashes passwords at their price."""
+
 _NUMBER = struct.Struct("!i")
 _MOST_BYTES = 1 << 17
 
