@@ -90,7 +90,8 @@ async def _measure(daemon: Daemon, programs: int) -> Result:
     finally:
         client.close()
         context.destroy(linger=0)
-    more = {"calls_per_s": calls, "wake_p50_ms": percentile(wakes, 50), "wake_p99_ms": percentile(wakes, 99)}
+    more = {"programs_percent": found - floor, "calls_per_s": calls}
+    more |= {"wake_p50_ms": percentile(wakes, 50), "wake_p99_ms": percentile(wakes, 99)}
     return Result(found, floor, "%", more)
 
 

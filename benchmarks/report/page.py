@@ -153,6 +153,7 @@ SECTIONS = (
         (
             Column("% of a core", "value"),
             Column("floor", "floor"),
+            Column("the programs alone", "programs_percent"),
             Column("calls/s", "calls_per_s"),
             Column("wake-up ms p50", "wake_p50_ms"),
             Column("p99", "wake_p99_ms"),
