@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, exists, func, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, select
 
 from xbus.broker.journal.configuration.bots.stored import is_of_bot, read_bots
 from xbus.broker.journal.configuration.chaining import SEPARATOR
@@ -19,6 +19,7 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
+from xbus.broker.journal.configuration.former import is_chosen
 from xbus.broker.journal.configuration.subscriptions.stored import is_of_subscription, read_subscriptions
 from xbus.broker.journal.log.catalog import read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters.entries import read_limits
@@ -77,7 +78,7 @@ def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, 
     if graph_id is None:
         return None
     names = read_service_names(connection)
-    types = dict(connection.execute(select(event_type.c.id, event_type.c.name)).all())
+    types = dict(connection.execute(_TYPE_NAMES).all())
     return _as_named(read_graph(connection, graph_id), names, types)
 
 
@@ -118,25 +119,12 @@ def _read_bus(connection: Connection, *, removed: bool) -> BusSpec:
     )
 
 
-def _chosen(table: Table, removed: bool) -> ColumnElement[bool]:
-    return table.c.removed_at.is_not(None) if removed else table.c.removed_at.is_(None)
-
-
-def _is_own(service_id: ColumnElement[int]) -> ColumnElement[bool]:
-    """Select what belongs to a service that the bus itself provides."""
-    return exists().where(emitting_service.c.service_id == service_id)
-
-
-_is_of_bus = exists().where(emitter.c.profile_id == emitter_profile.c.id, emitter.c.kind != "program")
-"""Selects the profiles of emitters that the bus itself has."""
-
-
 def _event_types(connection: Connection, removed: bool) -> Iterator[EventTypeSpec]:
-    rows = connection.execute(select(event_type).where(_chosen(event_type, removed)).order_by(event_type.c.name))
+    rows = connection.execute(_EVENT_TYPES, {"removed": removed})
     # Buses may have thousands of types without a node: topics. So these cost no statement each.
     graphs = dict(connection.execute(_NEWEST_WITH_NODES).all())
     names = read_service_names(connection)
-    types = dict(connection.execute(select(event_type.c.id, event_type.c.name)).all())
+    types = dict(connection.execute(_TYPE_NAMES).all())
     for row in rows.all():
         nodes = _as_named(read_graph(connection, graphs[row.id]), names, types) if row.id in graphs else {}
         yield EventTypeSpec(
@@ -145,39 +133,17 @@ def _event_types(connection: Connection, removed: bool) -> Iterator[EventTypeSpe
         )
 
 
-_newest = (
-    select(graph.c.event_type_id, func.max(graph.c.number).label("number")).group_by(graph.c.event_type_id).subquery()
-)
-_NEWEST_WITH_NODES = (
-    select(graph.c.event_type_id, graph.c.id)
-    .join(_newest, and_(_newest.c.event_type_id == graph.c.event_type_id, _newest.c.number == graph.c.number))
-    .where(exists().where(node_table.c.graph_id == graph.c.id))
-)
-
-
 def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
-    chosen = select(service).where(_chosen(service, removed), ~_is_own(service.c.id), service.c.kind != "reader")
-    rows = connection.execute(chosen.order_by(service.c.name))
     return (
         ServiceSpec(row.name, row.kind, row.failures, row.attempts, row.first_delay, row.longest_delay, row.jitter)
-        for row in rows.all()
+        for row in connection.execute(_SERVICES, {"removed": removed}).all()
     )
 
 
 def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
     names: dict[int, set[str]] = {}
-    read = select(reader_event_type.c.service_id, event_type.c.name).join(
-        event_type, event_type.c.id == reader_event_type.c.event_type_id
-    )
-    for service_id, name in connection.execute(read):
+    for service_id, name in connection.execute(_TYPES_OF_READERS):
         names.setdefault(service_id, set()).add(name)
-    rows = connection.execute(
-        select(service.c.name, reader, lag_limit.c.envelopes, lag_limit.c.seconds, lag_limit.c.when_behind)
-        .join(reader, reader.c.service_id == service.c.id)
-        .outerjoin(lag_limit, and_(lag_limit.c.kind == "reader", lag_limit.c.subject_id == service.c.id))
-        .where(_chosen(service, removed), ~is_of_bot(service.c.name), ~is_of_subscription(service.c.id))
-        .order_by(service.c.name)
-    )
     return (
         ReaderSpec(
             row.name,
@@ -186,30 +152,11 @@ def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
             max_lag=limit_of(row.envelopes, row.seconds),
             when_behind=row.when_behind or "alarm",
         )
-        for row in rows.all()
+        for row in connection.execute(_READERS, {"removed": removed}).all()
     )
 
 
 def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
-    rows = connection.execute(
-        select(
-            role.c.login,
-            service.c.name,
-            role.c.ordered,
-            role.c.absent_minutes,
-            role.c.parked_minutes,
-            role.c.instances,
-            role.c.standby,
-            role.c.public_keys,
-            lag_limit.c.envelopes,
-            lag_limit.c.seconds,
-            lag_limit.c.when_behind,
-        )
-        .join(service, service.c.id == role.c.service_id)
-        .outerjoin(lag_limit, and_(lag_limit.c.kind == "role", lag_limit.c.subject_id == role.c.id))
-        .where(_chosen(role, removed), ~_is_own(role.c.service_id))
-        .order_by(role.c.login)
-    )
     return (
         RoleSpec(
             row.login,
@@ -223,24 +170,13 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
             max_lag=limit_of(row.envelopes, row.seconds),
             when_behind=row.when_behind or "alarm",
         )
-        for row in rows.all()
+        for row in connection.execute(_ROLES, {"removed": removed}).all()
     )
 
 
 def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
-    of_clients = emitter_profile.alias("of_clients")
-    own = (emitter_profile.c.id, emitter_profile.c.name, emitter_profile.c.new_types, of_clients.c.name)
-    rows = connection.execute(
-        select(*own, event_type.c.name)
-        .select_from(emitter_profile)
-        .outerjoin(of_clients, of_clients.c.id == emitter_profile.c.clients_id)
-        .outerjoin(profile_event_type, profile_event_type.c.profile_id == emitter_profile.c.id)
-        .outerjoin(event_type, event_type.c.id == profile_event_type.c.event_type_id)
-        .where(_chosen(emitter_profile, removed), ~_is_of_bus)
-        .order_by(emitter_profile.c.name)
-    )
     allowed: dict[tuple[int, str, str, str | None], set[str]] = {}
-    for *profile, type_name in rows:
+    for *profile, type_name in connection.execute(_PROFILES, {"removed": removed}):
         allowed.setdefault(tuple(profile), set()).update([type_name] if type_name is not None else [])
     limits = {subject: found for (kind, subject), found in read_limits(connection).items() if kind == "emitter_profile"}
     return (
@@ -250,12 +186,7 @@ def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
 
 
 def _emitters(connection: Connection, removed: bool) -> Iterator[EmitterSpec]:
-    rows = connection.execute(
-        select(emitter.c.login, emitter_profile.c.name, emitter.c.id, emitter.c.public_keys)
-        .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
-        .where(_chosen(emitter, removed), emitter.c.kind == "program")
-        .order_by(emitter.c.login)
-    )
+    rows = connection.execute(_EMITTERS, {"removed": removed})
     limits = read_limits(connection)
     return (
         EmitterSpec(
@@ -266,3 +197,82 @@ def _emitters(connection: Connection, removed: bool) -> Iterator[EmitterSpec]:
         )
         for row in rows.all()
     )
+
+
+# Statements are put together once. That takes longer than to carry them out, and each broker reads at its start.
+
+
+def _is_own(service_id: ColumnElement[int]) -> ColumnElement[bool]:
+    """Select what belongs to a service that the bus itself provides."""
+    return exists().where(emitting_service.c.service_id == service_id)
+
+
+_is_of_bus = exists().where(emitter.c.profile_id == emitter_profile.c.id, emitter.c.kind != "program")
+"""Selects the profiles of emitters that the bus itself has."""
+
+_of_clients = emitter_profile.alias("of_clients")
+_newest = (
+    select(graph.c.event_type_id, func.max(graph.c.number).label("number")).group_by(graph.c.event_type_id).subquery()
+)
+_NEWEST_WITH_NODES = (
+    select(graph.c.event_type_id, graph.c.id)
+    .join(_newest, and_(_newest.c.event_type_id == graph.c.event_type_id, _newest.c.number == graph.c.number))
+    .where(exists().where(node_table.c.graph_id == graph.c.id))
+)
+_TYPE_NAMES = select(event_type.c.id, event_type.c.name)
+_EVENT_TYPES = select(event_type).where(is_chosen(event_type)).order_by(event_type.c.name)
+_SERVICES = (
+    select(service)
+    .where(is_chosen(service), ~_is_own(service.c.id), service.c.kind != "reader")
+    .order_by(service.c.name)
+)
+_TYPES_OF_READERS = select(reader_event_type.c.service_id, event_type.c.name).join(
+    event_type, event_type.c.id == reader_event_type.c.event_type_id
+)
+_READERS = (
+    select(service.c.name, reader, lag_limit.c.envelopes, lag_limit.c.seconds, lag_limit.c.when_behind)
+    .join(reader, reader.c.service_id == service.c.id)
+    .outerjoin(lag_limit, and_(lag_limit.c.kind == "reader", lag_limit.c.subject_id == service.c.id))
+    .where(is_chosen(service), ~is_of_bot(service.c.name), ~is_of_subscription(service.c.id))
+    .order_by(service.c.name)
+)
+_ROLES = (
+    select(
+        role.c.login,
+        service.c.name,
+        role.c.ordered,
+        role.c.absent_minutes,
+        role.c.parked_minutes,
+        role.c.instances,
+        role.c.standby,
+        role.c.public_keys,
+        lag_limit.c.envelopes,
+        lag_limit.c.seconds,
+        lag_limit.c.when_behind,
+    )
+    .join(service, service.c.id == role.c.service_id)
+    .outerjoin(lag_limit, and_(lag_limit.c.kind == "role", lag_limit.c.subject_id == role.c.id))
+    .where(is_chosen(role), ~_is_own(role.c.service_id))
+    .order_by(role.c.login)
+)
+_PROFILES = (
+    select(
+        emitter_profile.c.id,
+        emitter_profile.c.name,
+        emitter_profile.c.new_types,
+        _of_clients.c.name,
+        event_type.c.name,
+    )
+    .select_from(emitter_profile)
+    .outerjoin(_of_clients, _of_clients.c.id == emitter_profile.c.clients_id)
+    .outerjoin(profile_event_type, profile_event_type.c.profile_id == emitter_profile.c.id)
+    .outerjoin(event_type, event_type.c.id == profile_event_type.c.event_type_id)
+    .where(is_chosen(emitter_profile), ~_is_of_bus)
+    .order_by(emitter_profile.c.name)
+)
+_EMITTERS = (
+    select(emitter.c.login, emitter_profile.c.name, emitter.c.id, emitter.c.public_keys)
+    .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
+    .where(is_chosen(emitter), emitter.c.kind == "program")
+    .order_by(emitter.c.login)
+)

@@ -248,7 +248,10 @@ def name_column(table: Table) -> ColumnElement[str]:
 
 def read_service_names(connection: Connection) -> dict[str, str]:
     """Read the present name of each service by its key."""
-    return {row.key: row.name for row in connection.execute(select(service.c.key, service.c.name))}
+    return {row.key: row.name for row in connection.execute(_SERVICE_NAMES)}
+
+
+_SERVICE_NAMES = select(service.c.key, service.c.name)
 
 
 def read_graph(connection: Connection, graph_id: int) -> Graph:

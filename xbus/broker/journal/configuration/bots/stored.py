@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration.entries import BotSpec, ReaderSpec
+from xbus.broker.journal.configuration.former import is_chosen
 from xbus.broker.journal.log.bots.runs import TICKETS
 from xbus.slots import Missed
 
@@ -18,18 +19,8 @@ def is_of_bot(service: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
 
 def _read_readers(connection: sa.Connection) -> dict[str, ReaderSpec]:
     """Read the readers of bots that are in use, by the emitters of the bots, which have the same names."""
-    settings, read = model.reader.c, model.reader_event_type.c
-    name = model.service.c.name
-    rows = connection.execute(
-        sa.select(name, model.event_type.c.name, settings.batch_items, settings.batch_bytes, settings.batch_wait)
-        .select_from(model.service)
-        .join(model.reader, settings.service_id == model.service.c.id)
-        .join(model.reader_event_type, read.service_id == model.service.c.id)
-        .join(model.event_type, model.event_type.c.id == read.event_type_id)
-        .where(model.service.c.removed_at.is_(None), is_of_bot(name))
-    )
     found: dict[str, ReaderSpec] = {}
-    for service, event_type, items, size, wait in rows:
+    for service, event_type, items, size, wait in connection.execute(_READERS):
         known = found[service].event_types if service in found else frozenset()
         found[service] = ReaderSpec(service, known | {event_type}, batch_items=items, batch_bytes=size, batch_wait=wait)
     return found
@@ -37,22 +28,11 @@ def _read_readers(connection: sa.Connection) -> dict[str, ReaderSpec]:
 
 def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
     """Read the bots that are in use, or those that were, by name."""
-    bot, emitter, allowed = model.bot.c, model.emitter.c, model.profile_event_type.c
     emits: dict[int, set[str]] = {}
-    for bot_id, name in connection.execute(
-        sa.select(bot.id, model.event_type.c.name)
-        .join(model.emitter, emitter.id == bot.emitter_id)
-        .join(model.profile_event_type, allowed.profile_id == emitter.profile_id)
-        .join(model.event_type, model.event_type.c.id == allowed.event_type_id)
-    ):
+    for bot_id, name in connection.execute(_EMITS):
         emits.setdefault(bot_id, set()).add(name)
     readers = _read_readers(connection)
-    rows = connection.execute(
-        sa.select(model.bot, model.service.c.name.label("runners"))
-        .outerjoin(model.service, model.service.c.id == bot.service_id)
-        .where(bot.removed_at.is_not(None) if removed else bot.removed_at.is_(None))
-        .order_by(bot.name)
-    )
+    rows = connection.execute(_BOTS, {"removed": removed})
     return (
         BotSpec(
             row.name,
@@ -77,6 +57,32 @@ def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
         for plain in [BotSpec(row.name)]
         for reader in [readers.get(plain.emitter, plain.reader)]
     )
+
+
+_bot, _emitter, _service = model.bot.c, model.emitter.c, model.service.c
+_settings, _read, _allowed = model.reader.c, model.reader_event_type.c, model.profile_event_type.c
+_READERS = (
+    sa.select(
+        _service.name, model.event_type.c.name, _settings.batch_items, _settings.batch_bytes, _settings.batch_wait
+    )
+    .select_from(model.service)
+    .join(model.reader, _settings.service_id == _service.id)
+    .join(model.reader_event_type, _read.service_id == _service.id)
+    .join(model.event_type, model.event_type.c.id == _read.event_type_id)
+    .where(_service.removed_at.is_(None), is_of_bot(_service.name))
+)
+_EMITS = (
+    sa.select(_bot.id, model.event_type.c.name)
+    .join(model.emitter, _emitter.id == _bot.emitter_id)
+    .join(model.profile_event_type, _allowed.profile_id == _emitter.profile_id)
+    .join(model.event_type, model.event_type.c.id == _allowed.event_type_id)
+)
+_BOTS = (
+    sa.select(model.bot, _service.name.label("runners"))
+    .outerjoin(model.service, _service.id == _bot.service_id)
+    .where(is_chosen(model.bot))
+    .order_by(_bot.name)
+)
 
 
 def write_bot(connection: sa.Connection, entry: BotSpec, at: datetime) -> None:

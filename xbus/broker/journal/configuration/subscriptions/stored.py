@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration.entries import SubscriptionSpec
+from xbus.broker.journal.configuration.former import is_chosen
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.retention.limits import limit_of
 
@@ -17,26 +18,10 @@ def is_of_subscription(service_id: sa.ColumnElement[int]) -> sa.ColumnElement[bo
 
 def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[SubscriptionSpec]:
     """Read the subscriptions that are in use, or those that were, by name."""
-    row, reader, read = model.subscription.c, model.reader.c, model.reader_event_type.c
     types: dict[int, set[str]] = {}
-    for service_id, name in connection.execute(
-        sa.select(read.service_id, model.event_type.c.name)
-        .join(model.event_type, model.event_type.c.id == read.event_type_id)
-        .where(read.until.is_(None))
-    ):
+    for service_id, name in connection.execute(_TYPES):
         types.setdefault(service_id, set()).add(name)
-    service, limit = model.service.c, model.lag_limit.c
-    lag = (limit.envelopes, limit.seconds, limit.when_behind)
-    settings = (reader.batch_items, reader.batch_wait, reader.ranges, reader.keeps)
-    retry = (service.attempts, service.first_delay, service.longest_delay, service.jitter)
-    rows = connection.execute(
-        sa.select(model.subscription, *settings, *lag, *retry)
-        .join(model.reader, reader.service_id == row.service_id)
-        .join(model.service, service.id == row.service_id)
-        .outerjoin(model.lag_limit, sa.and_(limit.kind == "reader", limit.subject_id == row.service_id))
-        .where(row.removed_at.is_not(None) if removed else row.removed_at.is_(None))
-        .order_by(row.name)
-    )
+    rows = connection.execute(_SUBSCRIPTIONS, {"removed": removed})
     return (
         SubscriptionSpec(
             each.name,
@@ -55,6 +40,28 @@ def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[
         )
         for each in rows.all()
     )
+
+
+_row, _reader, _read, _service = model.subscription.c, model.reader.c, model.reader_event_type.c, model.service.c
+_limit = model.lag_limit.c
+_TYPES = (
+    sa.select(_read.service_id, model.event_type.c.name)
+    .join(model.event_type, model.event_type.c.id == _read.event_type_id)
+    .where(_read.until.is_(None))
+)
+_SUBSCRIPTIONS = (
+    sa.select(
+        model.subscription,
+        *(_reader.batch_items, _reader.batch_wait, _reader.ranges, _reader.keeps),
+        *(_limit.envelopes, _limit.seconds, _limit.when_behind),
+        *(_service.attempts, _service.first_delay, _service.longest_delay, _service.jitter),
+    )
+    .join(model.reader, _reader.service_id == _row.service_id)
+    .join(model.service, _service.id == _row.service_id)
+    .outerjoin(model.lag_limit, sa.and_(_limit.kind == "reader", _limit.subject_id == _row.service_id))
+    .where(is_chosen(model.subscription))
+    .order_by(_row.name)
+)
 
 
 def write_subscription(connection: sa.Connection, entry: SubscriptionSpec, service_id: int) -> None:

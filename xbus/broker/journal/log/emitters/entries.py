@@ -39,7 +39,10 @@ class EmitterEntry:
 
 def read_limits(connection: Connection) -> dict[tuple[str, int], SendingLimits]:
     """Read the limits of emitters and profiles, by the name of their table and their id."""
-    return {(kind, key): SendingLimits(*limits) for kind, key, *limits in connection.execute(select(sending_limit))}
+    return {(kind, key): SendingLimits(*limits) for kind, key, *limits in connection.execute(_LIMITS)}
+
+
+_LIMITS = select(sending_limit)
 
 
 def read_emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
