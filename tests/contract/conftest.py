@@ -19,8 +19,7 @@ DEADLINE_SECONDS = 120.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    set_deadlines((item for item in items if here in item.path.parents), DEADLINE_SECONDS)
+    set_deadlines(items, "tests/contract/", DEADLINE_SECONDS)
 
 
 @pytest.fixture(scope="session")

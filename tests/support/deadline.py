@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 
-def set_deadlines(items: Iterable[pytest.Item], seconds: float) -> None:
-    """Let each of the tests that is a coroutine run for so long at the most.
+def set_deadlines(items: Iterable[pytest.Item], folder: str, seconds: float) -> None:
+    """Let each test of a folder that is a coroutine run for so long at the most.
 
     Args:
         items: tests, as pytest collected them.
+        folder: from the checkout, as ``tests/contract/``; ids begin so, and looking at paths takes a second.
         seconds: more than any of them needs on a busy machine.
     """
-    for item in items:
-        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+    functions = [item for item in items if isinstance(item, pytest.Function) and item.nodeid.startswith(folder)]
+    for item in functions:
+        if inspect.iscoroutinefunction(item.obj):
             item.obj = _within(item.obj, seconds)
 
 

@@ -1,7 +1,5 @@
 """What the broker's unit tests share."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.deadline import set_deadlines
@@ -9,5 +7,4 @@ from tests.support.waiting import DEADLINE_SECONDS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    set_deadlines((item for item in items if here in item.path.parents), DEADLINE_SECONDS)
+    set_deadlines(items, "tests/unit/broker/", DEADLINE_SECONDS)
