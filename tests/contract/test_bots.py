@@ -401,7 +401,7 @@ async def test_each_slot_once_whatever_dies(journal: Journal, clock: MovingClock
         for _ in range(4):
             await step()
     clock.at = end
-    for _ in range(60):
+    for _ in range(12):
         await asyncio.gather(*(each.look() for each in brokers))
         clock.at += timedelta(hours=2)
         await journal.write(LoseRuns(clock.at))
@@ -486,10 +486,10 @@ async def test_each_batch_once_whatever_dies(journal: Journal, clock: MovingCloc
     async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
         broker = await ReadingBroker(journal, catalog, clock, tasks).start()
         held: list[tuple[Given, list[tuple[str, bytes]], UUID]] = []
-        left = 36
+        left = 24
 
         def is_over() -> bool:
-            return left == 0 and sum(map(len, put.values())) == 36
+            return left == 0 and sum(map(len, put.values())) == 24
 
         while not is_over():
             await asyncio.sleep(0.005)
