@@ -8,6 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tests.support.daemon import Daemon, Options
+from tests.support.forked import ANEW
 from xbus import model
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -51,7 +52,8 @@ def running_bus(url: str, bus: BusSpec | None = ONE_CONSUMER, options: Options |
     if bus is not None:
         set_up(url, bus)
     with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as folder:
-        daemon = Daemon(Path(folder), url, options).start()
+        # Not as a fork of the tests' nursery, which has imported all programs: its memory would be the broker's.
+        daemon = Daemon(Path(folder), url, options).start(env=ANEW)
         try:
             yield daemon
             assert daemon.stop() == 0, daemon.log
