@@ -21,7 +21,7 @@ from xbus.broker.journal.configuration.entries import (
 )
 from xbus.broker.journal.configuration.former import is_chosen
 from xbus.broker.journal.configuration.subscriptions.stored import is_of_subscription, read_subscriptions
-from xbus.broker.journal.log.catalog import read_graph, read_service_names, read_version
+from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters.entries import read_limits
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.operations.event_types import read_paths
@@ -211,12 +211,12 @@ _is_of_bus = exists().where(emitter.c.profile_id == emitter_profile.c.id, emitte
 """Selects the profiles of emitters that the bus itself has."""
 
 _of_clients = emitter_profile.alias("of_clients")
-_newest = (
-    select(graph.c.event_type_id, func.max(graph.c.number).label("number")).group_by(graph.c.event_type_id).subquery()
-)
 _NEWEST_WITH_NODES = (
     select(graph.c.event_type_id, graph.c.id)
-    .join(_newest, and_(_newest.c.event_type_id == graph.c.event_type_id, _newest.c.number == graph.c.number))
+    .join(
+        newest_graphs,
+        and_(newest_graphs.c.event_type_id == graph.c.event_type_id, newest_graphs.c.number == graph.c.number),
+    )
     .where(exists().where(node_table.c.graph_id == graph.c.id))
 )
 _TYPE_NAMES = select(event_type.c.id, event_type.c.name)

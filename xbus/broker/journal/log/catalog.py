@@ -280,9 +280,11 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
     )
 
 
-_newest = (
+newest_graphs = (
     select(graph.c.event_type_id, func.max(graph.c.number).label("number")).group_by(graph.c.event_type_id).subquery()
 )
+"""The number of the newest version of each event type's graph."""
+
 _EVENT_TYPES = (
     select(
         event_type.c.id,
@@ -296,8 +298,8 @@ _EVENT_TYPES = (
         event_type.c.publisher_id,
         event_type.c.is_topic,
     )
-    .join(_newest, _newest.c.event_type_id == event_type.c.id)
-    .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == _newest.c.number))
+    .join(newest_graphs, newest_graphs.c.event_type_id == event_type.c.id)
+    .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == newest_graphs.c.number))
     .where(event_type.c.removed_at.is_(None))
     .order_by(event_type.c.name)
 )
