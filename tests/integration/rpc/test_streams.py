@@ -102,6 +102,26 @@ async def test_a_connection_ends_whose_message_was_sent_in_part(ends: tuple[Shor
     await eventually(lambda: keeper.has_ended, "nothing follows what is lost")
 
 
+async def test_the_other_side_begins_before_all_is_said(ends: tuple[Short, socket.socket]) -> None:
+    ours, peer = ends
+    stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Keeper())
+    stream.start()
+    peer.sendall(SHAKEN)
+    await eventually(lambda: stream.has_heard, "the peer has said who it is")
+    await eventually(lambda: not stream.unsent, "it is answered")
+    await asyncio.to_thread(peer.recv, SMALL)
+
+    stream.send([b"the first"])
+    assert stream.unsent == 1, "short messages of a turn go together"
+    for _ in range(20):
+        stream.send([b"x" * 200])
+
+    # No turn of the loop has passed.
+    peer.settimeout(5.0)
+    assert b"the first" in peer.recv(SMALL)
+    stream.cut_off()
+
+
 class Caller:
     """Owns a dealer, and counts what it tells."""
 
