@@ -343,8 +343,8 @@ class Writer:
     # -- on the loop -----------------------------------------------------------------------------------------------
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
-        # Not before those who wait are told, which the loop does in its next turn: what is called until then is of
-        # somebody who can't know. It runs ahead of them, as they may go on as soon as they know.
+        # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
+        # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
         self._running_loop.call_soon(self._know, faults)
         sealed = sealed_envelopes(group, answers)
         if sealed:
