@@ -48,6 +48,7 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.codec import Value, pack
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.exchange.answering import Answering
+from xbus.rpc.exchange.call import Call
 from xbus.rpc.frames import Reply, decode_reply, encode_request
 from xbus.supervision.health import Health
 from xbus.testing.images import make_image, opened
@@ -267,7 +268,7 @@ class _Bench:
             request_id = self.calls
             call, frames = self._call(tape, request_id)
             try:
-                self._answering.take([b"peer", *frames])
+                self._answering.take(Call(b"peer", [b"peer", *frames], sum(map(len, frames))))
             except ProtocolError:
                 continue
             asked[request_id] = call

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
+from types import CoroutineType
 from typing import NoReturn, TypeVar, cast
 
 from xbus.errors import CallError, EventIdTaken, Failed, JournalError, JournalUnavailable, Refused, XbusError
@@ -58,7 +59,7 @@ def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb
                 outcome = verb(*args)
             except XbusError as error:
                 return translate(error, name)
-            if asyncio.iscoroutine(outcome):
+            if isinstance(outcome, CoroutineType):
                 outcome = asyncio.get_running_loop().create_task(outcome, name=name)
             if isinstance(outcome, (Deferred, asyncio.Future)):
                 return Deferred.of(outcome).recover(recover)

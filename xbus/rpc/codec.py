@@ -181,6 +181,11 @@ def pack_items(items: Sequence[bytes]) -> bytes:
     return pack(items)[_array_header_bytes(len(items)) :]
 
 
+def pack_item(item: bytes) -> bytes:
+    """Write one item in the form of a segment."""
+    return bin_header(len(item)) + item
+
+
 def pack_arguments(args: tuple[object, ...]) -> bytes:
     """Encode the arguments of a call. Large bytes among them are copied once; ``pack`` copies them twice or more.
 

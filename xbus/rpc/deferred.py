@@ -2,103 +2,182 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Deferred(Generic[T]):
-    """The outcome of a future, after some steps.
+class Promise(Generic[T]):
+    """An answer that somebody gives later: a future that calls those who wait for it at once, in their order.
 
-    The steps are taken once, all in the turn of the loop in which the outcome is first asked for: a caller that waits
-    for each answer before it makes the next call would feel every further turn.
-
-    Args:
-        future: what the steps start from.
-        step: makes the outcome from the future when that is done: returns the answer, or raises the error.
+    A future of asyncio calls each of them by a handle of its own, in the next turn of the loop. A caller that waits for
+    each answer before it makes the next call would feel that. Callbacks must not raise.
     """
 
-    __slots__ = ("_answer", "_before", "_error", "_future", "_step")
+    __slots__ = ("_answer", "_callbacks", "_error", "_is_done")
 
-    def __init__(
-        self,
-        future: "asyncio.Future[Any]",
-        step: "Callable[[asyncio.Future[Any]], T]",
-        before: "Deferred[Any] | None" = None,
-    ) -> None:
-        self._future = future
-        self._before = before
-        self._step: Callable[[asyncio.Future[Any]], T] | None = step
+    def __init__(self) -> None:
+        self._is_done = False
         self._answer: T | None = None
         self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Promise[T]], object]] = []
+
+    def done(self) -> bool:
+        """Check whether the answer is there."""
+        return self._is_done
+
+    def cancelled(self) -> bool:
+        """Check whether there is no answer, as the work behind it was cancelled."""
+        return isinstance(self._error, asyncio.CancelledError)
+
+    def exception(self) -> BaseException | None:
+        """Give the error, or None without one; to be asked when it is done."""
+        return self._error
+
+    def result(self) -> T:
+        """Give the answer, or raise the error; to be asked when it is done."""
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._answer)
+
+    def set_result(self, answer: T, /) -> None:
+        """Answer those who wait."""
+        self._answer = answer
+        self._settle()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Answer those who wait with an error."""
+        self._error = error
+        self._settle()
+
+    def add_done_callback(self, callback: "Callable[[Promise[T]], object]") -> None:
+        """Have ``callback`` called with this when the answer is there; soon, if it is there already."""
+        if self._is_done:
+            asyncio.get_running_loop().call_soon(callback, self)
+        else:
+            self._callbacks.append(callback)
+
+    def _settle(self) -> None:
+        self._is_done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def __await__(self) -> Generator[object, None, T]:
+        yield from settled(self).__await__()
+        return self.result()
+
+
+AnswerSource: TypeAlias = asyncio.Future[T] | Promise[T]
+"""Where an answer comes from."""
+
+
+async def settled(source: AnswerSource[Any]) -> None:
+    """Wait for an answer or an error; it comes all the same when the wait is cancelled."""
+    if source.done():
+        return
+    is_there = asyncio.Event()
+    source.add_done_callback(lambda _: is_there.set())
+    await is_there.wait()
+
+
+class Deferred(Generic[T]):
+    """The outcome of a future or a promise, after some steps.
+
+    Each step changes it, so it belongs to one owner, who adds steps and hands it on. The steps are taken once, all in
+    the turn of the loop in which the outcome is first asked for: a caller that waits for each answer before it makes
+    the next call would feel every further turn.
+
+    Args:
+        source: what the steps start from.
+    """
+
+    __slots__ = ("_answer", "_error", "_source", "_steps")
+
+    def __init__(self, source: AnswerSource[Any]) -> None:
+        self._source = source
+        self._steps: list[tuple[Callable[[Any], object] | None, Callable[[Exception], object] | None]] | None = []
+        self._answer: T | None = None
+        self._error: Exception | None = None
 
     @classmethod
-    def of(cls, outcome: "asyncio.Future[T] | Deferred[T]") -> "Deferred[T]":
-        """Make an outcome without any steps yet."""
-        return outcome if isinstance(outcome, Deferred) else cls(outcome, _result)
+    def of(cls, outcome: "AnswerSource[T] | Deferred[T]") -> "Deferred[T]":
+        """Make an outcome without any further steps."""
+        return outcome if isinstance(outcome, Deferred) else cls(outcome)
 
     def map(self, make: Callable[[T], U]) -> "Deferred[U]":
         """Go on from the answer; an error goes past."""
-        return Deferred(self._future, lambda _: make(self.result()), self)
+        self._add(make, None)
+        return cast("Deferred[U]", self)
 
     def recover(self, heal: Callable[[Exception], T]) -> "Deferred[T]":
         """Go on from an error: ``heal`` returns an answer in its place, or raises another error."""
+        self._add(None, heal)
+        return self
 
-        def step(_: "asyncio.Future[Any]") -> T:
-            try:
-                return self.result()
-            except Exception as error:
-                return heal(error)
-
-        return Deferred(self._future, step, self)
+    def _add(self, make: Callable[[Any], object] | None, heal: Callable[[Exception], object] | None) -> None:
+        assert self._steps is not None, "nobody has asked for the outcome yet"
+        self._steps.append((make, heal))
 
     def add_done_callback(self, callback: "Callable[[Deferred[T]], object]") -> None:
         """Call ``callback`` with this when the outcome can be asked for."""
-        self._future.add_done_callback(lambda _: callback(self))
+        self._source.add_done_callback(lambda _: callback(self))
 
     def give_up(self, error: Exception) -> None:
-        """Wait for the future no longer: the steps apply to ``error``; ask for the result at once."""
-        first: Deferred[Any] = self
-        while first._before is not None:
-            first = first._before
-        first._step, first._error = None, error
+        """Wait for the source no longer: the steps apply to ``error``."""
         # What comes of it all the same is nobody's concern.
-        self._future.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._source.add_done_callback(lambda source: source.cancelled() or source.exception())
+        self._take(None, error)
 
     def cancel(self) -> None:
-        """Cancel the work behind the future, if it has any."""
-        if isinstance(self._future, asyncio.Task):
-            self._future.cancel()
+        """Cancel the work behind the source, if it has any."""
+        if isinstance(self._source, asyncio.Task):
+            self._source.cancel()
 
     def cancelled(self) -> bool:
-        """Check whether the future was cancelled; then it has no outcome."""
-        return self._future.cancelled()
+        """Check whether the work was cancelled; then it has no outcome."""
+        return self._source.cancelled()
 
     def exception(self) -> BaseException | None:
         """Give the error, or None without one."""
-        self._take()
+        self._ask()
         return self._error
 
     def result(self) -> T:
         """Give the answer, or raise the error."""
-        self._take()
+        self._ask()
         if self._error is not None:
             raise self._error
-        return self._answer  # type: ignore[return-value]
+        return cast(T, self._answer)
 
-    def _take(self) -> None:
-        if self._step is None:
+    def _ask(self) -> None:
+        if self._steps is None:
             return
-        step, self._step = self._step, None
         try:
-            self._answer = step(self._future)
+            answer = self._source.result()
         except Exception as error:
-            self._error = error
+            self._take(None, error)
+        else:
+            self._take(answer, None)
+
+    def _take(self, answer: Any, error: Exception | None) -> None:
+        """Take the steps, from an answer or an error."""
+        steps, self._steps = self._steps or [], None
+        for make, heal in steps:
+            try:
+                if error is None:
+                    answer = answer if make is None else make(answer)
+                elif heal is not None:
+                    answer, error = heal(error), None
+            except Exception as raised:
+                error = raised
+        self._answer, self._error = answer, error
 
     def __await__(self) -> Generator[object, None, T]:
-        if not self._future.done():
-            yield from asyncio.wait([self._future]).__await__()
+        # Given up, it has its outcome before the source has one.
+        if self._steps is not None:
+            yield from settled(self._source).__await__()
         return self.result()
 
 
@@ -114,7 +193,3 @@ def map_answer(answer: Answer[T], make: Callable[[T], U]) -> Answer[U]:
 async def awaited(answer: Answer[T]) -> T:
     """Wait for an answer, where it is not there yet."""
     return await answer if isinstance(answer, Deferred) else answer
-
-
-def _result(future: "asyncio.Future[T]") -> T:
-    return future.result()

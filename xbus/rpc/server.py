@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import zmq
 
@@ -14,7 +13,7 @@ from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import always
-from xbus.rpc.exchange import Answering, CallQueue, PeerClient, PeerClients, PeerWire, Turns
+from xbus.rpc.exchange import Answering, Call, CallQueue, PeerClient, PeerClients, PeerWire, Turns
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
@@ -49,14 +48,6 @@ class EncryptedDoor:
     pair: KeyPair
     domain: str
     allows: Callable[[str], bool]
-
-
-class _Call(NamedTuple):
-    """A call as it was read, with the connection by which it came."""
-
-    connection: CallerConnection
-    frames: list[bytes]
-    size: int
 
 
 class Server:
@@ -96,7 +87,7 @@ class Server:
         self._held_back = False
         self._caller: CallerConnection | None = None
         self._is_closed = False
-        turns: Turns[_Call] = Turns(asyncio.get_running_loop().time, limits.share_bytes)
+        turns = Turns(asyncio.get_running_loop().time, limits.share_bytes)
         self._queue = CallQueue(turns, self._carry_out, self._may_carry_out, self._read_on)
         self._answering = Answering(
             dispatch,
@@ -107,7 +98,7 @@ class Server:
             max_call_bytes=limits.max_call_bytes,
         )
         self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
-        reading = (self._serve, self._may_read, self._queue.has_room_for)
+        reading = (self._serve, self._may_read, turns.has_room_for)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
         self._context = context
         self._limits = limits
@@ -263,7 +254,7 @@ class Server:
             port.read_all()
 
     def _may_read(self) -> bool:
-        return self._may_carry_out() and not self._queue.is_full
+        return not self._held_back and not self._queue.is_full and self._may_read_on()
 
     def _may_carry_out(self) -> bool:
         return not self._held_back and self._may_read_on()
@@ -272,31 +263,31 @@ class Server:
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
         if len(frames) != CHANNEL_ANSWER_FRAMES:
-            call = _Call(connection, frames, sum(map(len, frames)))
-            self._queue.add(connection.peer, call, call.size)
+            self._queue.add(Call(connection.peer, frames, sum(map(len, frames)), connection))
             return
         try:
             self._peers.answered(frames)
         except ProtocolError as error:
             self._note_unreadable(connection, error)
 
-    def _carry_out(self, call: _Call) -> None:
-        self._caller = call.connection
+    def _carry_out(self, call: Call) -> None:
+        connection = self._caller = call.connection
+        assert connection is not None, "a server has calls by connections alone"
         try:
-            since = self._answering.take(call.frames)
+            is_under_way = self._answering.take(call)
         except ProtocolError as error:
-            self._note_unreadable(call.connection, error)
+            self._note_unreadable(connection, error)
             return
-        if since is not None:
-            self._queue.began(call.connection.peer, call.size, since)
+        if is_under_way:
+            self._queue.began(call)
             self._held_back = self._held_back or self._answering.unanswered_bytes > self._max_unanswered_bytes
 
-    def _answered_later(self, peer: bytes, size: int, since: float) -> None:
-        self._queue.ended(peer, size, since)
+    def _answered_later(self, call: Call) -> None:
+        self._queue.ended(call)
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self.resume()
-        self._port_of(peer).check()
+        self._port_of(call.peer).check()
 
     def _send(self, frames: list[bytes]) -> bool:
         if self._is_closed:

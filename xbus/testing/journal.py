@@ -15,14 +15,14 @@ from sqlalchemy.util import LRUCache
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob, sealed_envelopes
 from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
-from xbus.broker.journal.writes import SealedEnvelope, Write
+from xbus.broker.journal.writes import SealedEnvelope, Write, WriteAnswer
 from xbus.errors import XbusError
 from xbus.testing.images import opened
 from xbus.testing.timing import Timing
 
 T = TypeVar("T")
 
-_Pending: TypeAlias = "tuple[WriteJob, asyncio.Future[Any]]"
+_Pending: TypeAlias = tuple[WriteJob, WriteAnswer[Any]]
 
 ASK_AGAIN_SECONDS = 0.5
 """Seconds between two questions to a database that went away during a COMMIT, what became of it."""
@@ -135,11 +135,16 @@ class VirtualJournal:
 
     async def run(self, errand: Callable[..., T], /, *args: Any) -> T:
         """Run other work on the write connection, in its turn."""
-        return await self._enqueue(lambda connection: errand(connection, *args), self._timing.commit())
+        return await self._do(lambda connection: errand(connection, *args))
 
     async def step(self, row: int, errand: Callable[..., T], /, *args: Any) -> T:
         """Run work that locks one row on the write connection."""
-        return await self._enqueue(Step(row, lambda connection: errand(connection, *args)), self._timing.commit())
+        return await self._do(Step(row, lambda connection: errand(connection, *args)))
+
+    async def _do(self, what: Step | Callable[[sa.Connection], T]) -> T:
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._enqueue(what, answer, self._timing.commit())
+        return await answer
 
     def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
         """Have a listener told of what is sealed."""
@@ -147,19 +152,25 @@ class VirtualJournal:
 
     def write(self, write: Write[T], *, promises: bool = True, order: object = None) -> "asyncio.Future[T]":
         """Have something made durable, behind all that was written before."""
-        return self._enqueue(write, self._timing.commit() if promises else UNPROMISED_SECONDS)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.submit(write, answer, promises=promises)
+        return answer
+
+    def submit(self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True, order: object = None) -> None:
+        """Have something made durable as ``write`` does; ``answer`` gets the answer."""
+        self._enqueue(write, answer, self._timing.commit() if promises else UNPROMISED_SECONDS)
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
         if self._pending:
             self._commit_soon(0.0)
 
-    def _enqueue(self, what: Write[T] | Step | Callable[[sa.Connection], T], seconds: float) -> "asyncio.Future[T]":
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    def _enqueue(
+        self, what: Write[T] | Step | Callable[[sa.Connection], T], answer: WriteAnswer[T], seconds: float
+    ) -> None:
         if not self._is_dead:
             self._pending.append((WriteJob(what, self._faults_known), answer))
             self._commit_soon(seconds)
-        return answer
 
     async def read(self, statement: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Run a read in a transaction of its own."""
@@ -207,11 +218,11 @@ class VirtualJournal:
         sealed = sealed_envelopes([call for call, _ in group], answers)
         for listener in self._seal_listeners if sealed else ():
             listener(sealed)
-        for (_, future), answer in zip(group, answers, strict=True):
-            if answer is UNDECIDED or future.done():
+        for (_, waiting), answer in zip(group, answers, strict=True):
+            if answer is UNDECIDED or waiting.done():
                 continue
             if isinstance(answer, XbusError):
-                future.set_exception(answer)
+                waiting.set_exception(answer)
             else:
-                future.set_result(answer)
+                waiting.set_result(answer)
         self._committer.forget_faults(faults)

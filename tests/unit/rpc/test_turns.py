@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from xbus.rpc.exchange.call import Call
 from xbus.rpc.exchange.turns import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
 
 DEEP, HONEST, OTHER = b"deep", b"honest", b"other"
@@ -15,41 +16,40 @@ class Calls:
 
     def __init__(self, **options: int) -> None:
         self.now = 10.4 * PERIOD_SECONDS
-        self.turns: Turns[tuple[bytes, int]] = Turns(lambda: self.now, **{"share_bytes": SHARE_BYTES, **options})
-        self.under_way: list[tuple[bytes, int, float, int]] = []
-        self._numbers = iter(range(1_000_000))
-        self._sizes: dict[int, int] = {}
+        self.turns = Turns(lambda: self.now, **{"share_bytes": SHARE_BYTES, **options})
+        self.under_way: list[Call] = []
+        self._made: list[Call] = []
 
     def call(self, peer: bytes, count: int = 1, size: int = 0) -> None:
         for _ in range(count):
-            number = next(self._numbers)
-            self._sizes[number] = size
-            if self.turns.add(peer, (peer, number), size):
-                self._begin(peer, number, size)
+            call = Call(peer, [], size)
+            self._made.append(call)
+            if self.turns.add(call):
+                self._begin(call)
 
     def answer(self, peer: bytes, count: int = 1) -> None:
-        mine = [call for call in self.under_way if call[0] == peer][:count]
+        mine = [call for call in self.under_way if call.peer == peer][:count]
         for call in mine:
             self.under_way.remove(call)
-            self.turns.ended(peer, call[3], call[2])
+            self.turns.ended(call)
 
     def go_on(self) -> list[bytes]:
-        return [peer for peer, _ in self._go_on()]
+        return [call.peer for call in self._go_on()]
 
     def numbers(self, peer: bytes) -> list[int]:
-        return [number for of, number, _, _ in self.under_way if of == peer]
+        return [self._made.index(call) for call in self.under_way if call.peer == peer]
 
     def wait(self, periods: float) -> None:
         self.now += periods * PERIOD_SECONDS
 
-    def _go_on(self) -> Iterator[tuple[bytes, int]]:
+    def _go_on(self) -> Iterator[Call]:
         while (call := self.turns.next()) is not None:
-            self._begin(*call, self._sizes[call[1]])
+            self._begin(call)
             yield call
 
-    def _begin(self, peer: bytes, number: int, size: int) -> None:
-        self.turns.began(peer, size, self.now)
-        self.under_way.append((peer, number, self.now, size))
+    def _begin(self, call: Call) -> None:
+        self.turns.began(call)
+        self.under_way.append(call)
 
 
 def test_who_calls_alone_has_many_calls_under_way() -> None:
@@ -140,7 +140,7 @@ def test_what_waits_is_bounded() -> None:
     before = calls.turns.is_full
     calls.call(DEEP, 10)
     assert (before, calls.turns.is_full) == (False, True)
-    assert [peer for peer, _ in calls.turns.rest()] == [DEEP] * 20
+    assert [call.peer for call in calls.turns.rest()] == [DEEP] * 20
     assert not calls.turns.has_waiting
 
 

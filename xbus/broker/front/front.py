@@ -26,7 +26,7 @@ from xbus.clock import Clock
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id, token_hash
-from xbus.rpc.codec import pack_items
+from xbus.rpc.codec import pack_item
 from xbus.rpc.deferred import Answer, Deferred
 
 T = TypeVar("T")
@@ -196,7 +196,7 @@ class Front:
         self._checks.item_size(len(item))
         self._space.check_more()
         self._space.take(emitter_id, len(item))
-        packed = pack_items([item])
+        packed = pack_item(item)
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
     def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Answer[EndedEvent]:

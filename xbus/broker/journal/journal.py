@@ -18,7 +18,7 @@ from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.stowing import NO_ORDER, ObjectPlace, Order, Stowing
-from xbus.broker.journal.writes import SealedEnvelope, Write
+from xbus.broker.journal.writes import SealedEnvelope, Write, WriteAnswer
 from xbus.calling import CALLING
 from xbus.clock import SystemClock
 from xbus.config import JournalSettings
@@ -133,9 +133,24 @@ class Journal:
             A future of the write's answer, done when the write is durable. It raises JournalUnavailable where the
             database can't do it now and JournalError where it never will; then nothing of the call was kept.
         """
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.submit(write, answer, promises=promises, order=order)
+        return answer
+
+    def submit(
+        self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True, order: Order = NO_ORDER
+    ) -> None:
+        """Have something made durable as ``write`` does.
+
+        Args:
+            answer: gets the answer, in the turn of the loop in which the broker learns of the commit.
+            promises: as of ``write``.
+            order: as of ``write``.
+        """
         if self._stowing is not None:
-            return self._stowing.submit(write, order, promises=promises)
-        return self._writer.submit(write, promises=promises)
+            self._stowing.submit(write, answer, order, promises=promises)
+        else:
+            self._writer.submit(write, answer, promises=promises)
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""

@@ -5,6 +5,7 @@ connection that a recipient makes to the back, the recipient calls the back and 
 """
 
 from xbus.rpc.exchange.answering import Answering
+from xbus.rpc.exchange.call import Call
 from xbus.rpc.exchange.call_queue import CallQueue
 from xbus.rpc.exchange.callee import Callee
 from xbus.rpc.exchange.channels import Channels
@@ -15,6 +16,7 @@ from xbus.rpc.exchange.turns import SHARE_BYTES, Turns
 __all__ = [
     "SHARE_BYTES",
     "Answering",
+    "Call",
     "CallQueue",
     "Callee",
     "Channels",

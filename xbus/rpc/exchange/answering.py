@@ -15,6 +15,7 @@ from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.exchange.call import Call
 from xbus.rpc.frames import (
     CALL_TOO_LARGE,
     Request,
@@ -35,7 +36,7 @@ STRANGER_BYTES = 4096
 """The most bytes of arguments that are looked at before it is known who calls."""
 
 
-def _nothing(caller: bytes, size: int, since: float) -> None:
+def _nothing(call: Call) -> None:
     """Do nothing."""
 
 
@@ -49,8 +50,7 @@ class Answering:
         name: for the log.
         clock: stamps the replies.
         send: sends the frames of an answer; false if it reached nobody.
-        on_later: called after an answer that was not given at once, with what opened the frames of its call, the bytes
-            of these, and since when it was under way.
+        on_later: called with a call after its answer that was not given at once.
         max_call_bytes: larger calls are refused.
     """
 
@@ -61,7 +61,7 @@ class Answering:
         name: str,
         clock: Clock,
         send: Callable[[list[bytes]], bool],
-        on_later: Callable[[bytes, int, float], None] = _nothing,
+        on_later: Callable[[Call], None] = _nothing,
         max_call_bytes: float = math.inf,
     ) -> None:
         self._name = name
@@ -72,8 +72,7 @@ class Answering:
         self._max_call_bytes = max_call_bytes
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._now = asyncio.get_running_loop().time
-        self._waiting: dict[asyncio.Future[Any] | Deferred[Any], tuple[Request, float, int]] = {}
-        self._call_bytes = 0
+        self._waiting: dict[asyncio.Future[Any] | Deferred[Any], tuple[Request, float, Call]] = {}
         self._is_closed = False
         self._all_answered = asyncio.Event()
         self._all_answered.set()
@@ -89,33 +88,28 @@ class Answering:
         """The number of calls that wait for their handler's future."""
         return len(self._waiting)
 
-    def take(self, frames: list[bytes]) -> float | None:
+    def take(self, call: Call) -> bool:
         """Carry out a call.
 
-        Args:
-            frames: those of a request, behind those that its answer begins with.
-
         Returns:
-            Since when it is under way, on the loop's clock; None if it is answered.
+            Whether it is under way, so that its answer comes later.
 
         Raises:
-            ProtocolError: they are no request, and nobody can reply to them.
+            ProtocolError: it is no request, and nobody can reply to it.
         """
-        calling = CALLING.set(frames[0])
+        calling = CALLING.set(call.peer)
         try:
-            return self._take(frames)
+            return self._take(call)
         finally:
             CALLING.reset(calling)
 
-    def _take(self, frames: list[bytes]) -> float | None:
-        size = sum(map(len, frames))
-        self.caller = frames[0]
-        stranger = self._stranger(frames)
-        request = decode_request(frames, stranger or self._too_large(size))
+    def _take(self, call: Call) -> bool:
+        self.caller = call.peer
+        stranger = self._stranger(call.frames) if call.size > STRANGER_BYTES else None
+        request = decode_request(call.frames, stranger or self._too_large(call.size))
         if request.refusal is not None and stranger is None:
             self._answer_error(request, request.refusal)
-            return None
-        self._call_bytes = size
+            return False
         try:
             if stranger is not None:
                 answer = self._dispatch.refuse(request.method, stranger)
@@ -125,9 +119,10 @@ class Answering:
             self._answer_error(request, error)
         else:
             if isinstance(answer, (asyncio.Future, Deferred, CoroutineType)):
-                return self._answer_later(request, answer)
+                self._answer_later(request, answer, call)
+                return True
             self._answer(request, answer)
-        return None
+        return False
 
     def knows_caller(self, frames: list[bytes]) -> bool:
         """Check whether it is known who makes a call, by token or connection; true also where nobody asks."""
@@ -183,22 +178,26 @@ class Answering:
         return Refused(cause, "send less at once", code=CALL_TOO_LARGE)
 
     def _answer_later(
-        self, request: Request, answer: "asyncio.Future[Any] | Deferred[Any] | CoroutineType[Any, Any, Any]"
-    ) -> float:
+        self,
+        request: Request,
+        answer: "asyncio.Future[Any] | Deferred[Any] | CoroutineType[Any, Any, Any]",
+        call: Call,
+    ) -> None:
         if isinstance(answer, CoroutineType):
             answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {request.method}")
-        since = self._now()
-        self._waiting[answer] = (request, since, self._call_bytes)
-        self.unanswered_bytes += self._call_bytes
+        # Its arguments were read out of the frames, which would keep them a second time.
+        call.frames.clear()
+        self._waiting[answer] = (request, self._now(), call)
+        self.unanswered_bytes += call.size
         self._all_answered.clear()
         answer.add_done_callback(self._answered)
-        return since
 
     def _answered(self, answer: "asyncio.Future[Any] | Deferred[Any]") -> None:
-        request, since, size = self._waiting.pop(answer, (None, 0.0, 0))
-        if request is None:  # it was abandoned before
+        waited = self._waiting.pop(answer, None)
+        if waited is None:  # it was abandoned before
             return
-        self.unanswered_bytes -= size
+        request, _, call = waited
+        self.unanswered_bytes -= call.size
         if not self._waiting:
             self._all_answered.set()
         if self._is_closed:
@@ -209,7 +208,7 @@ class Answering:
             self._answer_error(request, error)
         else:
             self._answer(request, answer.result())
-        self._on_later(request.route[0], size, since)
+        self._on_later(call)
 
     def _answer(self, request: Request, answer: object) -> None:
         try:

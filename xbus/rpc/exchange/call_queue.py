@@ -2,14 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
 
+from xbus.rpc.exchange.call import Call
 from xbus.rpc.exchange.turns import PERIOD_SECONDS, Turns
 
-Call = TypeVar("Call")
 
-
-class CallQueue(Generic[Call]):
+class CallQueue:
     """Carries calls out at once, or keeps them until earlier ones of their connection are answered.
 
     Args:
@@ -21,7 +19,7 @@ class CallQueue(Generic[Call]):
 
     def __init__(
         self,
-        turns: Turns[Call],
+        turns: Turns,
         carry_out: Callable[[Call], None],
         may_go_on: Callable[[], bool],
         on_room: Callable[[], None],
@@ -39,24 +37,20 @@ class CallQueue(Generic[Call]):
         """Check whether so much waits that no further calls should be added."""
         return self._turns.is_full
 
-    def has_room_for(self, peer: bytes) -> bool:
-        """Check whether a connection may have further calls wait; see ``Turns.has_room_for``."""
-        return self._turns.has_room_for(peer)
-
-    def add(self, peer: bytes, call: Call, size: int) -> None:
+    def add(self, call: Call) -> None:
         """Carry a call out now or later; see ``Turns.add``."""
-        if self._turns.add(peer, call, size):
+        if self._turns.add(call):
             self._carry_out(call)
         elif self._next_look is None:
             self._look_later()
 
-    def began(self, peer: bytes, size: int, at: float) -> None:
-        """Note that a call is under way since then, whose answer comes later."""
-        self._turns.began(peer, size, at)
+    def began(self, call: Call) -> None:
+        """Note that a call is under way from now on, whose answer comes later."""
+        self._turns.began(call)
 
-    def ended(self, peer: bytes, size: int, at: float) -> None:
-        """Note that the call is answered that was under way since then."""
-        self._turns.ended(peer, size, at)
+    def ended(self, call: Call) -> None:
+        """Note that a call is answered that was under way."""
+        self._turns.ended(call)
         self.go_on()
 
     def go_on(self) -> None:

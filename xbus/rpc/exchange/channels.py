@@ -11,6 +11,7 @@ from xbus.clock import Clock
 from xbus.errors import Failed, ProtocolError
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.exchange.answering import Answering
+from xbus.rpc.exchange.call import Call
 from xbus.rpc.log_throttle import LogThrottle
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Channels:
         channel = frames[0]
         try:
             if channel in self._open:
-                self._open[channel].take(frames)
+                self._open[channel].take(Call(channel, frames, sum(map(len, frames))))
             elif channel in self._closed:
                 self._closed[channel].refuse(frames, _superseded())
             else:

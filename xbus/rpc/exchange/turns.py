@@ -13,9 +13,8 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
-Call = TypeVar("Call")
+from xbus.rpc.exchange.call import Call, Unanswered
 
 PERIOD_SECONDS = 0.05
 """A connection counts as calling from its call to the end of the period behind. Longer protects peers that call seldom,
@@ -47,33 +46,31 @@ _KEPT_BYTES = 512
 
 
 @dataclass(eq=False, slots=True)
-class _Share(Generic[Call]):
+class _Share:
     """The calls of a connection.
 
     Args:
+        peer: its id.
         called_in: the period of its last call.
-        recent: the weight of unanswered calls that began in this period.
-        earlier: of those that began in the period before.
+        recent: its unanswered calls that began in this period.
+        earlier: those that began in the period before.
         debt: the weight by which a call went beyond the share; answers to others pay it, and the end of the period.
-        recent_calls: the number of the former.
-        earlier_calls: the number of the latter.
-        waiting: calls with their bytes, in their order.
+        waiting: calls, in their order.
         waiting_bytes: of those.
         is_stopped: whether nothing more is read of the connection until half of its room is free.
     """
 
+    peer: bytes
     called_in: int = 0
-    recent: int = 0
-    earlier: int = 0
+    recent: Unanswered = field(default_factory=Unanswered)
+    earlier: Unanswered = field(default_factory=Unanswered)
     debt: float = 0.0
-    recent_calls: int = 0
-    earlier_calls: int = 0
-    waiting: deque[tuple[Call, int]] = field(default_factory=deque)
+    waiting: deque[Call] = field(default_factory=deque)
     waiting_bytes: int = 0
     is_stopped: bool = False
 
 
-class Turns(Generic[Call]):
+class Turns:
     """Says which calls may be carried out now.
 
     Args:
@@ -89,15 +86,12 @@ class Turns(Generic[Call]):
         self._share_bytes = share_bytes
         self._most_waiting_bytes = waiting_bytes
         self._period = 0
-        self._shares: dict[bytes, _Share[Call]] = {}
-        self._line: deque[_Share[Call]] = deque()
+        self._shares: dict[bytes, _Share] = {}
+        self._line: deque[_Share] = deque()
         self._waiting_bytes = 0
         self._has_new_room = False
-
-    @property
-    def is_full(self) -> bool:
-        """Check whether so much waits that no further calls should be added."""
-        return self._waiting_bytes > self._most_waiting_bytes
+        self.is_full = False
+        """Whether so much waits that no further calls should be added."""
 
     def has_room_for(self, peer: bytes) -> bool:
         """Check whether a connection may have further calls wait. After a no ``take_new_room`` says when it may."""
@@ -117,13 +111,8 @@ class Turns(Generic[Call]):
         """Check whether calls wait for their turn."""
         return bool(self._line)
 
-    def add(self, peer: bytes, call: Call, size: int) -> bool:
-        """Take note of a call.
-
-        Args:
-            peer: the id of the connection by which it came.
-            call: is handed back by ``next``, unless it may be carried out at once.
-            size: its bytes.
+    def add(self, call: Call) -> bool:
+        """Take note of a call; one that may not be carried out at once is handed back by ``next``.
 
         Returns:
             Whether it may be carried out at once.
@@ -131,31 +120,36 @@ class Turns(Generic[Call]):
         if self._share_bytes == math.inf:
             return True
         self._look_at_time()
-        share = self._shares.get(peer)
+        share = self._shares.get(call.peer)
         if share is None:
-            share = self._shares[peer] = _Share()
+            share = self._shares[call.peer] = _Share(call.peer)
         share.called_in = self._period
         if not share.waiting:
-            if self._has_room(share, size, self._present_share):
+            if _has_room(share, call, self._present_share):
                 return True
             self._line.append(share)
-        share.waiting.append((call, size))
-        self._keep(share, size + _KEPT_BYTES)
+        share.waiting.append(call)
+        self._keep(share, call.size + _KEPT_BYTES)
         return False
 
-    def began(self, peer: bytes, size: int, at: float) -> None:
-        """Note that a call is under way since then, whose answer comes later."""
-        self._count(peer, 1, size + CALL_BYTES, at)
-        share = self._shares.get(peer)
-        if share is not None:
-            share.debt = max(0.0, size + CALL_BYTES - self._share_bytes)
+    def began(self, call: Call) -> None:
+        """Note that a call is under way from now on, whose answer comes later."""
+        share = self._shares.get(call.peer)
+        if share is None:
+            return
+        weight = call.size + CALL_BYTES
+        share.recent.weight += weight
+        share.recent.calls += 1
+        call.counted_in = share.recent
+        share.debt = max(0.0, weight - self._share_bytes)
 
-    def ended(self, peer: bytes, size: int, at: float) -> None:
-        """Note that the call is answered that was under way since then."""
-        self._count(peer, -1, -size - CALL_BYTES, at)
-        ended = self._shares.get(peer)
+    def ended(self, call: Call) -> None:
+        """Note that a call is answered that was under way."""
+        if call.counted_in is not None:
+            call.counted_in.weight -= call.size + CALL_BYTES
+            call.counted_in.calls -= 1
         for share in self._line:
-            if share is not ended and share.debt:
+            if share.debt and share.peer != call.peer:
                 share.debt = max(0.0, share.debt - self._share_bytes)
 
     def next(self) -> Call | None:
@@ -164,11 +158,11 @@ class Turns(Generic[Call]):
         present_share = self._present_share
         for _ in range(len(self._line)):
             share = self._line.popleft()
-            call, size = share.waiting[0]
-            has_room = self._has_room(share, size, present_share)
+            call = share.waiting[0]
+            has_room = _has_room(share, call, present_share)
             if has_room:
                 share.waiting.popleft()
-                self._keep(share, -size - _KEPT_BYTES)
+                self._keep(share, -call.size - _KEPT_BYTES)
             if share.waiting:
                 self._line.append(share)
             if has_room:
@@ -177,16 +171,18 @@ class Turns(Generic[Call]):
 
     def rest(self) -> list[Call]:
         """Give all calls that wait, each connection's in their order; they wait no more."""
-        calls = [call for share in self._line for call, _ in share.waiting]
+        calls = [call for share in self._line for call in share.waiting]
         for share in self._line:
             share.waiting.clear()
             share.waiting_bytes = 0
         self._line.clear()
         self._waiting_bytes = 0
+        self.is_full = False
         return calls
 
-    def _keep(self, share: _Share[Call], more: int) -> None:
+    def _keep(self, share: _Share, more: int) -> None:
         self._waiting_bytes += more
+        self.is_full = self._waiting_bytes > self._most_waiting_bytes
         share.waiting_bytes += more
         if share.is_stopped and share.waiting_bytes <= WAITING_BYTES_OF_ONE / 2:
             share.is_stopped = False
@@ -198,39 +194,24 @@ class Turns(Generic[Call]):
             return math.inf
         return self._share_bytes * (_BUSY if len(self._line) == len(self._shares) else 1)
 
-    def _has_room(self, share: _Share[Call], size: int, most: float) -> bool:
-        under_way = share.recent + share.earlier + share.debt
-        if under_way <= 0:
-            return True
-        return under_way + size + CALL_BYTES <= most and share.recent_calls + share.earlier_calls < _MOST_CALLS
-
-    def _count(self, peer: bytes, calls: int, weight: int, at: float) -> None:
-        share = self._shares.get(peer)
-        if share is None:
-            return
-        match self._period - _period(at):
-            case 0:
-                share.recent += weight
-                share.recent_calls += calls
-            case 1:
-                share.earlier += weight
-                share.earlier_calls += calls
-
     def _look_at_time(self) -> None:
-        period = _period(self._now())
+        period = int(self._now() / PERIOD_SECONDS)
         if period == self._period:
             return
         is_next = period == self._period + 1
         self._period = period
         for share in self._shares.values():
-            share.earlier, share.recent = share.recent if is_next else 0, 0
+            share.earlier, share.recent = share.recent if is_next else Unanswered(), Unanswered()
             share.debt = 0.0
-            share.earlier_calls, share.recent_calls = share.recent_calls if is_next else 0, 0
         oldest = period - 1
         self._shares = {
             peer: share for peer, share in self._shares.items() if share.called_in >= oldest or share.waiting
         }
 
 
-def _period(at: float) -> int:
-    return int(at / PERIOD_SECONDS)
+def _has_room(share: _Share, call: Call, most: float) -> bool:
+    recent, earlier = share.recent, share.earlier
+    under_way = recent.weight + earlier.weight + share.debt
+    if under_way <= 0:
+        return True
+    return under_way + call.size + CALL_BYTES <= most and recent.calls + earlier.calls < _MOST_CALLS

@@ -63,8 +63,11 @@ def encode_frame(flags: int, body: bytes) -> bytes:
     return _header(flags, len(body)) + body
 
 
+_SHORT_HEADERS = {flags: [bytes((flags, size)) for size in range(MOST_SHORT + 1)] for flags in (0, MORE, COMMAND)}
+
+
 def _header(flags: int, size: int) -> bytes:
-    return bytes((flags | LONG,)) + _LENGTH.pack(size) if size > MOST_SHORT else bytes((flags, size))
+    return bytes((flags | LONG,)) + _LENGTH.pack(size) if size > MOST_SHORT else _SHORT_HEADERS[flags][size]
 
 
 def encode_message(frames: Sequence[bytes]) -> bytes:
@@ -199,8 +202,13 @@ class Incoming:
             body = b"".join(self._partial)
             self._partial.clear()
             self._partial_bytes = 0
-            if self._take(self._flags, body):
-                return self._finished()
+            if self._flags & COMMAND:
+                self._obey(body)
+            else:
+                self._frames.append(body)
+                self._size += len(body)
+                if not self._flags & MORE:
+                    return self._finished()
         data, end, frames = self._data, len(self._data), self._frames
         while end - self._at >= _SHORT_HEADER:
             at = self._at
@@ -223,7 +231,12 @@ class Incoming:
                 self._keep(data[begin:])
                 break
             self._at = stop
-            if self._take(flags, data[begin:stop]):
+            if flags & COMMAND:
+                self._obey(data[begin:stop])
+                continue
+            frames.append(data[begin:stop])
+            self._size += size
+            if not flags & MORE:
                 return self._finished()
         if self._at == end:
             # A connection that falls silent must not keep the last part that it sent.
@@ -258,19 +271,6 @@ class Incoming:
         else:
             raise ProtocolError(f"a message has more than {self._limits.frames} frames")
 
-    def _take(self, flags: int, body: bytes) -> bool:
-        """Take a whole frame; true if it was the last of a message."""
-        if flags & COMMAND:
-            self._count()
-            self._commands_of_part += 1
-            if self._commands_of_part > _MOST_COMMANDS_OF_A_PART:
-                raise ProtocolError("a peer sends more commands of ZMTP than anybody needs")
-            self._obey(body)
-            return False
-        self._frames.append(body)
-        self._size += len(body)
-        return not flags & MORE
-
     def _count(self) -> None:
         self._of_part += 1
         if self._of_part > _MOST_OF_A_PART:
@@ -295,6 +295,10 @@ class Incoming:
         return data[len(GREETING) :]
 
     def _obey(self, body: bytes) -> None:
+        self._count()
+        self._commands_of_part += 1
+        if self._commands_of_part > _MOST_COMMANDS_OF_A_PART:
+            raise ProtocolError("a peer sends more commands of ZMTP than anybody needs")
         if not self.is_ready:
             if not body.startswith(_READY):
                 raise ProtocolError("the handshake of ZMTP has another command than READY")

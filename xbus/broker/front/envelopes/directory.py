@@ -28,7 +28,7 @@ from xbus.broker.journal.writes import PutEnvelope, SealReceipt, StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import EnvelopeIdTaken, JournalUnavailable, XbusError
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.deferred import Answer, Deferred, awaited
+from xbus.rpc.deferred import Answer, Deferred, Promise, awaited
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class _WaitingCall(Generic[T]):
     """A call that waits until it is known what there is of its envelope."""
 
     act: Act[T]
-    answer: "asyncio.Future[T]"
+    answer: Promise[T]
 
     def go_on(self, known: Known | None) -> None:
         """Do it now, unless nobody waits for it any longer."""
@@ -167,14 +167,15 @@ class EnvelopeDirectory:
     def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
         """Do ``act`` with an envelope: at once where it is in memory, else in order when the journal has been asked."""
         self.called.add(envelope_id)
+        # Those who wait for a look at the journal have acted before anybody else finds the envelope here.
+        known = self._open.get(envelope_id)
+        if known is not None:
+            return act(known)
         lookup = self._lookups.get(envelope_id)
         if lookup is None:
-            known = self._open.get(envelope_id)
-            if known is not None:
-                return act(known)
             lookup = self._lookups[envelope_id] = _Lookup()
             self._spawn(self._look_up(envelope_id, lookup))
-        call = _WaitingCall(act, self._loop.create_future())
+        call = _WaitingCall(act, Promise())
         lookup.waiting.append(call)
         return Deferred.of(call.answer)
 
@@ -215,8 +216,9 @@ class EnvelopeDirectory:
             act: what the call does instead, where the journal turns out to have an envelope of that id.
         """
         lookup = self._lookups[write.envelope_id] = _Lookup()
-        call = _WaitingCall(act, self._loop.create_future())
-        writing = self._journal.write(write, order=Order(write.emitter_id))
+        call = _WaitingCall(act, Promise())
+        writing: Promise[SealReceipt] = Promise()
+        self._journal.submit(write, writing, order=Order(write.emitter_id))
         writing.add_done_callback(functools.partial(self._answer_put, write, lookup, call))
         return Deferred.of(call.answer)
 
@@ -225,7 +227,7 @@ class EnvelopeDirectory:
         write: PutEnvelope,
         lookup: _Lookup,
         call: _WaitingCall[SealReceipt],
-        writing: "asyncio.Future[SealReceipt]",
+        writing: Promise[SealReceipt],
     ) -> None:
         envelope_id = write.envelope_id
         error = writing.exception()

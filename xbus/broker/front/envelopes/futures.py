@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
-from xbus.rpc.deferred import Answer, Deferred
+from xbus.rpc.deferred import Answer, Deferred, Promise
 
 T = TypeVar("T")
 
@@ -16,14 +16,14 @@ class AnswerLater(Protocol):
         """Begin the work."""
 
 
-def done(value: T) -> "asyncio.Future[T]":
+def done(value: T) -> Promise[T]:
     """An answer that is there already."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    future.set_result(value)
-    return future
+    promise: Promise[T] = Promise()
+    promise.set_result(value)
+    return promise
 
 
-def pass_on(outcome: Answer[T], answer: "asyncio.Future[T]") -> None:
+def pass_on(outcome: Answer[T], answer: Promise[T]) -> None:
     """Give ``answer`` an outcome, at once or when it is there."""
     if not isinstance(outcome, Deferred):
         answer.set_result(outcome)
@@ -33,7 +33,7 @@ def pass_on(outcome: Answer[T], answer: "asyncio.Future[T]") -> None:
         if answer.done():
             return
         if outcome.cancelled():
-            answer.cancel()
+            answer.set_exception(asyncio.CancelledError())
         elif (error := outcome.exception()) is not None:
             answer.set_exception(error)
         else:

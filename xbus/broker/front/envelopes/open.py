@@ -1,6 +1,7 @@
 """An open envelope: each call is checked, counted, and written behind the one before."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -26,9 +27,12 @@ from xbus.clock import Clock
 from xbus.errors import EnvelopeCancelled, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.deferred import Deferred, Promise, settled
 
 log = logging.getLogger(__name__)
+
+UNPROMISED = (StartEnvelope, StartEvent)
+"""The writes that promise nothing, and go along with what first promises something."""
 
 LARGEST_ESTIMATE = 2**63 - 1
 """What the journal can keep; an estimate is a hint, and is cut rather than refused."""
@@ -37,7 +41,7 @@ LARGEST_ESTIMATE = 2**63 - 1
 class OpenEnvelope:
     """An open envelope with its journal behind it.
 
-    Every answer that promises something is a future that is done when the promise is durable.
+    Every answer that promises something is there when it is durable.
 
     Args:
         state: what is known of it.
@@ -97,10 +101,9 @@ class OpenEnvelope:
 
     def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
-        # The start of an envelope or event promises nothing, and goes along with what first promises something.
-        promises = not isinstance(write, StartEnvelope | StartEvent)
+        writing: Writing = Promise()
         order = Order(self.state.emitter_id, self.state.last_write)
-        writing = self._journal.write(write, promises=promises, order=order)
+        self._journal.submit(write, writing, promises=type(write) not in UNPROMISED, order=order)
         self.state.last_write = writing
         self._unanswered.add(writing)
         writing.add_done_callback(self._written)
@@ -227,8 +230,10 @@ class OpenEnvelope:
 
     async def settled(self, seconds: float | None = None) -> None:
         """Wait until it has, whatever it answers, or so long."""
-        if self._unanswered:
-            await asyncio.wait(self._unanswered, timeout=seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for writing in [*self._unanswered]:
+                    await settled(writing)
 
     async def durable(self) -> None:
         """Wait until all that was written of this envelope so far is durable.
@@ -237,7 +242,7 @@ class OpenEnvelope:
             JournalError: it could not be made so.
         """
         if self.state.last_write is not None:
-            await asyncio.shield(self.state.last_write)
+            await self.state.last_write
 
     def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
         """End an event; one whose type wants an immediate reply has ended when that is there.

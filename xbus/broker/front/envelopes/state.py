@@ -14,8 +14,9 @@ from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import is_computed, numbered_event_id
+from xbus.rpc.deferred import Promise
 
-Writing: TypeAlias = asyncio.Future[SealReceipt | None]
+Writing: TypeAlias = Promise[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
 
 

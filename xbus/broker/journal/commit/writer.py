@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob, sealed_envelopes
-from xbus.broker.journal.writes import SealedEnvelope, Write, write_size
+from xbus.broker.journal.writes import SealedEnvelope, Write, WriteAnswer, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class _Pending(WriteJob):
     """A write or errand on its way."""
 
     size: int
-    answer: "asyncio.Future[Any]"
+    answer: WriteAnswer[Any]
 
 
 class CommitFigures(NamedTuple):
@@ -192,25 +192,19 @@ class Writer:
         assert self._ended is not None, "the writer is not started"
         await asyncio.shield(self._ended)
 
-    def submit(
-        self, write: Write[T], *, promises: bool = True, answer: "asyncio.Future[T] | None" = None
-    ) -> "asyncio.Future[T]":
+    def submit(self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True) -> None:
         """Have ``write`` made durable, behind all that was submitted before.
 
         Args:
+            answer: gets the call's answer (see ``carry_out``) when the transaction is committed; or
+                JournalUnavailable or JournalError, and then nothing of the call was kept.
             promises: false where nobody waits for it: then it waits a moment for one that promises something.
-            answer: gets the answer; None for a new one.
-
-        Returns:
-            A future of the call's answer (see ``carry_out``), done when the transaction is committed. It raises
-            JournalUnavailable or JournalError, and then nothing of the call was kept.
         """
-        answer = self._gather(write, write_size(write), answer or self._running_loop.create_future())
+        self._gather(write, write_size(write), answer)
         if promises:
             self._hand_over_soon()
         elif self._unpromised is None:
             self._unpromised = self._running_loop.call_later(UNPROMISED_SECONDS, self._hand_over)
-        return answer
 
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
@@ -225,19 +219,19 @@ class Writer:
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
-        answer = self._gather(errand, 0, self._running_loop.create_future())
+        answer: asyncio.Future[T] = self._running_loop.create_future()
+        self._gather(errand, 0, answer)
         self._hand_over()
         return answer
 
     def step(self, row: int, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something to one row on the write connection, in a transaction that it shares; see ``Step``."""
-        answer: asyncio.Future[T] = self._gather(Step(row, errand), 0, self._running_loop.create_future())
+        answer: asyncio.Future[T] = self._running_loop.create_future()
+        self._gather(Step(row, errand), 0, answer)
         self._hand_over_soon()
         return answer
 
-    def _gather(
-        self, what: Write[T] | Step | Callable[[sa.Connection], T], size: int, answer: "asyncio.Future[T]"
-    ) -> "asyncio.Future[T]":
+    def _gather(self, what: Write[T] | Step | Callable[[sa.Connection], T], size: int, answer: WriteAnswer[T]) -> None:
         refusal = self._refusal
         if refusal is None:
             self._pending_bytes += size
@@ -245,7 +239,6 @@ class Writer:
             self._gathered.append(_Pending(what, self._faults_known, size, answer))
         elif not answer.done():
             answer.set_exception(refusal)
-        return answer
 
     @property
     def _refusal(self) -> JournalUnavailable | None:
@@ -350,8 +343,8 @@ class Writer:
     # -- on the loop -----------------------------------------------------------------------------------------------
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
-        # Not before those who wait are told, which the loop does in its next turn: what is called until then is of
-        # somebody who can't know. It runs ahead of them, as they may go on as soon as they know.
+        # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
+        # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
         self._running_loop.call_soon(self._know, faults)
         sealed = sealed_envelopes(group, answers)
         if sealed:

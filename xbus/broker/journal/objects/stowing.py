@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from xbus.broker.journal.objects.stores import UNAVAILABLE, ObjectStore
-from xbus.broker.journal.writes import Append, PutEnvelope, PutEvent, StoredObject, Write, write_size
+from xbus.broker.journal.writes import (
+    Append,
+    EarlierWrite,
+    PutEnvelope,
+    PutEvent,
+    StoredObject,
+    Write,
+    WriteAnswer,
+    write_size,
+)
 from xbus.errors import JournalError, JournalUnavailable
 
 T = TypeVar("T")
@@ -25,9 +34,7 @@ THREADS = 4
 class WriteQueue(Protocol):
     """Takes writes whose data is where it belongs."""
 
-    def submit(
-        self, write: Write[T], *, promises: bool = True, answer: "asyncio.Future[T] | None" = None
-    ) -> "asyncio.Future[T]":
+    def submit(self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True) -> None:
         """Have a write made durable, behind all that was submitted before."""
 
     def hold(self, size: int) -> None:
@@ -43,7 +50,7 @@ class Order(NamedTuple):
     """
 
     lane: Hashable = None
-    after: "asyncio.Future[Any] | None" = None
+    after: EarlierWrite | None = None
 
     def check(self) -> None:
         """Let a write pass.
@@ -78,7 +85,7 @@ class _HeldWrite:
     write: Write[Any]
     promises: bool
     order: Order
-    answer: "asyncio.Future[Any]"
+    answer: WriteAnswer[Any]
     storing: "asyncio.Future[Write[object]] | None" = None
 
     @property
@@ -104,31 +111,32 @@ class Stowing:
         self._seconds = seconds
         self._queue = queue
         self._lanes: dict[Hashable, deque[_HeldWrite]] = {}
+        self._all_handed_on = asyncio.Event()
+        self._all_handed_on.set()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="journal-objects")
 
     async def close(self) -> None:
         """Wait for what is being stored, and hand it on."""
-        while self._lanes:
-            await asyncio.wait([each.answer for lane in self._lanes.values() for each in lane])
+        await self._all_handed_on.wait()
         # A thread that waits for a silent store is left behind.
         self._threads.shutdown(wait=False)
 
-    def submit(self, write: Write[T], order: Order, *, promises: bool) -> "asyncio.Future[T]":
+    def submit(self, write: Write[T], answer: WriteAnswer[T], order: Order, *, promises: bool) -> None:
         """Have a write made durable, in its order."""
         is_large = self._is_large(write)
         lane = self._lanes.get(order.lane)
         if lane is None and not is_large:
-            return self._hand_on(write, order, promises, None)
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            self._hand_on(write, order, promises, answer)
+            return
         waiting = _HeldWrite(write, promises, order, answer)
         self._queue.hold(write_size(write))
         if lane is None:
             lane = self._lanes[order.lane] = deque()
+            self._all_handed_on.clear()
         lane.append(waiting)
         if is_large:
             waiting.storing = asyncio.ensure_future(self._stored(write))
             waiting.storing.add_done_callback(lambda _: self._advance(order.lane))
-        return answer
 
     def _advance(self, name: Hashable) -> None:
         """Hand on the first writes of a lane, as far as their data is stored."""
@@ -144,17 +152,16 @@ class Stowing:
                 self._hand_on(write, first.order, first.promises, first.answer)
         if not lane:
             self._lanes.pop(name, None)
+        if not self._lanes:
+            self._all_handed_on.set()
 
-    def _hand_on(
-        self, write: Write[T], order: Order, promises: bool, answer: "asyncio.Future[T] | None"
-    ) -> "asyncio.Future[T]":
+    def _hand_on(self, write: Write[T], order: Order, promises: bool, answer: WriteAnswer[T]) -> None:
         try:
             order.check()
         except JournalUnavailable as error:
-            answer = answer or asyncio.get_running_loop().create_future()
             _fail(answer, error)
-            return answer
-        return self._queue.submit(write, promises=promises, answer=answer)
+        else:
+            self._queue.submit(write, answer, promises=promises)
 
     def _is_large(self, write: Write[Any]) -> bool:
         if type(write) is Append:
@@ -192,6 +199,6 @@ class Stowing:
         return StoredObject(self._store_id, digest, began)
 
 
-def _fail(answer: "asyncio.Future[Any]", error: JournalError) -> None:
+def _fail(answer: WriteAnswer[Any], error: JournalError) -> None:
     if not answer.done():
         answer.set_exception(error)

@@ -69,7 +69,7 @@ from xbus.broker.journal.writes.sessions import (
     is_served,
     served_uri,
 )
-from xbus.broker.journal.writes.write import Write
+from xbus.broker.journal.writes.write import EarlierWrite, Write, WriteAnswer
 
 
 def write_size(write: Write[object]) -> int:
@@ -109,6 +109,7 @@ __all__ = [
     "Decided",
     "DeliveryMove",
     "DeliveryRow",
+    "EarlierWrite",
     "EndAttempt",
     "EndEvent",
     "EndPauses",
@@ -156,6 +157,7 @@ __all__ = [
     "StoredObject",
     "Unregister",
     "Write",
+    "WriteAnswer",
     "is_served",
     "longest",
     "pause_of_role",

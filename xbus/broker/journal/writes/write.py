@@ -1,8 +1,9 @@
 """Gives each write the type of its answer."""
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 A_co = TypeVar("A_co", covariant=True)
+A_contra = TypeVar("A_contra", contravariant=True)
 
 
 class Write(Generic[A_co]):
@@ -12,3 +13,29 @@ class Write(Generic[A_co]):
     """
 
     __slots__ = ()
+
+
+class WriteAnswer(Protocol[A_contra]):
+    """Takes the answer of a write, or its error: a future, or what calls those who wait at once."""
+
+    def done(self) -> bool:
+        """Check whether it has one already."""
+
+    def set_result(self, answer: A_contra, /) -> None:
+        """Take the answer."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Take the error."""
+
+
+class EarlierWrite(Protocol):
+    """The answer of a write that was handed in before, as far as it is there."""
+
+    def done(self) -> bool:
+        """Check whether it is there."""
+
+    def cancelled(self) -> bool:
+        """Check whether nobody waits for it any more."""
+
+    def exception(self) -> BaseException | None:
+        """Give the error, if it is one."""
