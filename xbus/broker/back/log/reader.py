@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -25,8 +26,9 @@ from xbus.broker.journal.log.reading import (
     read_ends,
     read_log,
     read_segments,
-    read_small_events,
+    read_small,
 )
+from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.sessions import read_emitter_logins
 from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.writes import OutputPage, SealedEnvelope
@@ -192,13 +194,31 @@ class LogReader:
 
         What is too large for one read together is left out.
         """
-        event_ids = [event.segments_id for envelope in envelopes for event in envelope.events]
-        segments = self._tail.segments(event_ids)
-        unread = [event_id for event_id in event_ids if event_id not in segments]
-        if unread:
-            segments.update(await self.read(read_small_events, unread, SMALL_BYTES, PAGE_BYTES))
-        found = (SmallEnvelope.of_segments(envelope, segments) for envelope in envelopes)
+        segments, unread = self._in_tail([envelope for envelope in envelopes if envelope.size <= SMALL_BYTES])
+        sizes = accumulate(envelope.size for envelope in unread)
+        fitting = [envelope.position for envelope, upto in zip(unread, sizes, strict=True) if upto <= PAGE_BYTES]
+        if fitting:
+            segments.update(await self.read(read_small, fitting))
+        found = [
+            SmallEnvelope.of_segments(envelope, segments[envelope.position])
+            for envelope in envelopes
+            if envelope.position in segments
+        ]
         return {small.position: small for small in found if small is not None}
+
+    def _in_tail(
+        self, envelopes: Sequence[LogEnvelope]
+    ) -> tuple[dict[int, Sequence[Sequence[Segment]]], list[LogEnvelope]]:
+        """The segments of those envelopes that are in memory, by position, and the other envelopes."""
+        known = self._tail.segments([event.segments_id for envelope in envelopes for event in envelope.events])
+        segments: dict[int, Sequence[Sequence[Segment]]] = {}
+        unread: list[LogEnvelope] = []
+        for envelope in envelopes:
+            if all(event.segments_id in known or not event.items for event in envelope.events):
+                segments[envelope.position] = [known.get(event.segments_id, ()) for event in envelope.events]
+            else:
+                unread.append(envelope)
+        return segments, unread
 
     async def at(self, positions: Sequence[int]) -> list[LogEnvelope]:
         """The envelopes at some positions, in position order."""
@@ -239,6 +259,11 @@ class LogReader:
         logins = await self.emitter_logins([envelope.emitter_id])
         return DeliveryNote.of(envelope, logins[envelope.emitter_id], attempt)
 
+    async def notes(self, envelopes: Sequence[LogEnvelope]) -> list[DeliveryNote]:
+        """The notes that go with envelopes that are handed over for the first time."""
+        logins = await self.emitter_logins({envelope.emitter_id for envelope in envelopes})
+        return [DeliveryNote.of(envelope, logins[envelope.emitter_id], 1) for envelope in envelopes]
+
     async def emitter_logins(self, emitter_ids: Collection[int]) -> Mapping[int, str | None]:
         """The logins of some emitters, and of others; None for one that is not there."""
         if unknown := [each for each in emitter_ids if each not in self._emitters]:
@@ -260,7 +285,7 @@ class LogReader:
 
     def is_corrected(self, envelope: LogEnvelope) -> bool:
         """Check whether items of an envelope are corrected for all."""
-        return any(event.segments_id in self._corrected for event in envelope.events)
+        return bool(self._corrected) and any(event.segments_id in self._corrected for event in envelope.events)
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""

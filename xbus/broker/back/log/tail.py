@@ -96,4 +96,4 @@ def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:
         ]
     )
     about = (content.ordering_key, content.emitter_id, content.idempotency_key, content.at, content.headers)
-    return LogEnvelope(content.envelope_id, position, events, None, *about)
+    return LogEnvelope(content.envelope_id, position, events, None, *about, content.size)
