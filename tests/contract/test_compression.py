@@ -21,7 +21,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.ranges import cut_event
-from xbus.broker.journal.log.reading import read_segments, read_small
+from xbus.broker.journal.log.reading import read_segments, read_small_events
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
 from xbus.broker.journal.retention.pruning import read_stored_bytes
@@ -64,10 +64,10 @@ async def test_large_segments_take_less_and_read_the_same(journal: Journal, scri
     sizes = await stored(journal)
     assert (len(DATA), None) in sizes
     assert [(size < len(DATA) / 4, plain_bytes) for size, plain_bytes in sizes if plain_bytes] == [(True, len(DATA))]
-    large = put.events[0].event_id
+    large, small = (event.event_id for event in put.events)
     assert await journal.read(read_segments, large, 7, 10**6) == [Segment(0, len(LARGE), DATA)]
-    found = await journal.read(read_small, [receipt.position])
-    assert found == {receipt.position: [[Segment(0, len(LARGE), DATA)], [Segment(0, 1, pack_items(SMALL))]]}
+    found = await journal.read(read_small_events, [large, small])
+    assert found == {large: [Segment(0, len(LARGE), DATA)], small: [Segment(0, 1, pack_items(SMALL))]}
 
 
 async def test_an_envelope_is_small_by_its_plain_bytes(journal: Journal, scribe: Scribe) -> None:

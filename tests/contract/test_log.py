@@ -13,8 +13,8 @@ from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_graph
 from xbus.broker.journal.log.envelopes import read_envelope
-from xbus.broker.journal.log.reading import digest_segments, read_at, read_head, read_log, read_segments, read_small
-from xbus.broker.journal.log.segments import Segment, content_hash
+from xbus.broker.journal.log.reading import digest_segments, read_at, read_head, read_log, read_segments
+from xbus.broker.journal.log.segments import content_hash
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, StartEnvelope, StartEvent
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items, unpack_items
@@ -378,13 +378,3 @@ async def test_the_data_of_an_event_is_hashed_page_by_page(journal: Journal, scr
         next_index, pages = after, pages + 1
     assert (next_index, pages > 1) == (5, True)
     assert digest.digest() == hashlib.sha256(pack_items([b"%d" % index for index in range(5)])).digest()
-
-
-async def test_small_envelopes_are_read_whole_with_the_items_of_those_that_they_repeat(
-    journal: Journal, scribe: Scribe
-) -> None:
-    receipt = await scribe.put([b"a"], [], [b"b", b"c"])
-    again = await journal.write(await scribe.again(receipt.envelope_id))
-    found = await journal.read(read_small, [receipt.position, again.position])
-    one, two = [Segment(0, 1, pack_items([b"a"]))], [Segment(0, 2, pack_items([b"b", b"c"]))]
-    assert found == {receipt.position: [one, [], two], again.position: [one, [], two]}

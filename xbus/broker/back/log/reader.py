@@ -26,7 +26,7 @@ from xbus.broker.journal.log.reading import (
     read_ends,
     read_log,
     read_segments,
-    read_small,
+    read_small_events,
 )
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.sessions import read_emitter_logins
@@ -194,31 +194,26 @@ class LogReader:
 
         What is too large for one read together is left out.
         """
-        segments, unread = self._in_tail([envelope for envelope in envelopes if envelope.size <= SMALL_BYTES])
+        segments: dict[int, Sequence[Sequence[Segment]]] = {}
+        unread: list[LogEnvelope] = []
+        for envelope in envelopes:
+            if (of_events := self._tail.contents(envelope.position)) is not None:
+                segments[envelope.position] = of_events
+            elif envelope.size <= SMALL_BYTES:
+                unread.append(envelope)
         sizes = accumulate(envelope.size for envelope in unread)
-        fitting = [envelope.position for envelope, upto in zip(unread, sizes, strict=True) if upto <= PAGE_BYTES]
+        fitting = [envelope for envelope, upto in zip(unread, sizes, strict=True) if upto <= PAGE_BYTES]
         if fitting:
-            segments.update(await self.read(read_small, fitting))
-        found = [
+            event_ids = [event.segments_id for envelope in fitting for event in envelope.events]
+            found = await self.read(read_small_events, event_ids)
+            for envelope in fitting:
+                segments[envelope.position] = [found.get(event.segments_id, ()) for event in envelope.events]
+        smalls = [
             SmallEnvelope.of_segments(envelope, segments[envelope.position])
             for envelope in envelopes
             if envelope.position in segments
         ]
-        return {small.position: small for small in found if small is not None}
-
-    def _in_tail(
-        self, envelopes: Sequence[LogEnvelope]
-    ) -> tuple[dict[int, Sequence[Sequence[Segment]]], list[LogEnvelope]]:
-        """The segments of those envelopes that are in memory, by position, and the other envelopes."""
-        known = self._tail.segments([event.segments_id for envelope in envelopes for event in envelope.events])
-        segments: dict[int, Sequence[Sequence[Segment]]] = {}
-        unread: list[LogEnvelope] = []
-        for envelope in envelopes:
-            if all(event.segments_id in known or not event.items for event in envelope.events):
-                segments[envelope.position] = [known.get(event.segments_id, ()) for event in envelope.events]
-            else:
-                unread.append(envelope)
-        return segments, unread
+        return {small.position: small for small in smalls if small is not None}
 
     async def at(self, positions: Sequence[int]) -> list[LogEnvelope]:
         """The envelopes at some positions, in position order."""

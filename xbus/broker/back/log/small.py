@@ -71,8 +71,6 @@ class SmallEnvelope(NamedTuple):
             of_events: those of each event, in index order.
         """
         size = len(envelope.headers or b"")
-        if len(of_events) != len(envelope.events):
-            return None
         for event, found in zip(envelope.events, of_events, strict=True):
             if sum([segment.items for segment in found]) != event.items:
                 return None

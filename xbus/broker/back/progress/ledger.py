@@ -201,6 +201,8 @@ class DeliveryLedger:
                 self._dirty.add(role_id)
                 self._note()
                 role.reservations.add(cursor.handed_to, self._noted)
+                # Whoever uses the other half up in less time than a lazy commit takes would wait for all of it.
+                self._hurry(self._noted)
             # Another run may have reserved for this one too, and be waiting for that itself.
             reserved = max(reserved, role.reservations.noted_for(position))
         await self._written_up_to(reserved)
@@ -222,10 +224,14 @@ class DeliveryLedger:
     async def _written_up_to(self, noted: int) -> None:
         if self._written >= noted:
             return
-        self._awaited = max(self._awaited, noted)
-        self._journal.hurry()
+        self._hurry(noted)
         async with self._changed:
             await self._changed.wait_for(lambda: self._written >= noted)
+
+    def _hurry(self, noted: int) -> None:
+        """Have it written without delay what was noted up to here."""
+        self._awaited = max(self._awaited, noted)
+        self._journal.hurry()
 
     async def keep(self) -> None:
         """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""

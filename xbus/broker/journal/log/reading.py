@@ -302,31 +302,27 @@ _SEGMENTS = (
 """Made once, as the items of each event are read by them."""
 
 
-def read_small(connection: sa.Connection, positions: Sequence[int]) -> dict[int, list[list[Segment]]]:
-    """Read all segments of small envelopes, in one read for many.
+def read_small_events(connection: sa.Connection, event_ids: Sequence[UUID]) -> dict[UUID, list[Segment]]:
+    """Read all segments of small events, in one read for many.
 
     Args:
-        positions: those of the envelopes. Together they hold as many bytes as may be read at once.
+        event_ids: those under which the items are stored. Together they hold as many bytes as may be read at once.
 
     Returns:
-        By position the segments of each event, in order.
+        The segments by event, in index order; an event without any is left out.
     """
-    rows = connection.execute(_SMALL, {"positions": positions}).all()
+    rows = connection.execute(_SMALL_EVENTS, {"events": event_ids}).all()
     door = segment_data(connection)
-    found: dict[int, dict[int, list[Segment]]] = defaultdict(dict)
-    for position, number, *stored in rows:
-        segments = found[position].setdefault(number, [])
-        if stored[0] is not None:
-            segments.append(_segment(door, *stored))
-    return {position: list(of_events.values()) for position, of_events in found.items()}
+    segments: dict[UUID, list[Segment]] = defaultdict(list)
+    for event_id, *row in rows:
+        segments[event_id].append(_segment(door, *row))
+    return segments
 
 
-_SMALL = (
-    sa.select(model.envelope.c.position, model.event.c.number, *_PARTS)
-    .join(model.event, model.event.c.envelope_id == model.envelope.c.id)
-    .outerjoin(model.segment, model.segment.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id))
-    .where(model.envelope.c.position.in_(sa.bindparam("positions", expanding=True)))
-    .order_by(model.envelope.c.position, model.event.c.number, model.segment.c.first_index)
+_SMALL_EVENTS = (
+    sa.select(model.segment.c.event_id, *_PARTS)
+    .where(model.segment.c.event_id.in_(sa.bindparam("events", expanding=True)))
+    .order_by(model.segment.c.event_id, model.segment.c.first_index)
 )
 
 
