@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +11,8 @@ from tests.contract.test_put import whole
 from tests.support.damage import examined
 from tests.support.journal import Scribe
 from xbus import model
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.log.small import SMALL_BYTES
 from xbus.broker.journal.archive.segments import put_rows, read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED, LEAST_BYTES
@@ -24,6 +27,7 @@ from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import Append, PutEnvelope
 from xbus.errors import JournalError
+from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
 
 LARGE = [b"invoice %d, to be paid by friday" % number for number in range(1_000)]
@@ -62,16 +66,21 @@ async def test_large_segments_take_less_and_read_the_same(journal: Journal, scri
     assert [(size < len(DATA) / 4, plain_bytes) for size, plain_bytes in sizes if plain_bytes] == [(True, len(DATA))]
     large, small = (event.event_id for event in put.events)
     assert await journal.read(read_segments, large, 7, 10**6) == [Segment(0, len(LARGE), DATA)]
-    found = await journal.read(read_small_events, [large, small], 10**6, 10**6)
+    found = await journal.read(read_small_events, [large, small])
     assert found == {large: [Segment(0, len(LARGE), DATA)], small: [Segment(0, 1, pack_items(SMALL))]}
 
 
-async def test_bounds_of_reads_count_plain_bytes(journal: Journal, scribe: Scribe) -> None:
-    put = put_of(scribe, LARGE)
-    await journal.write(put)
-    event_id = put.events[0].event_id
-    assert await journal.read(read_small_events, [event_id], len(DATA) - 1, 10**6) == {}
-    assert await journal.read(read_small_events, [event_id], 10**6, len(DATA) - 1) == {}
+async def test_an_envelope_is_small_by_its_plain_bytes(journal: Journal, scribe: Scribe) -> None:
+    log = LogReader(journal, cast(Bell, None))
+    envelopes = [put_of(scribe, LARGE), put_of(scribe, LARGE * 3), put_of(scribe, SMALL)]
+    positions = [(await journal.write(put)).position for put in envelopes]
+    # What this process has not sealed is read.
+    bare = LogReader(journal, cast(Bell, None))
+    listed = await bare.at(positions)
+    assert [envelope.size for envelope in listed] == [len(DATA), 3 * len(DATA), len(pack_items(SMALL))]
+    assert len(DATA) < SMALL_BYTES < 3 * len(DATA)
+    for reader in (log, bare):
+        assert set(await reader.small(listed)) == {positions[0], positions[2]}
 
 
 async def test_items_that_come_in_parts_are_compressed_too(journal: Journal, scribe: Scribe) -> None:

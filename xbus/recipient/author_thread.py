@@ -41,7 +41,8 @@ class AuthorThread:
 
     def finished(self, answer: object) -> object:
         """Give, inside a job, the answer of the author's method; let the loop run an asynchronous one."""
-        if not inspect.isawaitable(answer):
+        # Most methods answer nothing, and the question costs more than they do.
+        if answer is None or not inspect.isawaitable(answer):
             return answer
         return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
 

@@ -21,11 +21,15 @@ def carry_out_all(steps: Sequence[BundleStep], is_closing: Callable[[], bool]) -
     Args:
         is_closing: whether the recipient is about to stop; then no other envelope is begun.
     """
+    room = OUTPUT_BYTES
 
-    def is_over() -> bool:
-        return is_closing() or sum(step.made_bytes for step in steps) > OUTPUT_BYTES
+    def carry_out(step: BundleStep) -> BundleAnswer:
+        nonlocal room
+        answer = step.carry_out()
+        room -= step.made_bytes
+        return answer
 
-    return lambda: _one_by_one([step.carry_out for step in steps], is_over)
+    return lambda: _one_by_one([partial(carry_out, step) for step in steps], lambda: is_closing() or room < 0)
 
 
 def prepare_all(steps: Sequence[BundleStep], is_closing: Callable[[], bool]) -> BundleJob:

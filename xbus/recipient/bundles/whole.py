@@ -1,15 +1,14 @@
 """Whole small envelopes, as they come in a bundle."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xbus.errors import Refused
 from xbus.recipient.item import Batch
 from xbus.rpc.codec import Key, Value
 
 
-@dataclass(frozen=True, slots=True)
-class WholeEvent:
+class WholeEvent(NamedTuple):
     """An event with all of its items."""
 
     id: str
@@ -18,8 +17,7 @@ class WholeEvent:
     headers: Mapping[Key, Value] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WholeEnvelope:
+class WholeEnvelope(NamedTuple):
     """An envelope with all of its events, and what the broker tells of it."""
 
     id: str

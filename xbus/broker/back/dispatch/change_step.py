@@ -88,7 +88,7 @@ class ChangeStep:
         nobody_yet = any(service not in self._served() for service in going)
         if is_rerouted and (lacking or nobody_yet):
             self._regraph(envelope, events)
-            others = [replace(event, graph_id=self._decision.graph_id or 0) for event in events] + others
+            others = [event._replace(graph_id=self._decision.graph_id or 0) for event in events] + others
         for role_id in lacking:
             # Whoever is owed the envelope for the sake of another event gets it whole.
             if self._roles[role_id].service not in self._led_to(others):

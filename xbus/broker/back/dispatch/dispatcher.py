@@ -1,7 +1,7 @@
 """Bringing envelopes to recipients: who takes part in a run, in an envelope's turn and by a row of its own."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from xbus.broker.back.bulk import BulkStep
 from xbus.broker.back.dispatch.bundles import Bundles
@@ -51,6 +51,11 @@ class Dispatcher:
     def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
         """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
         return self._bundles.may_take(envelope, recipient)
+
+    def deliver_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
+        """See to it that these recipients get the first of some small envelopes of the same graphs, as far as nothing
+        has to be waited for; returns how many those are."""
+        return self._bundles.add_at_once(smalls, recipients) if self._ledger.has_room else 0
 
     async def deliver(
         self,

@@ -1,6 +1,6 @@
 """Says whether a recipient may get an envelope now; nothing is awaited here."""
 
-from xbus.broker.back.progress import ConsumerRoles
+from xbus.broker.back.progress import ConsumerRole, ConsumerRoles
 from xbus.broker.back.recipients import Registry, ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -21,14 +21,13 @@ class Eligibility:
 
     def is_due(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether nothing has become of an envelope for a role yet."""
-        cursor = self._roles[recipient.role.id].cursor
-        return cursor is not None and not cursor.is_settled(envelope.position)
+        return _is_due(self._roles[recipient.role.id], envelope)
 
     def in_turn(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether a recipient may get an envelope in its turn."""
         role = self._roles[recipient.role.id]
         is_kept = role.state is ConsumerState.TRIPPED or role.keys.blocks(envelope)
-        return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
+        return not is_kept and _is_due(role, envelope) and self._may_get(role, recipient, envelope)
 
     def is_served(self, recipient: ServedRole) -> bool:
         """Check whether a recipient may get anything in its turn."""
@@ -45,15 +44,19 @@ class Eligibility:
 
     def is_current(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether the row of an envelope is still as it was read, for a recipient that is there."""
-        is_outdated = self._roles[recipient.role.id].in_flight.is_outdated(envelope.position)
-        return self._may_get(recipient, envelope) and not is_outdated
+        role = self._roles[recipient.role.id]
+        return self._may_get(role, recipient, envelope) and not role.in_flight.is_outdated(envelope.position)
 
     def is_blocked(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         """Check whether an envelope has to wait for an earlier one of its ordering key, and has no row for that yet."""
-        is_blocked = self._roles[recipient.role.id].keys.blocks(envelope)
-        return is_blocked and self.is_due(recipient, envelope) and self._may_get(recipient, envelope)
-
-    def _may_get(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         role = self._roles[recipient.role.id]
+        is_blocked = role.keys.blocks(envelope)
+        return is_blocked and _is_due(role, envelope) and self._may_get(role, recipient, envelope)
+
+    def _may_get(self, role: ConsumerRole, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         is_present = self._registry.get(role.id) is recipient
         return is_present and envelope.position not in role.in_flight.positions
+
+
+def _is_due(role: ConsumerRole, envelope: LogEnvelope) -> bool:
+    return role.cursor is not None and not role.cursor.is_settled(envelope.position)

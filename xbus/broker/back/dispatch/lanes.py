@@ -5,9 +5,11 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Protocol
 
+from xbus.broker.back.dispatch.pages import BundleRules, LanePage, PageReader
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane
 from xbus.broker.back.recipients import RoleEvents, ServedRole
@@ -15,7 +17,7 @@ from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.states import ConsumerState
 
 
-class Deliverer(Protocol):
+class Deliverer(BundleRules, Protocol):
     """Brings an envelope to recipients."""
 
     async def deliver(
@@ -34,8 +36,9 @@ class Deliverer(Protocol):
             in_company: whether others wait while these take their time.
         """
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
+    def deliver_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
+        """See to it that these recipients get the first of some small envelopes of the same graphs, as far as nothing
+        has to be waited for; returns how many those are."""
 
 
 IDLE_ROLES_PER_LOOK = 200
@@ -145,22 +148,21 @@ class Lanes:
 
     async def _read(self, lane: Lane) -> None:
         await asyncio.sleep(self._gather_seconds)
-        while True:
-            lane.joinable = False
-            page = await self._log.page(lane.position, lane.services)
-            small = await self._log.small(await self._travelling_small(lane, page.envelopes))
-            for envelope in page.envelopes:
-                await self._step(lane, envelope, small.get(envelope.position))
-            lane.position = max(lane.position, page.upto)
-            if lane.position < self._log.head:
-                continue
-            self._reach_head(lane)
-            ahead = self._joinable_at(lane.position)
-            if ahead is not None:
-                self._merge(lane, ahead)
-                return
-            lane.joinable = True
-            await self._log.beyond(lane.position)
+        async with PageReader(self._log, self._deliverer, lane) as pages:
+            while True:
+                lane.joinable = False
+                page = await pages.next()
+                await self._hand_out(lane, page)
+                lane.position = max(lane.position, page.upto)
+                if lane.position < self._log.head:
+                    continue
+                self._reach_head(lane)
+                ahead = self._joinable_at(lane.position)
+                if ahead is not None:
+                    self._merge(lane, ahead)
+                    return
+                lane.joinable = True
+                await self._log.beyond(lane.position)
 
     def _reach_head(self, lane: Lane) -> None:
         if lane.of_slow:
@@ -174,8 +176,50 @@ class Lanes:
             self._events.caught_up.publish(recipient)
         self._lanes.remove(lane)
 
-    async def _step(self, lane: Lane, envelope: LogEnvelope, small: SmallEnvelope | None) -> None:
-        owed = await self._owed(lane, envelope)
+    async def _hand_out(self, lane: Lane, page: LanePage) -> None:
+        envelopes, place = page.envelopes, 0
+        while place < len(envelopes):
+            served = lane.of_services(page.services[envelopes[place].graph_ids])
+            at_once = self._deliver_at_once(lane, served, envelopes[place:], page.small)
+            if not at_once:
+                envelope = envelopes[place]
+                await self._step(lane, served, envelope, page.small.get(envelope.position))
+            place += at_once or 1
+
+    def _deliver_at_once(
+        self,
+        lane: Lane,
+        served: Sequence[ServedRole],
+        envelopes: Sequence[LogEnvelope],
+        small: Mapping[int, SmallEnvelope],
+    ) -> int:
+        """Hand out those envelopes that come first and go the same way, as far as nothing has to be waited for.
+
+        Args:
+            served: those of the lane to which the graphs of the first envelope lead.
+
+        Returns:
+            How many that are.
+        """
+        first = envelopes[0]
+        owed = [recipient for recipient in served if self._is_owed(recipient, first)]
+
+        def alike(envelope: LogEnvelope) -> bool:
+            is_same_way = envelope.position in small and envelope.graph_ids == first.graph_ids
+            return is_same_way and owed == [recipient for recipient in served if self._is_owed(recipient, envelope)]
+
+        going = (small[envelope.position] for envelope in takewhile(alike, envelopes))
+        number = self._deliverer.deliver_at_once(going, owed) if owed else 0
+        for envelope in envelopes[:number]:
+            for recipient in owed:
+                self._ledger.owe(recipient.role.id, envelope.position)
+            lane.position = envelope.position
+        return number
+
+    async def _step(
+        self, lane: Lane, served: Sequence[ServedRole], envelope: LogEnvelope, small: SmallEnvelope | None
+    ) -> None:
+        owed = [recipient for recipient in served if self._is_owed(recipient, envelope)]
         for recipient in owed:
             self._ledger.owe(recipient.role.id, envelope.position)
         while owed:
@@ -183,30 +227,6 @@ class Lanes:
             # Who has gone on in a lane of its own gets it there; nobody else would bring it to those that are here.
             owed = [recipient for recipient in owed if recipient in left_out and recipient in lane]
         lane.position = envelope.position
-
-    async def _travelling_small(self, lane: Lane, envelopes: Sequence[LogEnvelope]) -> list[LogEnvelope]:
-        """Those whose graphs let them go in a bundle."""
-        found: list[LogEnvelope] = []
-        may_travel: dict[tuple[int, ...], bool] = {}
-        for envelope in envelopes:
-            graph_ids = tuple([event.graph_id for event in envelope.events])
-            if graph_ids not in may_travel:
-                served = await self._served(lane, envelope)
-                may_travel[graph_ids] = any(self._deliverer.may_bundle(envelope, each) for each in served)
-            if may_travel[graph_ids]:
-                found.append(envelope)
-        return found
-
-    async def _owed(self, lane: Lane, envelope: LogEnvelope) -> list[ServedRole]:
-        """Those of a lane's recipients that are owed an envelope, and have not got it."""
-        return [recipient for recipient in await self._served(lane, envelope) if self._is_owed(recipient, envelope)]
-
-    async def _served(self, lane: Lane, envelope: LogEnvelope) -> Collection[ServedRole]:
-        """Those of a lane's recipients to which the graphs of an envelope lead."""
-        found: dict[ServedRole, None] = {}
-        for graph in await self._log.graphs(envelope):
-            found |= dict.fromkeys(lane.of_services(graph.consumer_services))
-        return found
 
     def _is_owed(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
         cursor = self._ledger.cursor(recipient.role.id)

@@ -2,8 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from xbus.broker.journal.bulk.outputs import OutputSegment
 from xbus.broker.journal.log.segments import Segment
@@ -11,8 +10,7 @@ from xbus.errors import ProtocolError
 from xbus.rpc.codec import pack_items, unpack_items
 
 
-@dataclass(frozen=True, slots=True)
-class RunBatch:
+class RunBatch(NamedTuple):
     """A run of items between two recipients.
 
     Args:
@@ -81,7 +79,7 @@ class RunBatch:
                 batch.check_indices(known)
                 return batch
             case [int(first_index), int(items), bytes(data), indices, str(event_type)] if items >= 0:
-                return replace(cls.of_wire(value[:4], known), event_type=event_type)
+                return cls.of_wire(value[:4], known)._replace(event_type=event_type)
         raise ProtocolError("an answer is not a list of first index, number of items, data and indices")
 
     def check_indices(self, known: int) -> None:

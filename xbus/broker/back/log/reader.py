@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from xbus.broker.journal.log.reading import (
     read_segments,
     read_small_events,
 )
+from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.sessions import read_emitter_logins
 from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.writes import OutputPage, SealedEnvelope
@@ -192,13 +194,26 @@ class LogReader:
 
         What is too large for one read together is left out.
         """
-        event_ids = [event.segments_id for envelope in envelopes for event in envelope.events]
-        segments = self._tail.segments(event_ids)
-        unread = [event_id for event_id in event_ids if event_id not in segments]
-        if unread:
-            segments.update(await self.read(read_small_events, unread, SMALL_BYTES, PAGE_BYTES))
-        found = (SmallEnvelope.of_segments(envelope, segments) for envelope in envelopes)
-        return {small.position: small for small in found if small is not None}
+        segments: dict[int, Sequence[Sequence[Segment]]] = {}
+        unread: list[LogEnvelope] = []
+        for envelope in envelopes:
+            if (of_events := self._tail.contents(envelope.position)) is not None:
+                segments[envelope.position] = of_events
+            elif envelope.size <= SMALL_BYTES:
+                unread.append(envelope)
+        sizes = accumulate(envelope.size for envelope in unread)
+        fitting = [envelope for envelope, upto in zip(unread, sizes, strict=True) if upto <= PAGE_BYTES]
+        if fitting:
+            event_ids = [event.segments_id for envelope in fitting for event in envelope.events]
+            found = await self.read(read_small_events, event_ids)
+            for envelope in fitting:
+                segments[envelope.position] = [found.get(event.segments_id, ()) for event in envelope.events]
+        smalls = [
+            SmallEnvelope.of_segments(envelope, segments[envelope.position])
+            for envelope in envelopes
+            if envelope.position in segments
+        ]
+        return {small.position: small for small in smalls if small is not None}
 
     async def at(self, positions: Sequence[int]) -> list[LogEnvelope]:
         """The envelopes at some positions, in position order."""
@@ -239,6 +254,11 @@ class LogReader:
         logins = await self.emitter_logins([envelope.emitter_id])
         return DeliveryNote.of(envelope, logins[envelope.emitter_id], attempt)
 
+    async def notes(self, envelopes: Sequence[LogEnvelope]) -> list[DeliveryNote]:
+        """The notes that go with envelopes that are handed over for the first time."""
+        logins = await self.emitter_logins({envelope.emitter_id for envelope in envelopes})
+        return [DeliveryNote.of(envelope, logins[envelope.emitter_id], 1) for envelope in envelopes]
+
     async def emitter_logins(self, emitter_ids: Collection[int]) -> Mapping[int, str | None]:
         """The logins of some emitters, and of others; None for one that is not there."""
         if unknown := [each for each in emitter_ids if each not in self._emitters]:
@@ -260,7 +280,7 @@ class LogReader:
 
     def is_corrected(self, envelope: LogEnvelope) -> bool:
         """Check whether items of an envelope are corrected for all."""
-        return any(event.segments_id in self._corrected for event in envelope.events)
+        return bool(self._corrected) and any(event.segments_id in self._corrected for event in envelope.events)
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""

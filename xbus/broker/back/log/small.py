@@ -1,8 +1,7 @@
 """Small envelopes: those that are brought whole, in one call; pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch, join_small
@@ -20,8 +19,7 @@ WireEvent: TypeAlias = tuple[str, str, WireBatches] | tuple[str, str, WireBatche
 BundleEntry: TypeAlias = tuple[str, list[WireEvent]] | tuple[str, list[WireEvent], DeliveryNote]
 
 
-@dataclass(frozen=True, slots=True)
-class SmallEnvelope:
+class SmallEnvelope(NamedTuple):
     """An envelope with all of its items.
 
     Args:
@@ -46,12 +44,13 @@ class SmallEnvelope:
         """The same envelope with what a worker made of its items."""
         return SmallEnvelope(self.envelope, batches, sum(batch.size for of_event in batches for batch in of_event))
 
-    def on_wire(self, words: FirstWords, wants_headers: bool) -> BundleEntry:
+    def on_wire(self, words: FirstWords, wants_note: bool, wants_headers: bool) -> BundleEntry:
         """The envelope as ``xbus.take_envelopes`` takes it, with what its recipient wants to be told of it.
 
         Args:
-            words: what is told of the envelope.
-            wants_headers: whether the recipient wants headers.
+            words: what may be told of the envelope.
+            wants_note: whether the recipient wants the note.
+            wants_headers: whether it wants headers.
         """
         events: list[WireEvent] = []
         of_envelope = words.headers
@@ -61,21 +60,21 @@ class SmallEnvelope:
             events.append((*found, headers) if headers else found)
             of_envelope = None
         envelope_id = str(self.envelope.envelope_id)
-        return (envelope_id, events) if words.note is None else (envelope_id, events, words.note)
+        note = words.note if wants_note else None
+        return (envelope_id, events) if note is None else (envelope_id, events, note)
 
     @classmethod
-    def of_segments(cls, envelope: LogEnvelope, segments: Mapping[UUID, Sequence[Segment]]) -> "SmallEnvelope | None":
+    def of_segments(cls, envelope: LogEnvelope, of_events: Sequence[Sequence[Segment]]) -> "SmallEnvelope | None":
         """The envelope with these segments; None where some items are missing, or where it is not small.
 
         Args:
-            segments: by the id of the event under which they are stored, in index order.
+            of_events: those of each event, in index order.
         """
-        of_events = [segments.get(event.segments_id, ()) for event in envelope.events]
         size = len(envelope.headers or b"")
         for event, found in zip(envelope.events, of_events, strict=True):
-            if sum(segment.items for segment in found) != event.items:
+            if sum([segment.items for segment in found]) != event.items:
                 return None
-            size += event.tags.size + sum(len(segment.data) for segment in found)
+            size += event.tags.size + sum([len(segment.data) for segment in found])
         if size > SMALL_BYTES:
             return None
         return cls(envelope, [list(join_small(found)) for found in of_events], size)

@@ -79,6 +79,11 @@ class LogTail:
             found.append(_in_log(content, each))
         return found
 
+    def contents(self, position: int) -> list[Sequence[Segment]] | None:
+        """The segments of each event of an envelope, in order; None where it is not here."""
+        content = self._contents.get(position)
+        return None if content is None else [self._segments.get(event.event_id, ()) for event in content.events]
+
     def segments(self, event_ids: Iterable[UUID]) -> dict[UUID, Sequence[Segment]]:
         """The segments of those events that are here, by the id under which they are stored."""
         return {event_id: self._segments[event_id] for event_id in event_ids if event_id in self._segments}
@@ -96,4 +101,4 @@ def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:
         ]
     )
     about = (content.ordering_key, content.emitter_id, content.idempotency_key, content.at, content.headers)
-    return LogEnvelope(content.envelope_id, position, events, None, *about)
+    return LogEnvelope(content.envelope_id, position, events, None, *about, content.size)

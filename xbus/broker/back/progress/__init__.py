@@ -5,7 +5,7 @@ Here a failed delivery gets its next attempt, or is parked. Nothing in this pack
 
 from xbus.broker.back.progress.bad_item_search import BadItems, Serving
 from xbus.broker.back.progress.blocked_keys import First
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles
 from xbus.broker.back.progress.lane import Lane
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
@@ -18,6 +18,7 @@ from xbus.broker.back.progress.transitions import before_its_turn, settled
 __all__ = [
     "RESERVE_POSITIONS",
     "BadItems",
+    "ConsumerRole",
     "ConsumerRoles",
     "DeliveryLedger",
     "First",

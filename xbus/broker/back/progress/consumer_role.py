@@ -72,10 +72,14 @@ class ConsumerRole:
         self._tasks[task] = self.served
         task.add_done_callback(self._tasks.pop)
 
+    def predecessors(self, recipient: ServedRole) -> list[asyncio.Task[None]]:
+        """List the tasks of which it is not known yet what has become of what they brought when the role was served
+        before."""
+        return [task for task, whom in self._tasks.items() if whom is not recipient]
+
     async def predecessors_over(self, recipient: ServedRole) -> None:
         """Wait until it is known what has become of what was brought when the role was served before."""
-        before = [task for task, whom in self._tasks.items() if whom is not recipient]
-        if before:
+        if before := self.predecessors(recipient):
             await asyncio.wait(before)
 
     def arrive(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -107,12 +107,12 @@ class DeliveryLedger:
         """Note that a role needs nothing more of an envelope in its turn."""
         self.settle_all(role_id, (position,))
 
-    def settle_all(self, role_id: int, positions: Iterable[int]) -> None:
+    def settle_all(self, role_id: int, positions: Sequence[int]) -> None:
         """Note that a role needs nothing more of some envelopes in their turn."""
         cursor = self._known(role_id)
-        for position in positions:
-            cursor.settle(position)
-            self._noted += 1
+        for first, last in _ranges(positions):
+            cursor.settle_range(first, last)
+        self._noted += len(positions)
         self._dirty.add(role_id)
         self._wake.set()
 
@@ -201,13 +201,20 @@ class DeliveryLedger:
                 self._dirty.add(role_id)
                 self._note()
                 role.reservations.add(cursor.handed_to, self._noted)
+                # Whoever uses the other half up in less time than a lazy commit takes would wait for all of it.
+                self._hurry(self._noted)
             # Another run may have reserved for this one too, and be waiting for that itself.
             reserved = max(reserved, role.reservations.noted_for(position))
         await self._written_up_to(reserved)
 
+    @property
+    def has_room(self) -> bool:
+        """Check whether more may be noted before what is noted is written."""
+        return self._noted - self._written <= self._max_unwritten
+
     async def room(self) -> None:
         """Wait while too much is noted and not written."""
-        if self._noted - self._written > self._max_unwritten:
+        if not self.has_room:
             await self.written()
 
     async def written(self) -> None:
@@ -217,10 +224,14 @@ class DeliveryLedger:
     async def _written_up_to(self, noted: int) -> None:
         if self._written >= noted:
             return
-        self._awaited = max(self._awaited, noted)
-        self._journal.hurry()
+        self._hurry(noted)
         async with self._changed:
             await self._changed.wait_for(lambda: self._written >= noted)
+
+    def _hurry(self, noted: int) -> None:
+        """Have it written without delay what was noted up to here."""
+        self._awaited = max(self._awaited, noted)
+        self._journal.hurry()
 
     async def keep(self) -> None:
         """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""
@@ -308,3 +319,16 @@ def _singly(progress: ProgressUpdate, error: JournalError) -> list[ProgressUpdat
         return pieces
     log.warning("progress refused: %s", error, extra={"action": "progress_refused"})
     return []
+
+
+def _ranges(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Join positions that follow each other: most of a bundle do, and a step for each would cost more."""
+    if not positions:
+        return
+    first = last = positions[0]
+    for position in positions[1:]:
+        if position != last + 1:
+            yield first, last
+            first = position
+        last = position
+    yield first, last

@@ -93,4 +93,5 @@ class OpenReplies:
 
     def may_be_open(self, envelope_id: UUID, recipients: Iterable[Serving]) -> bool:
         """Check whether an envelope may still be open at one of some recipients from an earlier registration."""
-        return any((envelope_id, recipient.role.id) in self._maybe_open for recipient in recipients)
+        maybe_open = self._maybe_open
+        return bool(maybe_open) and any((envelope_id, recipient.role.id) in maybe_open for recipient in recipients)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xbus.broker.back.progress import transitions
@@ -42,11 +42,10 @@ class RoleCounts:
     results: Counter[str] = field(default_factory=Counter)
     items: int = 0
 
-    def committed(self, envelopes: Iterable[LogEnvelope]) -> None:
+    def committed(self, envelopes: Sequence[LogEnvelope]) -> None:
         """Count envelopes that the role has committed."""
-        for envelope in envelopes:
-            self.results[DONE] += 1
-            self.items += sum(event.items for event in envelope.events)
+        self.results[DONE] += len(envelopes)
+        self.items += sum([event.items for envelope in envelopes for event in envelope.events])
 
 
 class RunResults:

@@ -1,7 +1,7 @@
 """Calls to recipients about envelopes: how long each may take, and what they bring just now."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -90,9 +90,14 @@ class EnvelopeCalls:
 
     def begin(self, envelope_id: UUID) -> FirstWords:
         """Note that an envelope is being brought; give what its first call tells of it."""
-        if envelope_id not in self._open:
-            self._open[envelope_id] = Bringing(self._now(), "")
+        self.begin_all([envelope_id])
         return self._first_words.pop(envelope_id, NOTHING_SAID)
+
+    def begin_all(self, envelope_ids: Iterable[UUID]) -> None:
+        """Note that envelopes are being brought; the call tells by itself what is to be told of them."""
+        now = self._now()
+        for envelope_id in envelope_ids:
+            self._open.setdefault(envelope_id, Bringing(now, ""))
 
     def ended(self, envelope_id: UUID) -> None:
         """Note that the recipient has an envelope open no more."""

@@ -162,17 +162,22 @@ class RecipientProxy:
             self._calls.ended(envelope_id)
         return end
 
-    async def take_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
+    async def take_envelopes(self, bundle: Sequence[SmallEnvelope], words: Sequence[FirstWords]) -> list[BundleResult]:
         """Hand whole small envelopes over in one call; the recipient keeps none of them open when this returns.
 
         The failure of the call is the result of each.
+
+        Args:
+            words: what is told of each, as far as the recipient wants it.
         """
-        call = self._hand_over("take_event", "xbus.take_envelopes", self._timeouts.end_envelope, bundle)
+        call = self._hand_over("take_event", "xbus.take_envelopes", self._timeouts.end_envelope, bundle, words)
         return await self._results("take_event", bundle, call, BundleStatus.COMMITTED)
 
-    async def prepare_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
+    async def prepare_envelopes(
+        self, bundle: Sequence[SmallEnvelope], words: Sequence[FirstWords]
+    ) -> list[BundleResult]:
         """The same, but for those that are ``PREPARED``: they stay open until they are committed or stopped."""
-        call = self._hand_over("take_event", "xbus.prepare_envelopes", self._timeouts.end_event, bundle)
+        call = self._hand_over("take_event", "xbus.prepare_envelopes", self._timeouts.end_event, bundle, words)
         return await self._results("take_event", bundle, call, BundleStatus.PREPARED)
 
     async def commit_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
@@ -183,10 +188,13 @@ class RecipientProxy:
         return await self._results("end_envelope", bundle, call, BundleStatus.COMMITTED, in_doubt=_is_not_committed)
 
     def _hand_over(
-        self, verb: str, name: str, seconds: float, bundle: Sequence[SmallEnvelope]
+        self, verb: str, name: str, seconds: float, bundle: Sequence[SmallEnvelope], words: Sequence[FirstWords]
     ) -> "asyncio.Future[Value]":
-        entries = [small.on_wire(self._calls.begin(small.envelope_id), self.abilities.headers) for small in bundle]
-        return self._calls.call_about([small.envelope_id for small in bundle], verb, name, seconds, entries)
+        wants = (self.abilities.notes, self.abilities.headers)
+        entries = [small.on_wire(told, *wants) for small, told in zip(bundle, words, strict=True)]
+        ids = [small.envelope_id for small in bundle]
+        self._calls.begin_all(ids)
+        return self._calls.call_about(ids, verb, name, seconds, entries)
 
     async def _results(
         self,

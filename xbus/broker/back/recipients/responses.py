@@ -137,7 +137,9 @@ class Responses:
         answer = await self.answered(verb, None, call)
         if not isinstance(answer, list) or len(answer) != len(envelopes):
             raise nonsense(self._role_id, verb, None, answer)
-        results = [self._bundle_result(verb, *each, well) for each in zip(envelopes, answer, strict=True)]
+        results = [
+            self._bundle_result(verb, envelope, said, well) for envelope, said in zip(envelopes, answer, strict=True)
+        ]
         if results and results[0] is BundleStatus.NOT_BEGUN:
             # Nothing is before it for which it could have been left: asked again it might be left for ever.
             results[0] = nonsense(self._role_id, verb, None, answer)

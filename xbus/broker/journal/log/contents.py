@@ -84,7 +84,7 @@ def find_listed(
         if block is None or block > block_of(end):
             return Listed(found, end)
         rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": block, "high": block + WINDOW_BLOCKS - 1})
-        ahead = (position for position in _positions(rows) if after < position <= end)
+        ahead = (position for position in _positions(rows, after) if position <= end)
         found += islice(ahead, limit - len(found))
         low = block + WINDOW_BLOCKS
     return Listed(found, found[-1])
@@ -112,7 +112,7 @@ def find_newest(
             break
         low = max(0, high - WINDOW_BLOCKS + 1)
         rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": low, "high": high})
-        behind = [position for position in _positions(rows) if above < position < below]
+        behind = [position for position in _positions(rows, above) if position < below]
         found += behind[::-1][: limit - len(found)]
         below = low * BLOCK_POSITIONS + 1
     return found
@@ -145,17 +145,19 @@ def find_block(connection: sa.Connection, graphs: Collection[int], block: int) -
     return found
 
 
-def _positions(rows: Iterable[sa.Row[int, bytes]]) -> Iterator[int]:
-    """The positions that rows of the table name, in order."""
+def _positions(rows: Iterable[sa.Row[int, bytes]], after: int) -> Iterator[int]:
+    """The positions above ``after`` that rows of the table name, in order."""
     blocks: dict[int, int] = defaultdict(int)
     for block, bitmap in rows:
         blocks[block] |= int.from_bytes(bitmap, "little")
     for block in sorted(blocks):
-        bits = blocks[block]
-        while bits:
-            lowest = bits & -bits
-            yield block * BLOCK_POSITIONS + lowest.bit_length()
-            bits ^= lowest
+        # A search in digits costs less than a step by the lowest bit, which makes large numbers.
+        digits = f"{blocks[block]:b}"[::-1]
+        first = block * BLOCK_POSITIONS + 1
+        place = digits.find("1", max(0, after + 1 - first))
+        while place >= 0:
+            yield first + place
+            place = digits.find("1", place + 1)
 
 
 _CONTENTS, _ENVELOPE, _EVENT, _NODE = model.contents.c, model.envelope.c, model.event.c, model.node.c

@@ -2,12 +2,13 @@
 transaction open."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -21,8 +22,7 @@ from xbus.broker.journal.writes import Indices
 from xbus.headers import NO_TAGS, EventTags
 
 
-@dataclass(frozen=True, slots=True)
-class LogEvent:
+class LogEvent(NamedTuple):
     """An event as the back delivers it, in a received envelope or ahead of it for an immediate reply."""
 
     event_id: UUID
@@ -38,8 +38,7 @@ class LogEvent:
         return self.origin_id or self.event_id
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnvelope:
+class LogEnvelope(NamedTuple):
     """A received envelope, as the back needs it.
 
     Args:
@@ -49,6 +48,7 @@ class LogEnvelope:
         key: the emitter's name for it, if it has one.
         sealed_at: when it was sealed.
         headers: packed, if it has any.
+        size: the bytes of its items.
     """
 
     envelope_id: UUID
@@ -60,6 +60,12 @@ class LogEnvelope:
     key: str | None = None
     sealed_at: datetime | None = None
     headers: bytes | None = None
+    size: int = 0
+
+    @property
+    def graph_ids(self) -> tuple[int, ...]:
+        """The graphs of its events, in their order."""
+        return tuple([event.graph_id for event in self.events])
 
     def is_for(self, role_id: int) -> bool:
         """Check whether a role may be owed it at all."""
@@ -110,25 +116,23 @@ def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvel
         At least one envelope, if one is above ``after``.
     """
     position = model.envelope.c.position
-    found = _log_envelopes(connection, sa.and_(position > after, position <= after + limit))
+    found = _log_envelopes(connection, _BETWEEN, {"first": after + 1, "last": after + limit})
     if found:
         return found
     first = connection.execute(sa.select(sa.func.min(position)).where(position > after)).scalar_one()
     if first is None:
         return []
-    return _log_envelopes(connection, sa.and_(position >= first, position < first + limit))
+    return _log_envelopes(connection, _BETWEEN, {"first": first, "last": first + limit - 1})
 
 
 def read_at(connection: sa.Connection, positions: Sequence[int]) -> list[LogEnvelope]:
     """Read the received envelopes at some positions, in position order."""
-    return _log_envelopes(connection, model.envelope.c.position.in_(positions))
+    return _log_envelopes(connection, _AT, {"positions": positions})
 
 
 def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[LogEnvelope]:
     """Read those of some envelopes that are received, in position order."""
-    return _log_envelopes(
-        connection, sa.and_(model.envelope.c.id.in_(envelope_ids), model.envelope.c.position.is_not(None))
-    )
+    return _log_envelopes(connection, _SEALED, {"ids": envelope_ids})
 
 
 _ENVELOPES = (
@@ -140,6 +144,7 @@ _ENVELOPES = (
         model.envelope.c.idempotency_key,
         model.envelope.c.closed_at,
         model.envelope.c.headers,
+        model.envelope.c.bytes,
         model.envelope.c.origin_id.is_not(None).label("is_repeat"),
         model.event.c.id.label("event_id"),
         model.event_type.c.name,
@@ -157,26 +162,31 @@ _ENVELOPES = (
     .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
     .order_by(model.envelope.c.position, model.event.c.number)
 )
-"""Made once, as each page of the log is read by it."""
+_PLACE = model.envelope.c.position
+_BETWEEN = _ENVELOPES.where(_PLACE.between(sa.bindparam("first"), sa.bindparam("last")))
+_AT = _ENVELOPES.where(_PLACE.in_(sa.bindparam("positions", expanding=True)))
+_SEALED = _ENVELOPES.where(model.envelope.c.id.in_(sa.bindparam("ids", expanding=True)), _PLACE.is_not(None))
+"""Made once, as each page of the log is read by one of them."""
 
 _POSITION = itemgetter(1)
-_EVENT = 8
+_EVENT = 9
 """The columns from here on are those of an event."""
 
 
-def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
-    rows = connection.execute(_ENVELOPES.where(which)).all()
+def _log_envelopes(
+    connection: sa.Connection, statement: sa.Executable, values: Mapping[str, object]
+) -> list[LogEnvelope]:
+    rows = connection.execute(statement, values).all()
     only_roles = read_only_roles(connection, {row.id for row in rows if row.is_repeat})
     return [_log_envelope(list(events), only_roles) for _, events in groupby(rows, key=_POSITION)]
 
 
 def _log_envelope(rows: Sequence[Sequence[Any]], only_roles: Mapping[UUID, frozenset[int]]) -> LogEnvelope:
     """Make an envelope of its rows, of which each has another event."""
-    envelope_id, position, ordering_key, emitter_id, key, sealed_at, headers, *_ = rows[0]
+    envelope_id, position, ordering_key, emitter_id, key, sealed_at, headers, size, *_ = rows[0]
     events = tuple([_log_event(*row[_EVENT:]) for row in rows if row[_EVENT] is not None])
-    return LogEnvelope(
-        envelope_id, position, events, only_roles.get(envelope_id), ordering_key, emitter_id, key, sealed_at, headers
-    )
+    about = (ordering_key, emitter_id, key, sealed_at, headers, size)
+    return LogEnvelope(envelope_id, position, events, only_roles.get(envelope_id), *about)
 
 
 def _log_event(
@@ -292,40 +302,26 @@ _SEGMENTS = (
 """Made once, as the items of each event are read by them."""
 
 
-def read_small_events(
-    connection: sa.Connection, event_ids: Sequence[UUID], event_bytes: int, max_bytes: int
-) -> dict[UUID, list[Segment]]:
-    """The segments of small events, in one read for many.
+def read_small_events(connection: sa.Connection, event_ids: Sequence[UUID]) -> dict[UUID, list[Segment]]:
+    """Read all segments of small events, in one read for many.
 
     Args:
-        event_ids: those under which the items are stored, in the order in which they are wanted.
-        event_bytes: larger events are left out.
-        max_bytes: events are left out from where their data would exceed this.
+        event_ids: those under which the items are stored. Together they hold as many bytes as may be read at once.
+
+    Returns:
+        The segments by event, in index order; an event without any is left out.
     """
-    sizes = {row[0]: row[1] for row in connection.execute(_EVENT_SIZES, {"events": event_ids})}
-    wanted = []
-    for event_id in event_ids:
-        size = sizes.get(event_id, 0)
-        max_bytes -= size
-        if max_bytes < 0:
-            break
-        if size <= event_bytes:
-            wanted.append(event_id)
-    segments: dict[UUID, list[Segment]] = {event_id: [] for event_id in wanted}
-    rows = connection.execute(_SMALL_EVENTS, {"events": wanted}).all()
+    rows = connection.execute(_SMALL_EVENTS, {"events": event_ids}).all()
     door = segment_data(connection)
+    segments: dict[UUID, list[Segment]] = defaultdict(list)
     for event_id, *row in rows:
         segments[event_id].append(_segment(door, *row))
     return segments
 
 
-_OF_EVENTS = model.segment.c.event_id.in_(sa.bindparam("events", expanding=True))
-_EVENT_SIZES = (
-    sa.select(model.segment.c.event_id, sa.func.sum(PLAIN_SIZE)).where(_OF_EVENTS).group_by(model.segment.c.event_id)
-)
 _SMALL_EVENTS = (
     sa.select(model.segment.c.event_id, *_PARTS)
-    .where(_OF_EVENTS)
+    .where(model.segment.c.event_id.in_(sa.bindparam("events", expanding=True)))
     .order_by(model.segment.c.event_id, model.segment.c.first_index)
 )
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -15,8 +14,7 @@ from xbus.broker.journal.writes import Append, Indices, StoredObject
 from xbus.headers import NO_TAGS, EventTags
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A run of consecutive items of an event, as in ``model.segment``."""
 
     first_index: int

@@ -1,10 +1,10 @@
 """Lanes over a log that is a list: who gets which envelope together with whom."""
 
 import asyncio
-import itertools
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import cast
 
 from tests.support.delivering import consumer_roles, graph_of
@@ -22,6 +22,7 @@ from xbus.graph import Graph
 from xbus.periodic import every
 
 PAGE = 3
+BOTH = {"store", "audit"}
 
 
 class ListedLog:
@@ -33,6 +34,8 @@ class ListedLog:
         self.head = head
         self.removed: set[int] = set()
         self.pages = 0
+        self.large: set[int] = set()
+        """The positions of envelopes that are not small."""
 
     async def grow(self, head: int) -> None:
         async with self._grown:
@@ -43,11 +46,11 @@ class ListedLog:
         await asyncio.sleep(0)
         self.pages += 1
         there = (position for position in range(after + 1, self.head + 1) if position not in self.removed)
-        found = [envelope_at(position) for position in itertools.islice(there, PAGE)]
+        found = [envelope_at(position) for position in islice(there, PAGE)]
         return LogPage(found, found[-1].position if found else self.head)
 
     async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
-        return {}
+        return {each.position: SmallEnvelope(each, [], 0) for each in envelopes if each.position not in self.large}
 
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         return [self._graph]
@@ -71,9 +74,18 @@ class Noted:
         self.may_go_on.set()
         self.left_out: list[ServedRole] = []
         """Who does not get the next envelope."""
+        self.room = 0
+        """How many small envelopes go at once."""
+        self.at_once: list[tuple[list[int], set[str]]] = []
 
     def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        return False
+        return True
+
+    def deliver_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
+        positions = [small.position for small in islice(smalls, self.room)]
+        if positions:
+            self.at_once.append((positions, {recipient.role.login for recipient in recipients}))
+        return len(positions)
 
     async def deliver(
         self,
@@ -288,3 +300,45 @@ async def test_what_was_removed_of_the_log_is_passed_at_once() -> None:
         made.cursor(made.store).settle(99_998)
         assert made.cursor(made.store).position == 100_000
         assert made.log.pages < 5
+
+
+async def test_those_that_go_the_same_way_are_handed_out_together() -> None:
+    async with bench(head=9) as made:
+        made.noted.room = PAGE
+        made.log.large = {5}
+        made.cursor(made.audit).settle_range(7, 8)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.audit)
+        await until(lambda: made.noted.at_once[-1:] == [([9], BOTH)])
+        assert made.noted.at_once == [([1, 2, 3], BOTH), ([4], BOTH), ([6], BOTH), ([7, 8], {"store"}), ([9], BOTH)]
+        assert made.noted.delivered == [(5, BOTH)]
+
+
+async def test_what_finds_no_room_is_waited_for_and_the_rest_goes_together_again() -> None:
+    async with bench(head=6) as made:
+        made.noted.may_go_on.clear()
+        made.events.arrived.publish(made.store)
+        await until(lambda: made.noted.delivered == [(1, {"store"})])
+        made.noted.room = 2
+        made.noted.may_go_on.set()
+        await until(lambda: made.noted.at_once[-1:] == [([6], {"store"})])
+        assert made.noted.at_once == [([2, 3], {"store"}), ([4, 5], {"store"}), ([6], {"store"})]
+        assert made.noted.delivered == [(1, {"store"})]
+
+
+async def test_a_role_that_leaves_between_comes_back_to_what_was_not_handed_out() -> None:
+    async with bench(head=6) as made:
+        made.noted.room = 2
+        made.events.arrived.publish(made.store)
+        await until(lambda: made.noted.at_once)
+        made.noted.room = 0
+        made.noted.may_go_on.clear()
+        await until(lambda: made.noted.delivered)
+        (first, *_) = made.noted.delivered
+        for position in range(1, first[0]):
+            made.cursor(made.store).settle(position)
+        made.leave(made.store)
+        made.noted.may_go_on.set()
+        made.noted.delivered.clear()
+        made.events.arrived.publish(made.store)
+        await until(lambda: made.noted.of("store") == list(range(first[0], 7)))

@@ -82,7 +82,7 @@ async def test_of_events_that_come_one_by_one(cast: Cast, wants: str, wanted: li
 )
 async def test_of_envelopes_in_a_bundle(cast: Cast, wants: str, events: list[Any], note: list[Any]) -> None:
     recipient = consumer(cast, wants)
-    await recipient.take_envelopes([SmallEnvelope(ENVELOPE, [[BATCH]] * 3, 1)])
+    await recipient.take_envelopes([SmallEnvelope(ENVELOPE, [[BATCH]] * 3, 1)], [WORDS])
     entries = [
         [str(event.event_id), "notes", [ON_WIRE], *told] for event, told in zip(ENVELOPE.events, events, strict=True)
     ]
@@ -99,7 +99,7 @@ async def test_without_headers_nothing_is_told(cast: Cast) -> None:
     recipient = cast.consumer("c", WANTS["both"])
     recipient.accompany(ENVELOPE.envelope_id, FirstWords(NOTE))
     await recipient.start_event(ENVELOPE.envelope_id, PLAIN)
-    await recipient.take_event(ENVELOPE.envelope_id, replace(PLAIN, event_id=uuid.UUID(int=4)), [BATCH], commit=True)
+    await recipient.take_event(ENVELOPE.envelope_id, PLAIN._replace(event_id=uuid.UUID(int=4)), [BATCH], commit=True)
     assert [call.args[3:] for call in cast.script.calls] == [(NOTE,), ([BATCH.on_wire()], True)]
 
 

@@ -1,7 +1,8 @@
 """Bundles: small envelopes that wait for the same consumers travel in one call, and none waits for company."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 
 from xbus.broker.back.dispatch.bundles.party import BundleParty
 from xbus.broker.back.dispatch.bundles.run import BundleRun
@@ -90,11 +91,48 @@ class Bundles:
             # Who left the party meanwhile, as it keeps the others waiting, gets the envelope in a lane of its own.
             recipients = [each for each in going if each in party.recipients]
 
+    def add_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
+        """Add the first of some envelopes of the same graphs, as far as nothing has to be waited for.
+
+        What is asked here for each envelope is what differs between them: all else holds until somebody waits.
+
+        Returns:
+            How many were added.
+        """
+        first = next(smalls, None)
+        parties = [] if first is None else self._takers.parties(first.envelope, recipients)
+        if first is None or sum(map(len, parties)) < len(recipients) or not all(map(self._is_in_order, recipients)):
+            return 0
+        found = [self._party(party) for party in parties]
+        if any(len(self._parties[recipient]) > 1 for recipient in recipients):
+            return 0
+        added = 0
+        for small in chain([first], smalls):
+            may_go = all(self._eligibility.in_turn(each, small.envelope) for each in recipients)
+            is_next = may_go and self._takers.is_as_others(small.envelope, recipients)
+            if not is_next or not all(party.queue.has_room for party in found):
+                break
+            for party in found:
+                self._put(party, small)
+            added += 1
+        for party in found:
+            for _ in range(min(added, party.takers)):
+                self._begin_sending(party)
+        return added
+
+    def _is_in_order(self, recipient: ServedRole) -> bool:
+        """Check whether nothing is left of what a role that wants order was brought when it was served before."""
+        role = self._roles[recipient.role.id]
+        return not role.keys.is_wanted or not role.predecessors(recipient)
+
     def _add(self, party: BundleParty, small: SmallEnvelope) -> None:
+        self._put(party, small)
+        self._begin_sending(party)
+
+    def _put(self, party: BundleParty, small: SmallEnvelope) -> None:
         for recipient in party.recipients:
             self._roles[recipient.role.id].in_flight.begin(small.position)
         party.queue.add(small)
-        self._begin_sending(party)
 
     def _party(self, recipients: Sequence[ServedRole]) -> BundleParty:
         for party in self._parties.get(recipients[0], ()):

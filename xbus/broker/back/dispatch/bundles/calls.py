@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from xbus.broker.back.dispatch.bundles.vote import BundleVote, Outcome, Shares
-from xbus.broker.back.dispatch.bundles.workers import BundleWorkers, accompany
+from xbus.broker.back.dispatch.bundles.workers import BundleWorkers, first_words
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import DeliveryLedger
 from xbus.broker.back.recipients import BundleResult, BundleStatus, RecipientFailed, RecipientProxy, fault_among_many
@@ -52,8 +52,8 @@ class BundleCalls:
                 # It was paused while a worker was waited for: nothing has begun with it.
                 return [BundleStatus.NOT_BEGUN if isinstance(each, SmallEnvelope) else each for each in made]
             going = [each for each in made if isinstance(each, SmallEnvelope)]
-            await accompany(self._log, consumer, going)
-            results = iter(await consumer.take_envelopes(going) if going else ())
+            words = await first_words(self._log, consumer, going)
+            results = iter(await consumer.take_envelopes(going, words) if going else ())
             return [next(results) if isinstance(each, SmallEnvelope) else each for each in made]
         except Exception as error:
             # A fault of ours with one of them: each goes alone now, and shows whether it is the one.

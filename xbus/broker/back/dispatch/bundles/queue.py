@@ -67,6 +67,8 @@ class BundleQueue:
         """Wait until another envelope may be added."""
         while not self.has_room:
             await self._taken.wait()
+            # What was taken goes out first: whoever adds what comes next keeps the loop for long.
+            await asyncio.sleep(0)
 
     async def emptied(self) -> None:
         """Wait until nothing waits."""
@@ -114,7 +116,7 @@ class BundleQueue:
             of_next = key(self._waiting[0].envelope)
             if of_next in keys:
                 break
-            if in_hand(of_next):
+            if of_next is not None and in_hand(of_next):
                 passed.append(self._waiting.popleft())
                 continue
             if of_next is not None:

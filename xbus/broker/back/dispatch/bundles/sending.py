@@ -94,7 +94,7 @@ class BundleSender:
         shares = self._shares(recipients, instances, bundle)
         for recipient in recipients:
             role = self._roles[recipient.role.id]
-            for small in shares.get(instances[role.id], ()):
+            for small in shares.get(instances[role.id], ()) if role.keys.is_wanted else ():
                 role.keys_in_hand.begin(small.position, role.keys.key(small.envelope))
         together: Sequence[SmallEnvelope] = ()
         try:

@@ -27,9 +27,10 @@ class BundleTakers:
 
         Nobody may wait for a reply.
         """
+        abilities = recipient.abilities
         return (
-            recipient.abilities.bundles
-            and not any(event.type_name in recipient.abilities.immediate_reply for event in envelope.events)
+            abilities.bundles
+            and abilities.immediate_reply.isdisjoint([event.type_name for event in envelope.events])
             and self._workers.way(envelope, recipient.role.service) is not None
         )
 
@@ -51,6 +52,11 @@ class BundleTakers:
             shared = behind_workers if len(behind_workers) > 1 else []
             parties = [party for party in parties if not any(each in shared for each in party)]
         return [party for party in parties if all(self._may_begin(envelope, each) for each in party)]
+
+    def is_as_others(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> bool:
+        """Check whether an envelope goes to these consumers as others of the same graphs, if they may get it now."""
+        is_open = self._open_replies.may_be_open(envelope.envelope_id, recipients)
+        return not is_open and not self._workers.is_corrected(envelope)
 
     def _may_vote(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
         """Check whether a consumer can hold several envelopes open, which reach it as they were sent."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from xbus.broker.back.dispatch.bundles.workers import BundleWorkers, accompany
+from xbus.broker.back.dispatch.bundles.workers import BundleWorkers, first_words
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.recipients import BundleResult, BundleStatus, FailureClass, RecipientFailed, RecipientProxy
 from xbus.broker.back.run import together
@@ -65,8 +65,8 @@ class BundleVote:
         in_a_row = 0
         while open_places := self._places(consumer, BundleStatus.NOT_BEGUN):
             bundle = [self._shares[consumer][place] for place in open_places]
-            await accompany(self._log, consumer, bundle)
-            votes = await consumer.prepare_envelopes(bundle)
+            words = await first_words(self._log, consumer, bundle)
+            votes = await consumer.prepare_envelopes(bundle, words)
             self._note(consumer, open_places, votes)
             in_a_row = _failures_in_a_row(in_a_row, votes)
             if in_a_row >= self._trouble_after or all(vote is BundleStatus.NOT_BEGUN for vote in votes):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from xbus.broker.back.log import FirstWords, LogReader, SmallEnvelope
+from xbus.broker.back.log import NOTHING_SAID, FirstWords, LogReader, SmallEnvelope
 from xbus.broker.back.progress import RunResults
 from xbus.broker.back.recipients import (
     Absent,
@@ -45,7 +45,7 @@ class BundleWorkers:
         Returns:
             None where there is no such way, or where nobody serves it who takes bundles.
         """
-        ways = {self._way_of(event.graph_id, service) for event in envelope.events}
+        ways = {self._way_of(graph_id, service) for graph_id in envelope.graph_ids}
         way = ways.pop() if len(ways) == 1 else None
         if way is None or not all(self._slots.is_present(_takes_bundles(worker)) for worker in way):
             return None
@@ -66,12 +66,17 @@ class BundleWorkers:
             For each envelope what the last worker made of it, or why it did not get so far.
         """
         made: list[SmallEnvelope | BundleStatus] = []
-        for way, group in groupby(bundle, key=lambda small: self._way_now(small.envelope, service)):
+        ways: dict[Sequence[int], tuple[str, ...] | None] = {}
+
+        def way_now(small: SmallEnvelope) -> tuple[str, ...] | None:
+            graph_ids = small.envelope.graph_ids
+            if graph_ids not in ways:
+                ways[graph_ids] = self.way(small.envelope, service)
+            return None if self.is_corrected(small.envelope) else ways[graph_ids]
+
+        for way, group in groupby(bundle, key=way_now):
             made += await self._along(way, list(group))
         return made
-
-    def _way_now(self, envelope: LogEnvelope, service: str) -> tuple[str, ...] | None:
-        return None if self.is_corrected(envelope) else self.way(envelope, service)
 
     async def _along(
         self, way: tuple[str, ...] | None, bundle: Sequence[SmallEnvelope]
@@ -96,8 +101,8 @@ class BundleWorkers:
             # A run for another role may have one open there until it commits: brought twice at once it would be mixed.
             taken = worker.bringing.keys() & {small.envelope_id for small in bundle}
             going = [small for small in bundle if small.envelope_id not in taken]
-            await accompany(self._log, worker, going)
-            results = await worker.take_envelopes(going) if going else []
+            words = await first_words(self._log, worker, going)
+            results = await worker.take_envelopes(going, words) if going else []
         finally:
             self._context.release(worker)
         if any(isinstance(result, Transformed) for result in results):
@@ -106,11 +111,12 @@ class BundleWorkers:
         return [BundleStatus.GOES_ALONE if small.envelope_id in taken else next(made) for small in bundle]
 
 
-async def accompany(log: LogReader, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
-    """Let the envelopes of a bundle bring their notes and headers, to a recipient that wants these."""
-    if recipient.abilities.notes or recipient.abilities.headers:
-        for small in bundle:
-            recipient.accompany(small.envelope_id, FirstWords(await log.note(small.envelope), small.envelope.headers))
+async def first_words(log: LogReader, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> list[FirstWords]:
+    """Collect what may be told of the envelopes of a bundle; nothing for a recipient that wants to be told nothing."""
+    if not recipient.abilities.notes and not recipient.abilities.headers:
+        return [NOTHING_SAID] * len(bundle)
+    notes = await log.notes([small.envelope for small in bundle])
+    return [FirstWords(note, small.envelope.headers) for small, note in zip(bundle, notes, strict=True)]
 
 
 def _made_of(small: SmallEnvelope, result: BundleResult) -> SmallEnvelope | BundleStatus:
