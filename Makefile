@@ -16,7 +16,7 @@ COVERAGE ?=
 MEASURED := $(if $(COVERAGE),--cov --cov-report=)
 
 # The demo, the benchmarks, the simulation and the torture read these from their environment.
-export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
+export DB ONLY ENVELOPES ROUNDS FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
 .PHONY: trial-http fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
@@ -80,10 +80,10 @@ lint: $(VENV)/.installed-dev  ## run ruff, mypy and import-linter
 	$(IN_VENV) mypy $(filter-out alembic,$(SOURCES))
 	$(VENV)/bin/lint-imports
 
-bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both] [ENVELOPES=100000] [FIGURES=file]
+bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both] [ENVELOPES=100000] [ROUNDS=5] [FIGURES=file]
 	$(IN_VENV) benchmarks
 
-bench-peers: $(VENV)/.installed-bench  ## measure other brokers with the same work [ONLY=redis] [ENVELOPES=100000] [FIGURES=file]
+bench-peers: $(VENV)/.installed-bench  ## measure other brokers with the same work [ONLY=redis] [ENVELOPES=100000] [ROUNDS=5] [FIGURES=file]
 	@$(IN_VENV) benchmarks.peers
 
 bench-report: $(VENV)/.installed-dev  ## write docs/benchmarks.md from figures that were kept [FIGURES=docs/benchmarks/figures.jsonl]

@@ -1,8 +1,8 @@
 """``python -m benchmarks``: one JSON line per scenario and database, on standard output.
 
-These are read from the environment: ``ONLY`` names one scenario, ``DB`` is sqlite, postgresql or both (the default),
-``ENVELOPES`` is how many small envelopes are sent where not so many as usual, ``FIGURES`` is a file that keeps the
-lines for the report.
+These are read from the environment: ``ONLY`` names one scenario, ``DB`` is sqlite, postgresql or both (the default).
+``ENVELOPES`` is how many small envelopes are sent where not so many as usual, ``ROUNDS`` how often each is measured.
+``FIGURES`` is a file that keeps the lines for the report.
 """
 
 import os

@@ -38,8 +38,8 @@ class Sizes:
     envelopes: int = 16
     backlog_envelopes: int = 100
     restart_items: int = 1_000_000
-    small_single: int = 300
-    small_pipelined: int = 1_500
+    small_single: int = 1_000
+    small_pipelined: int = 4_000
     catch_up_envelopes: int = 20_000
     rare_envelopes: int = 300_000
     file_mb: int = 1_074
@@ -53,13 +53,13 @@ class Sizes:
 
     @classmethod
     def of_environment(cls) -> "Sizes":
-        """Take the usual amounts, with as many small envelopes as the variable ENVELOPES says, if it does."""
-        envelopes = os.environ.get("ENVELOPES", "")
-        if not envelopes:
-            return cls()
-        if not envelopes.isdecimal() or int(envelopes) == 0:
-            sys.exit(f"ENVELOPES={envelopes}: give a whole number above 0")
-        return cls().with_envelopes(int(envelopes))
+        """Take the usual amounts, with as many small envelopes and rounds as ENVELOPES and ROUNDS say, if they do."""
+        sizes = cls()
+        if rounds := _whole_number("ROUNDS"):
+            sizes = replace(sizes, rounds=rounds)
+        if envelopes := _whole_number("ENVELOPES"):
+            sizes = sizes.with_envelopes(envelopes)
+        return sizes
 
     def with_envelopes(self, envelopes: int) -> "Sizes":
         """Give the same with another number of small envelopes, in each scenario that sends such."""
@@ -70,3 +70,13 @@ class Sizes:
             catch_up_envelopes=envelopes,
             rare_envelopes=envelopes,
         )
+
+
+def _whole_number(name: str) -> int:
+    """Read a variable; 0 where it is not set."""
+    value = os.environ.get(name, "")
+    if not value:
+        return 0
+    if not value.isdecimal() or int(value) == 0:
+        sys.exit(f"{name}={value}: give a whole number above 0")
+    return int(value)

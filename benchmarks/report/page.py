@@ -228,8 +228,8 @@ make bench-report FIGURES=docs/benchmarks/figures.jsonl
   cores. They speak TCP over loopback. What the clients need is in the tables: where they take much of the machine, they
   slow the broker.
 - The databases are on a disk, and each commit waits for it.
-- A figure is the median of its rounds, three by default. Catching up, the rare type and the restart are measured once.
-  A scenario and its floor are measured in turns, and so are all peers.
+- A figure is the median of its rounds: three, or as many as `ROUNDS` says. Catching up, the rare type and the restart
+  are measured once. A scenario and its floor are measured in turns, and so are all peers.
 - Latencies compare the clock of one machine with itself: the item says when it was put.
 """
 
@@ -239,7 +239,7 @@ NOT_SHOWN = """## What they do not show
   figures, mostly better ones.
 - Disks of other kinds: how long a commit waits decides most rates with few messages in flight.
 - Replication: each peer is a single node, and PostgreSQL has no standby.
-- Long runs: each figure is one of some seconds. `ENVELOPES` makes them longer.
+- Long runs: most rounds take a second or some. `ENVELOPES` makes them longer.
 - What the bus does beside: it keeps all envelopes, has them in order for all who come later, and delivers all or
   nothing. Most peers forget a message when it is acknowledged, and do none of that.
 - How well somebody who knows a peer by heart would have set it up.
