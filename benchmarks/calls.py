@@ -48,7 +48,7 @@ def call(front: "zmq.Socket[bytes]", verb: str, *arguments: Any) -> Any:
 
 def request(verb: str, *arguments: Any) -> list[bytes]:
     """Make the frames of a call."""
-    return encode_request(sender_prefix(0, 0), 0, time.time(), verb, arguments)
+    return [*map(bytes, encode_request(sender_prefix(0, 0), 0, time.time(), verb, arguments))]
 
 
 def answer(frames: list[bytes]) -> Any:

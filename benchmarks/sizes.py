@@ -22,6 +22,7 @@ class Sizes:
         catch_up_envelopes: envelopes of one item that wait for a consumer.
         rare_envelopes: envelopes among which three of a rare type stand.
         file_mb: the size of a file, in millions of bytes.
+        output_items: items of the output of a bulk worker.
         http_seconds: for how long events go by HTTP at a pace.
         http_requests: requests of a hundred events.
         http_many: subscriptions, of which each has an event type of its own.
@@ -43,6 +44,7 @@ class Sizes:
     catch_up_envelopes: int = 20_000
     rare_envelopes: int = 300_000
     file_mb: int = 1_074
+    output_items: int = 200_000
     http_seconds: float = 6.0
     http_requests: int = 500
     http_many: int = 1_000

@@ -123,6 +123,13 @@ SECTIONS = (
         ),
     ),
     Section(
+        "What a bulk worker made",
+        "A node emits the output of a bulk worker, 200,000 items of 200 bytes: items a second from the worker's report "
+        "until the envelope is sealed, and the broker's processor time from its registration on.",
+        ("emitted_output",),
+        (Column("items/s", "value"), Column("broker CPU s", "broker_cpu_s"), MEMORY),
+    ),
+    Section(
         "Idle roles",
         "The broker's processor time for an envelope, in ms, while so many consumer roles of another event type have "
         "nothing to do and nobody is logged in for them. The floor is the same without them.",

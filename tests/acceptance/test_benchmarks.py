@@ -28,6 +28,7 @@ TINY = Sizes(
     catch_up_envelopes=30,
     rare_envelopes=30,
     file_mb=9,
+    output_items=1_000,
     http_seconds=0.3,
     http_requests=5,
     http_many=5,

@@ -297,9 +297,9 @@ class _Bench:
         if tape.rarely():
             args = args[: tape.number(7)] + [anything(tape) for _ in range(tape.number(3))]
         try:
-            frames = encode_request(b"\0" * 4, request_id, 0.0, method, tuple(args))
+            frames = [*map(bytes, encode_request(b"\0" * 4, request_id, 0.0, method, tuple(args)))]
         except (ProtocolError, UnicodeEncodeError, struct.error):
-            frames = encode_request(b"\0" * 4, request_id, 0.0, "xbus.health", ())
+            frames = [*map(bytes, encode_request(b"\0" * 4, request_id, 0.0, "xbus.health", ()))]
             method, args = "xbus.health", []
         if tape.rarely(16):
             frames[2], args = tape.bytes(tape.left), []

@@ -77,7 +77,7 @@ class Stranger:
     @staticmethod
     def framed(method: str, arguments: bytes, *, request_id: int = 1) -> bytes:
         """Give the bytes of a call as they are on the wire."""
-        header, name, _, last = encode_request(b"\0\0\0\0", request_id, 0.0, method, ())
+        header, name, _, last = map(bytes, encode_request(b"\0\0\0\0", request_id, 0.0, method, ()))
         frames = (header, name, arguments)
         return b"".join(_framed(_MORE, frame) for frame in frames) + _framed(0, last)
 

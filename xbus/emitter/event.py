@@ -15,7 +15,7 @@ from xbus.emitter.stream import Stream
 from xbus.errors import Refused
 from xbus.files import PIECE_BYTES, OutgoingFile
 from xbus.headers import NO_TAGS, EventTags
-from xbus.rpc.codec import Value, pack_items
+from xbus.rpc.codec import Value, item_pieces
 from xbus.rpc.items import ITEM_HEADER_BYTES, item_bytes
 from xbus.rpc.messages import EventEnd, EventOptionsMap
 from xbus.rpc.shapes import AnswerReader
@@ -184,7 +184,7 @@ class AsyncEvent:
 
     def _send_batch(self) -> None:
         for items in self._batch.take():
-            data = pack_items(items)
+            data = item_pieces(items)
             self._call("xbus.send_items", self._sent, len(items), data, size=len(data))
             self._sent += len(items)
 

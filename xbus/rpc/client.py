@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, Failed, ProtocolError
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Frame, Value
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
 from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer
@@ -127,7 +127,7 @@ class Client:
     def _closed_here(self) -> ConnectionLost:
         return ConnectionLost(f"{self.name}: the connection was closed here")
 
-    def _sent(self, frames: list[bytes]) -> bool:
+    def _sent(self, frames: Sequence[Frame]) -> bool:
         return self._dealer is not None and self._dealer.send(frames)
 
     def _why_refused(self, refusal: ConnectionRefusal) -> Failed:

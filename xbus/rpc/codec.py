@@ -26,6 +26,30 @@ Value: TypeAlias = bool | int | float | str | bytes | list["Value"] | dict[Key, 
 Values that go out are typed ``object``, as callers bring what they like: ``pack`` checks them.
 """
 
+
+class Pieces:
+    """Bytes in several pieces: whoever sends them puts one behind the other, and nobody copies them before.
+
+    Args:
+        pieces: in their order.
+    """
+
+    __slots__ = ("_length", "pieces")
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = pieces
+        self._length = sum(map(len, pieces))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.pieces)
+
+
+Frame: TypeAlias = bytes | Pieces
+"""A frame that is sent."""
+
 MOST_VALUES = 100_000
 """The most values of one message, those in lists and maps included. Items are one value, as they go packed."""
 
@@ -41,8 +65,9 @@ _BIN_LENGTHS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 _WALKED_BYTES = 4096
 """From this average size on, a look at an item's header costs less than a copy of the item."""
 
-_JOINED_BYTES = 64 * 1024
-"""From this size on an argument is joined to the others rather than packed with them."""
+_PIECE_BYTES = 64 * 1024
+"""From this size on an argument is a piece of its own rather than packed with the others. A smaller one costs less to
+copy than to keep apart."""
 
 _SHORT_ARRAY = 0x90
 _MOST_SHORT_ARRAY = 15
@@ -174,8 +199,7 @@ def pack_items(items: Sequence[bytes]) -> bytes:
     Raises:
         ProtocolError: an item is not bytes.
     """
-    if not set(map(type, items)) <= {bytes}:
-        raise ProtocolError("an item is not bytes", code=BAD_ITEMS)
+    _check_bytes(items)
     if sum(map(len, items)) >= len(items) * _WALKED_BYTES:
         return b"".join(chain.from_iterable((bin_header(len(item)), item) for item in items))
     return pack(items)[_array_header_bytes(len(items)) :]
@@ -186,18 +210,44 @@ def pack_item(item: bytes) -> bytes:
     return bin_header(len(item)) + item
 
 
-def pack_arguments(args: tuple[object, ...]) -> bytes:
-    """Encode the arguments of a call. Large bytes among them are copied once; ``pack`` copies them twice or more.
+def item_pieces(items: Sequence[bytes]) -> Frame:
+    """Join items as ``pack_items`` does, but copy no large ones.
+
+    Raises:
+        ProtocolError: an item is not bytes (``bad_items``).
+    """
+    if sum(map(len, items)) < len(items) * _PIECE_BYTES:
+        return pack_items(items)
+    _check_bytes(items)
+    return Pieces([piece for item in items for piece in (bin_header(len(item)), item)])
+
+
+def _check_bytes(items: Sequence[bytes]) -> None:
+    if not set(map(type, items)) <= {bytes}:
+        raise ProtocolError("an item is not bytes", code=BAD_ITEMS)
+
+
+def pack_arguments(args: tuple[object, ...]) -> Frame:
+    """Encode the arguments of a call. Large bytes among them stay pieces.
 
     Raises:
         ProtocolError: an argument can't be encoded.
     """
-    if len(args) > _MOST_SHORT_ARRAY or not any(type(each) is bytes and len(each) >= _JOINED_BYTES for each in args):
+    if len(args) > _MOST_SHORT_ARRAY or not any(map(_is_large, args)):
         return pack(args)
-    pieces = [bytes([_SHORT_ARRAY | len(args)])]
+    pieces: list[bytes] = []
+    small = bytes([_SHORT_ARRAY | len(args)])
     for each in args:
-        pieces += (bin_header(len(each)), each) if type(each) is bytes else (pack(each),)
-    return b"".join(pieces)
+        if isinstance(each, (bytes, Pieces)) and _is_large(each):
+            pieces += (small + bin_header(len(each)), *(each.pieces if isinstance(each, Pieces) else (each,)))
+            small = b""
+        else:
+            small += pack(each)
+    return Pieces([*pieces, small] if small else pieces)
+
+
+def _is_large(argument: object) -> bool:
+    return isinstance(argument, Pieces) or (type(argument) is bytes and len(argument) >= _PIECE_BYTES)
 
 
 def bin_header(length: int) -> bytes:

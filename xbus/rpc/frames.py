@@ -20,6 +20,7 @@ from xbus.rpc.codec import (
     EXTENSION_REFUSED,
     MOST_VALUES,
     TOO_MANY_VALUES,
+    Frame,
     Key,
     Value,
     first_text,
@@ -86,7 +87,7 @@ def sender_prefix(pid: int, random: int) -> bytes:
 
 def encode_request(
     sender: bytes, request_id: int, sent_at: float, method: str, args: tuple[object, ...]
-) -> list[bytes]:
+) -> list[Frame]:
     """Encode a call as frames.
 
     Args:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import zmq
 
+from xbus.rpc.codec import Frame
+
 MOST_FRAMES = 16
 """The most frames of a message. A call has five with the caller's id; a proxy may put some before them."""
 
@@ -27,7 +29,7 @@ _LAST = int(zmq.NOBLOCK)
 _MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 
 
-def send(socket: "zmq.Socket[bytes]", frames: list[bytes]) -> None:
+def send(socket: "zmq.Socket[bytes]", frames: Sequence[Frame]) -> None:
     """Send a message.
 
     Raises:
@@ -36,11 +38,11 @@ def send(socket: "zmq.Socket[bytes]", frames: list[bytes]) -> None:
     """
     last = len(frames) - 1
     for frame in frames[:last]:
-        socket.send(frame, _MORE)
-    socket.send(frames[last], _LAST)
+        socket.send(bytes(frame), _MORE)
+    socket.send(bytes(frames[last]), _LAST)
 
 
-def bytes_on_wire(frames: Sequence[bytes], *, is_encrypted: bool = False) -> int:
+def bytes_on_wire(frames: Sequence[Frame], *, is_encrypted: bool = False) -> int:
     """Count the bytes of a message of a ROUTER as it is on the wire, which is without the peer's id in front."""
     seal = _SEALED if is_encrypted else 0
     size = -len(frames[0]) - seal - _SHORT_HEADER

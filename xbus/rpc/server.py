@@ -9,6 +9,7 @@ import zmq
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, ProtocolError
+from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
 from xbus.rpc.dispatch import Dispatch
@@ -302,8 +303,8 @@ class Server:
             return False
         return True
 
-    def _transmit(self, frames: list[bytes]) -> bool:
-        port = self._port_of(frames[0])
+    def _transmit(self, frames: Sequence[Frame]) -> bool:
+        port = self._port_of(bytes(frames[0]))
         try:
             port.send(frames)
         except PeerIsFull:

@@ -20,6 +20,9 @@ from tests.support.ports import free_port
 from xbus import model
 from xbus.admin.doctor import PARTS
 from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.objects.claiming import claim
+from xbus.broker.journal.objects.stores import MARK
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -110,6 +113,21 @@ def test_what_an_administrator_left_unfinished_is_told(xbus: Xbus, bus: str, con
     findings = found(xbus, config)
     assert "service_without_role" not in findings, f"graph {graph_id} is of the past"
     assert findings["type_without_node"]["about"] == "numbers"
+
+
+def test_object_stores_that_can_not_be_used_are_told(xbus: Xbus, bus: str, config: Path, tmp_path: Path) -> None:
+    place, elsewhere = tmp_path / "objects", tmp_path / "elsewhere"
+    config.write_text(f"{config.read_text()}[journal]\nobjects = {place}\n")
+    assert set(found(xbus, config)) == {"broker_not_running"}, "the broker may begin it"
+    claim(create_engine(bus), str(place), NOON)
+    assert set(found(xbus, config)) == {"broker_not_running"}
+    place.rename(elsewhere)
+    assert found(xbus, config)["objects_not_there"]["about"] == str(place)
+    config.write_text(config.read_text().replace(str(place), str(elsewhere)))
+    assert set(found(xbus, config)) == {"broker_not_running"}, "the broker knows it by its mark"
+    (elsewhere / MARK).write_text("{}")
+    assert found(xbus, config)["objects_foreign"]["about"] == str(elsewhere)
+    assert found(xbus, config)["objects_not_there"]["about"] == str(place)
 
 
 def test_another_program_at_the_port_is_told(xbus: Xbus, config: Path) -> None:

@@ -12,8 +12,10 @@ from xbus.rpc.codec import (
     BAD_ITEMS,
     EXTENSION_REFUSED,
     TOO_MANY_VALUES,
+    Pieces,
     check_values,
     first_text,
+    item_pieces,
     largest_item,
     pack,
     pack_arguments,
@@ -197,8 +199,22 @@ def test_only_bytes_are_packed_as_items(items: list[bytes]) -> None:
 def test_large_bytes_are_packed_as_small_ones_are(size: int, others: int) -> None:
     large = b"x" * size
     args = (*range(others), large)
-    assert pack_arguments(args) == pack(args)
+    assert bytes(pack_arguments(args)) == pack(args)
     assert pack_items([large] * (others + 1)) == pack(large) * (others + 1)
+    items = item_pieces([large] * (others + 1))
+    assert bytes(items) == pack_items([large] * (others + 1))
+    assert len(items) == len(bytes(items))
+    if others < 15:
+        assert bytes(pack_arguments((*range(others), items))) == pack((*range(others), bytes(items)))
+
+
+def test_large_bytes_are_not_copied() -> None:
+    large = b"x" * 2**20
+    items = item_pieces([large, b"small", large])
+    assert isinstance(items, Pieces)
+    for arguments in (pack_arguments(("token", items, 7)), pack_arguments((large, None, large))):
+        assert isinstance(arguments, Pieces)
+        assert sum(piece is large for piece in arguments.pieces) == 2
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 5_000, 65_535, 65_536, 100_000])

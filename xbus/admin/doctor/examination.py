@@ -11,6 +11,7 @@ from xbus.admin.doctor.configuration import look_at_configuration
 from xbus.admin.doctor.database import look_at_database
 from xbus.admin.doctor.findings import DoctorFinding, of_error
 from xbus.admin.doctor.machine import look_at_machine
+from xbus.admin.doctor.objects import look_at_objects
 from xbus.admin.why.asking import RunningBroker
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.engine import file_of
@@ -19,7 +20,7 @@ from xbus.config import Config, ConfigReading
 from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
 
-PARTS: Sequence[str] = ("configuration", "machine", "database", "bus", "broker")
+PARTS: Sequence[str] = ("configuration", "machine", "database", "objects", "bus", "broker")
 
 
 def examine(found: ConfigReading, path: Path | None, clock: Clock) -> Iterator[tuple[str, list[DoctorFinding]]]:
@@ -43,7 +44,9 @@ def examine(found: ConfigReading, path: Path | None, clock: Clock) -> Iterator[t
     yield "database", database
     if not any(finding.is_problem for finding in database):
         with reading(config.database.url) as connection:
+            objects = list(look_at_objects(connection, config.journal.objects))
             bus = list(look_at_bus(connection))
+        yield "objects", objects
         yield "bus", bus
     yield "broker", _broker(config, path)
 

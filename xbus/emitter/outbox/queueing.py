@@ -12,7 +12,7 @@ from xbus.emitter.outbox.box import Outbox
 from xbus.emitter.session import FrontLimits
 from xbus.headers import EventTags
 from xbus.ids import Ids
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Frame, Value
 from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
 P = ParamSpec("P")
@@ -105,8 +105,8 @@ class QueueSession:
         self._outbox.start_event(envelope_id, event_id, type_name, estimate, tags)
         return event_id
 
-    def _send_items(self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> int:
-        self._outbox.append(envelope_id, event_id, first_index, items, data)
+    def _send_items(self, envelope_id: str, event_id: str, first_index: int, items: int, data: Frame) -> int:
+        self._outbox.append(envelope_id, event_id, first_index, items, bytes(data))
         return first_index + items
 
     def _end_event(self, envelope_id: str, event_id: str, items: int) -> Value:

@@ -1,7 +1,10 @@
 """The protocols between a client and its dealer."""
 
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Protocol
+
+from xbus.rpc.codec import Frame
 
 RECONNECT_MS = 100
 RECONNECT_MOST_MS = 2000
@@ -50,7 +53,7 @@ class Dealer(Protocol):
             ConfigurationError: ``bad_address``.
         """
 
-    def send(self, frames: list[bytes]) -> bool:
+    def send(self, frames: Sequence[Frame]) -> bool:
         """Send a message; false if that is not possible now. ``DealerOwner.connected`` tells when it is."""
 
     def read_all(self) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from xbus.errors import ConfigurationError
+from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress, call_encrypted
 from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, ConnectionRefusal, DealerOwner
@@ -75,7 +77,7 @@ class LibzmqDealer:
         self._drain.resume()
         self._monitor_drain.resume()
 
-    def send(self, frames: list[bytes]) -> bool:
+    def send(self, frames: Sequence[Frame]) -> bool:
         """Send a message; false if that is not possible now."""
         # libzmq reports a lost connection before it stops taking messages for it: messages sent then go nowhere.
         if not self._is_connected or self.is_closed:

@@ -3,9 +3,11 @@
 import asyncio
 import math
 import socket
+from collections.abc import Sequence
 
 from xbus.backoff import Backoff
 from xbus.errors import ConfigurationError, ProtocolError
+from xbus.rpc.codec import Frame
 from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, ConnectionRefusal, DealerOwner
 from xbus.rpc.life_signs import MISSES, LifeSigns, keep_alive
 from xbus.rpc.multipart import MOST_FRAMES
@@ -55,7 +57,7 @@ class PlainDealer:
         self._owner.tries()
         self._attempt = self._loop.create_task(self._connect(source, place), name=f"connect to {self._endpoint}")
 
-    def send(self, frames: list[bytes]) -> bool:
+    def send(self, frames: Sequence[Frame]) -> bool:
         """Send a message; false if that is not possible now."""
         if not self._is_connected or self._stream is None:
             return False

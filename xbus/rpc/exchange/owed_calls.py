@@ -4,12 +4,12 @@ import asyncio
 import itertools
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xbus.clock import Clock
 from xbus.errors import CallError, TimedOut
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Frame, Value
 from xbus.rpc.frames import Reply, encode_request, sender_prefix
 
 _REQUEST_IDS = 2**32
@@ -28,7 +28,7 @@ class OwedCalls:
     """
 
     def __init__(
-        self, name: str, clock: Clock, send: Callable[[list[bytes]], bool], ids: Iterator[int] | None = None
+        self, name: str, clock: Clock, send: Callable[[Sequence[Frame]], bool], ids: Iterator[int] | None = None
     ) -> None:
         self.name = name
         self._clock = clock
@@ -37,7 +37,7 @@ class OwedCalls:
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._ids = itertools.count() if ids is None else ids
         self._calls: dict[int, _AwaitedCall] = {}
-        self._unsent: dict[int, list[bytes]] = {}
+        self._unsent: dict[int, Sequence[Frame]] = {}
         self._settled = asyncio.Event()
         self._settled.set()
         self.heard_at: float | None = None

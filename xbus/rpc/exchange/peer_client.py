@@ -4,12 +4,12 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xbus.clock import Clock
 from xbus.errors import ConnectionLost, ProtocolError, Refused, TimedOut
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Frame, Value
 from xbus.rpc.exchange.owed_calls import OwedCalls
 from xbus.rpc.frames import decode_reply
 
@@ -44,7 +44,7 @@ class PeerWire:
         read_all: reads what has come until now.
     """
 
-    transmit: Callable[[list[bytes]], bool]
+    transmit: Callable[[Sequence[Frame]], bool]
     read_all: Callable[[], None]
 
 
@@ -66,7 +66,7 @@ class PeerClient:
         self,
         connection: bytes,
         channel: bytes,
-        calls: Callable[[Callable[[list[bytes]], bool]], OwedCalls],
+        calls: Callable[[Callable[[Sequence[Frame]], bool]], OwedCalls],
         wire: PeerWire,
         on_lost: Callable[[], None],
         on_closed: "Callable[[PeerClient], None]",
@@ -141,7 +141,7 @@ class PeerClient:
         if not probe.cancelled() and isinstance(probe.exception(), TimedOut) and not self._is_closed:
             self.call("ping", "probe", timeout=PROBE_SECONDS).add_done_callback(_seen)
 
-    def _sent(self, frames: list[bytes]) -> bool:
+    def _sent(self, frames: Sequence[Frame]) -> bool:
         try:
             sent = self._wire.transmit([self._connection, self.channel, *frames])
         except ConnectionLost:
@@ -221,7 +221,7 @@ class PeerClients:
                 code="bad_channel",
             )
 
-        def calls(send: Callable[[list[bytes]], bool]) -> OwedCalls:
+        def calls(send: Callable[[Sequence[Frame]], bool]) -> OwedCalls:
             return OwedCalls(name, self._clock, send, self._ids)
 
         peer = PeerClient(connection, channel, calls, self._wire, on_lost, self._forget)

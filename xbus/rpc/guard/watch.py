@@ -1,13 +1,14 @@
 """The guard of one server's socket: it counts what goes through, and looks at all connections regularly."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from xbus.clock import Clock
+from xbus.rpc.codec import Frame
 from xbus.rpc.drain import Drain
 from xbus.rpc.guard import tcp
 from xbus.rpc.guard.connections import UNKNOWN, Connection, ConnectionTable
@@ -106,9 +107,9 @@ class ConnectionGuard:
         if connection is not None:
             connection.is_known = True
 
-    def gave(self, frames: list[bytes]) -> None:
+    def gave(self, frames: Sequence[Frame]) -> None:
         """Count a message that was just sent."""
-        connection = self._connections.find(frames[0])
+        connection = self._connections.find(bytes(frames[0]))
         if connection is not None:
             connection.given += bytes_on_wire(frames, is_encrypted=connection.is_encrypted)
 

@@ -8,9 +8,10 @@ import logging
 import math
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xbus.errors import ProtocolError
+from xbus.rpc.codec import Frame
 from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, UNREAD_ANSWERS, CutLog
 from xbus.rpc.life_signs import LifeSigns, keep_alive
 from xbus.rpc.log_throttle import LogThrottle
@@ -190,14 +191,14 @@ class PlainPort:
             known.is_known = True
             self.keeps(known, 0)
 
-    def send(self, frames: list[bytes]) -> None:
+    def send(self, frames: Sequence[Frame]) -> None:
         """Send a message to the peer whose id is in front.
 
         Raises:
             PeerIsFull: the peer leaves too much unread.
             PeerIsGone: its connection has ended.
         """
-        peer = self._peers.get(frames[0])
+        peer = self._peers.get(bytes(frames[0]))
         if peer is None:
             raise PeerIsGone
         if peer.stream.waits_for_room and peer.stream.unsent >= self._replies_unread:

@@ -1,12 +1,13 @@
 """The protocols between a server and its ports."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from xbus.clock import Clock
 from xbus.errors import ConfigurationError, ProtocolError
+from xbus.rpc.codec import Frame
 from xbus.rpc.guard import TrafficLimits
 
 
@@ -93,7 +94,7 @@ class Port(Protocol):
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
 
-    def send(self, frames: list[bytes]) -> None:
+    def send(self, frames: Sequence[Frame]) -> None:
         """Send a message to the peer whose id is in front.
 
         Raises:

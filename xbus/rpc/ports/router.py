@@ -1,11 +1,12 @@
 """Encrypted connections, and those over ipc: libzmq has them, by a ROUTER socket."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import zmq
 
 from xbus.errors import ProtocolError
 from xbus.rpc import multipart
+from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context, router
 from xbus.rpc.curve import KeyPair, serve_encrypted
 from xbus.rpc.drain import Drain, bound_endpoint
@@ -104,7 +105,7 @@ class RouterPort:
         """Note that the connection with an id has proven who it is."""
         self._guard.let_in(peer)
 
-    def send(self, frames: list[bytes]) -> None:
+    def send(self, frames: Sequence[Frame]) -> None:
         """Send a message to the peer whose id is in front.
 
         Raises:

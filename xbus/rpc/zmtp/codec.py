@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from xbus.errors import ProtocolError
+from xbus.rpc.codec import Frame, Pieces
 
 MORE = 0x01
 LONG = 0x02
@@ -70,17 +71,21 @@ def _header(flags: int, size: int) -> bytes:
     return bytes((flags | LONG,)) + _LENGTH.pack(size) if size > MOST_SHORT else _SHORT_HEADERS[flags][size]
 
 
-def encode_message(frames: Sequence[bytes]) -> bytes:
+def encode_message(frames: Sequence[Frame]) -> bytes:
     """Encode a message."""
     return b"".join(message_pieces(frames))
 
 
-def message_pieces(frames: Sequence[bytes]) -> list[bytes]:
+def message_pieces(frames: Sequence[Frame]) -> list[bytes]:
     """Encode a message in pieces, none of which is a copy of a frame."""
     pieces: list[bytes] = []
     for frame in frames[:-1]:
-        pieces += (_header(MORE, len(frame)), frame)
-    return [*pieces, _header(0, len(frames[-1])), frames[-1]]
+        pieces += (_header(MORE, len(frame)), *_pieces_of(frame))
+    return [*pieces, _header(0, len(frames[-1])), *_pieces_of(frames[-1])]
+
+
+def _pieces_of(frame: Frame) -> Sequence[bytes]:
+    return frame.pieces if isinstance(frame, Pieces) else (frame,)
 
 
 PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Protocol
 
 from xbus.errors import ProtocolError
+from xbus.rpc.codec import Frame
 from xbus.rpc.zmtp.codec import Incoming, message_pieces
 
 _PIECES_AT_ONCE = 256
@@ -120,7 +121,7 @@ class ZmtpStream:
             self._loop.add_reader(self._descriptor, self._read)
             self._next_turn = self._loop.call_soon(self._go_on)
 
-    def send(self, frames: Sequence[bytes]) -> None:
+    def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
         pieces = message_pieces(frames)
         if sum(map(len, frames)) < _LARGE_BYTES:

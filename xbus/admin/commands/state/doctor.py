@@ -23,8 +23,8 @@ HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE, Column("NEXT STEP", n
 def doctor(config_path: Path | None, output: Output) -> None:
     """Examine the installation, and show for each finding its cure.
 
-    The command looks at the configuration, this machine, the database, the bus in it, and the running broker. It
-    changes nothing.
+    The command looks at the configuration, this machine, the database, its object stores, the bus in it, and the
+    running broker. It changes nothing.
 
     \b
     Exit codes:

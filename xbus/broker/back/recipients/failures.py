@@ -7,7 +7,7 @@ from reprlib import Repr
 from uuid import UUID
 
 from xbus.broker.journal.writes import Failure
-from xbus.errors import Refused, XbusError
+from xbus.errors import JournalError, Refused, XbusError
 from xbus.rpc.frames import BAD_ANSWER
 
 MESSAGE_CHARACTERS = 1_000
@@ -253,9 +253,23 @@ def _shown(value: object) -> str:
 
 
 def own_fault(error: Exception) -> RecipientFailed:
-    """Make the failure of a fault in the broker: it would happen again, and must not stop the other deliveries."""
-    said = ItemError(None, f"a fault in the broker, see its log: {_shown(repr(error))}")
-    return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, "internal_error", [said])
+    """Make the failure of a fault in the broker: it would happen again, and must not stop the other deliveries.
+
+    An error of the journal, such as a missing object, keeps its code, its cause and its next step.
+    """
+    first = _first(error)
+    if isinstance(first, JournalError):
+        code, told = first.code, str(first)
+    else:
+        code, told = "internal_error", f"a fault in the broker, see its log: {_shown(repr(error))}"
+    return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, code, [ItemError(None, _shown(told))])
+
+
+def _first(error: BaseException) -> BaseException:
+    """Give the first error of those that the parts of a run raised together."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def fault_among_many(error: Exception) -> RecipientFailed:

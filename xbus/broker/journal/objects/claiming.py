@@ -6,6 +6,7 @@ any moment leaves what the next start goes on with.
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.objects.opening import local_path, open_store
 from xbus.broker.journal.objects.stores import MARK, ObjectStore
-from xbus.errors import ConfigurationError
+from xbus.errors import ConfigurationError, XbusError
 from xbus.model.base import Timestamp
 
 FOREIGN = "objects_foreign"
@@ -108,25 +109,49 @@ def claim(engine: sa.Engine, place: str, at: datetime) -> int:
     with journal_errors(), engine.begin() as connection:
         journal = read_place(connection)
         row = _row_of(connection, whole, found)
+    _check(store, content, row, journal)
     if content is None:
-        _check_may_begin(store, row)
         store.write_mark(Mark(row.mark, journal).written())
-    elif found is None or found.mark != row.mark:
-        raise ConfigurationError(
-            f"the objects in {whole} belong to another journal",
-            f"name a place of its own in [journal] objects, or remove {MARK} there if that journal is gone for good",
-            code=FOREIGN,
-        )
-    elif found.journal != journal:
-        raise ConfigurationError(
-            f"the objects in {whole} belong to the journal at {found.journal}, and this one is at {journal}",
-            "after a move or a restore run xbus journal adopt; a copy needs another place in [journal] objects",
-            code=ELSEWHERE,
-        )
     with journal_errors(), engine.begin() as connection:
         values = {"place": whole, "marked_at": sa.func.coalesce(_ROW.marked_at, sa.bindparam("at", type_=Timestamp))}
         connection.execute(sa.update(model.object_store).where(_ROW.id == row.id).values(values), {"at": at})
     return row.id
+
+
+def check_stores(connection: sa.Connection, place: str = "") -> Iterator[tuple[str, XbusError]]:
+    """Find the stores that this journal could not use now; changes nothing.
+
+    Args:
+        place: as the configuration names it.
+
+    Yields:
+        The place of each with the error: at the configured place that of ``claim``.
+    """
+    journal = read_place(connection)
+    rows = {row.place: row for row in _rows(connection) if row.is_marked}
+    try:
+        if place:
+            _check_configured(whole_place(place), rows, journal)
+    except XbusError as error:
+        yield place, error
+    for row in rows.values():
+        try:
+            store = open_store(row.place)
+            _check(store, store.read_mark(), row, journal)
+        except XbusError as error:
+            # A copy of the journal reads where the original keeps its objects.
+            if error.code != ELSEWHERE:
+                yield row.place, error
+
+
+def _check_configured(whole: str, rows: dict[str, StoreRow], journal: str) -> None:
+    """Check the store at the configured place, and take its row out."""
+    store = open_store(whole)
+    content = store.read_mark()
+    found = None if content is None else Mark.of(content)
+    moved = [place for place, row in rows.items() if found is not None and row.mark == found.mark]
+    row = rows.pop(moved[0] if moved else whole, StoreRow(0, whole, uuid.uuid4(), is_marked=False))
+    _check(store, content, row, journal)
 
 
 def adopt(connection: sa.Connection, place: str = "") -> list[str]:
@@ -199,11 +224,37 @@ def _rows(connection: sa.Connection) -> list[StoreRow]:
     return [StoreRow(id_, place, mark, bool(is_marked)) for id_, place, mark, is_marked in found]
 
 
+def _check(store: ObjectStore, content: bytes | None, row: StoreRow, journal: str) -> None:
+    """Let a journal use a store.
+
+    Args:
+        content: of the mark in it; None without one.
+        row: of the store, or of a new one.
+        journal: the place of the journal.
+    """
+    if content is None:
+        _check_may_begin(store, row)
+        return
+    found = Mark.of(content)
+    if found is None or found.mark != row.mark:
+        raise ConfigurationError(
+            f"the objects in {store.place} belong to another journal",
+            f"name a place of its own in [journal] objects, or remove {MARK} there if that journal is gone for good",
+            code=FOREIGN,
+        )
+    if found.journal != journal:
+        raise ConfigurationError(
+            f"the objects in {store.place} belong to the journal at {found.journal}, and this one is at {journal}",
+            "after a move or a restore run xbus journal adopt; a copy needs another place in [journal] objects",
+            code=ELSEWHERE,
+        )
+
+
 def _check_may_begin(store: ObjectStore, row: StoreRow) -> None:
     if row.is_marked:
         raise ConfigurationError(
             f"{store.place} has no {MARK}, although this journal keeps objects there",
-            "see that the folder is mounted and whole",
+            "see that it is mounted and whole, or restore it from a copy",
             code=NOT_THERE,
         )
     if not store.is_empty():

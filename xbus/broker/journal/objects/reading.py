@@ -9,7 +9,7 @@ from xbus import model
 from xbus.broker.journal.database.compression import DAMAGED, decompress
 from xbus.broker.journal.database.raw_reader import Fetcher, Query
 from xbus.broker.journal.objects.opening import open_store
-from xbus.broker.journal.objects.stores import ObjectStore
+from xbus.broker.journal.objects.stores import MISSING, ObjectStore, away
 from xbus.errors import JournalError
 
 STORED_DATA = ("data", "plain_bytes", "store_id")
@@ -54,9 +54,11 @@ class SegmentData:
         store = self._store(store_id)
         try:
             found = store.get(digest)
-        except JournalError:
+        except JournalError as error:
             # It may have moved since it was opened: the next read asks where it is.
             del self._opened[store_id]
+            if error.code == MISSING and store.read_mark() is None:
+                raise away(store.place) from error
             raise
         if len(found) != size or hashlib.sha256(found).digest() != digest:
             raise JournalError(

@@ -74,6 +74,15 @@ def store_errors(place: str) -> Iterator[None]:
         ) from error
 
 
+def away(place: str) -> JournalUnavailable:
+    """Make the error for a store without its mark: all of it is away, not one object."""
+    return JournalUnavailable(
+        f"the object store {place} has no {MARK}, so nothing of it is there now",
+        "see that it is mounted, or restore all of it from a copy",
+        code=UNAVAILABLE,
+    )
+
+
 def missing(place: str, digest: bytes) -> JournalError:
     """Make the error for an object that is not there."""
     return JournalError(

@@ -19,7 +19,7 @@ from xbus.broker.back.recipients.failures import (
     own_fault,
     refusal,
 )
-from xbus.errors import ConnectionLost, Failed, Refused, TimedOut, XbusError
+from xbus.errors import ConnectionLost, Failed, JournalError, Refused, TimedOut, XbusError
 
 LARGE = 16 * 1024 * 1024
 """The bytes of a large answer."""
@@ -152,6 +152,18 @@ def test_a_fault_of_the_broker_is_nobodys() -> None:
     failure = own_fault(ValueError("a\0b"))
     assert (failure.role_id, failure.code, failure.failure_class) == (None, "internal_error", FailureClass.PERMANENT)
     assert "\0" not in failure.cause
+
+
+def test_an_error_of_the_journal_keeps_its_code_and_its_cure() -> None:
+    missing = JournalError("the object is not there", "restore it", code="object_missing")
+    for error in (missing, ExceptionGroup("parts", [ExceptionGroup("parts", [missing])])):
+        failure = own_fault(error)
+        assert (failure.role_id, failure.code, failure.failure_class) == (
+            None,
+            "object_missing",
+            FailureClass.PERMANENT,
+        )
+        assert failure.cause == "deliver: the object is not there: restore it"
 
 
 @pytest.mark.parametrize(
