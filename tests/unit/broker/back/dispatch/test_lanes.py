@@ -342,3 +342,27 @@ async def test_a_role_that_leaves_between_comes_back_to_what_was_not_handed_out(
         made.noted.delivered.clear()
         made.events.arrived.publish(made.store)
         await until(lambda: made.noted.of("store") == list(range(first[0], 7)))
+
+
+async def test_the_next_page_is_read_while_one_is_handed_out_and_no_further_one() -> None:
+    async with bench(head=3 * PAGE) as made:
+        made.noted.may_go_on.clear()
+        made.events.arrived.publish(made.store)
+        await until(lambda: made.noted.delivered)
+        await settle()
+        assert made.log.pages == 2
+        made.leave(made.store)
+        await settle()
+        assert made.log.pages == 2
+        made.noted.may_go_on.set()
+
+
+async def test_at_the_end_of_the_log_nothing_is_read_before_it_grows() -> None:
+    async with bench(head=PAGE) as made:
+        made.events.arrived.publish(made.store)
+        await until(lambda: made.noted.of("store") == [1, 2, 3])
+        await settle()
+        assert made.log.pages == 1
+        await made.log.grow(PAGE + 1)
+        await until(lambda: made.noted.of("store") == [1, 2, 3, 4])
+        assert made.log.pages == 2

@@ -32,12 +32,14 @@ class HeldJournal:
         self.taken: list[ProgressUpdate] = []
         self.answers: list[asyncio.Future[None]] = []
         self.kept: list[ProgressUpdate] = []
+        self.promised: list[bool] = []
 
     def hurry(self) -> None:
         """Nothing waits."""
 
     def write(self, progress: ProgressUpdate, *, promises: bool) -> "asyncio.Future[None]":
         self.taken.append(progress)
+        self.promised.append(promises)
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
 
@@ -244,6 +246,22 @@ async def test_within_the_window_nothing_is_written(ledger: DeliveryLedger, jour
         await ledger.reserve([STORE], position)
     assert len(journal.taken) == 1
     assert not (await begin(ledger.reserve([STORE], 5 + RESERVE_POSITIONS + 1))).done()
+
+
+async def test_the_next_window_is_written_without_delay_though_nobody_waits_for_it_yet(
+    ledger: DeliveryLedger, journal: HeldJournal
+) -> None:
+    reserving = await begin(ledger.reserve([STORE], 5))
+    keeping = asyncio.create_task(ledger.keep())
+    await journal.answer()
+    await reserving
+    ledger.settle(STORE, 5)
+    await journal.answer()
+    await ledger.reserve([STORE], 6 + RESERVE_POSITIONS // 2)
+    ledger.settle(STORE, 6)
+    await journal.answer()
+    assert journal.promised == [True, False, True]
+    keeping.cancel()
 
 
 async def test_a_hand_over_waits_for_a_reservation_that_another_made(
