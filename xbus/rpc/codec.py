@@ -101,13 +101,25 @@ def unpack(data: bytes, most_values: int | None = None) -> Value:
         ProtocolError: ``data`` is not one msgpack value, or has too many values in it (``too_many_values``); the code
             is ``EXTENSION_REFUSED`` if it contains an extension.
     """
-    if most_values is not None and len(data) > _UNCOUNTED_BYTES:
+    if most_values is not None and len(data) > _UNCOUNTED_BYTES and not (len(data) <= most_values and _is_whole(data)):
         check_values(data, most_values)
     try:
         value: Value = msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
         return value
     except (ValueError, TypeError, RecursionError) as error:
         raise ProtocolError(f"{len(data)} bytes are not a msgpack value: {error!r:.100}") from error
+
+
+def _is_whole(data: bytes) -> bool:
+    """Check whether all is there that a value declares. Each value takes a byte at least: so there are no more values
+    than bytes, and msgpack, which makes none of them here, counts faster."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(data))
+    unpacker.feed(data)
+    try:
+        unpacker.skip()
+    except (ValueError, msgpack.UnpackException):
+        return False
+    return True
 
 
 def _refuse_extension(extension: int, _: bytes) -> NoReturn:
