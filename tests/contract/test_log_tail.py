@@ -5,11 +5,16 @@ import uuid
 from random import Random
 from typing import cast
 
+import pytest
+import sqlalchemy as sa
+
 from tests.support.journal import NOW, Scribe
+from xbus import model
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
+from xbus.broker.journal.writes import Append, PutEnvelope, PutEvent, SealReceipt
+from xbus.errors import JournalError
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
 
@@ -73,3 +78,27 @@ async def test_it_makes_no_difference_who_sealed_what(journal: Journal, scribe: 
         position: in_words(each) for position, each in bare_small.items()
     }
     assert 0 < len(small) <= len(receipts)
+
+
+async def test_items_that_came_in_parts_are_not_read_back(journal: Journal, scribe: Scribe) -> None:
+    fed = LogReader(journal, cast(Bell, None))
+    items = [b"%d" % number for number in range(9)]
+    await scribe.put(items, [b"more"])
+    bare = LogReader(journal, cast(Bell, None))
+    await asyncio.gather(fed.refresh(), bare.refresh())
+    envelopes = await envelopes_of(fed)
+    assert await contents_of(bare, envelopes) == [items, [b"more"]]
+    await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
+    assert await contents_of(fed, envelopes) == [items, [b"more"]]
+    with pytest.raises(JournalError, match="misses its items"):
+        await contents_of(bare, envelopes)
+
+
+async def test_items_that_could_not_be_stored_are_told_to_nobody(journal: Journal, scribe: Scribe) -> None:
+    stored: list[Append] = []
+    journal.on_stored(stored.extend)
+    with pytest.raises(JournalError):
+        await journal.write(Append(uuid.uuid4(), uuid.uuid4(), 0, 1, pack_items([b"of no event"])))
+    assert stored == []
+    await scribe.put([b"a", b"b"])
+    assert sum(append.items for append in stored) == 2

@@ -143,8 +143,8 @@ class AsyncEvent:
         """Put one item into the batch, from any thread; True when ``flush`` is due."""
         if not self._open or self._has_file:
             raise self._closed()
-        is_full = self._batch.add(item_bytes(item, self._context.hook))
-        return is_full or self._stream.error is not None
+        data = item if type(item) is bytes else item_bytes(item, self._context.hook)
+        return self._batch.add(data) or self._stream.error is not None
 
     def _closed(self) -> Refused:
         if self._has_file:

@@ -12,10 +12,11 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob, sealed_envelopes
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
+from xbus.broker.journal.commit.events import sealed_envelopes, stored_appends
 from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
-from xbus.broker.journal.writes import SealedEnvelope, Write, WriteAnswer
+from xbus.broker.journal.writes import Append, SealedEnvelope, Write, WriteAnswer
 from xbus.errors import XbusError
 from xbus.testing.images import opened
 from xbus.testing.timing import Timing
@@ -108,6 +109,7 @@ class VirtualJournal:
         self._committer = Committer(database.engine, "broker", max_segment_bytes)
         self._pending: list[_Pending] = []
         self._undecided: list[_Pending] = []
+        self._store_listeners: list[Callable[[Sequence[Append]], None]] = []
         self._seal_listeners: list[Callable[[Sequence[SealedEnvelope]], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._faults_known = 0
@@ -145,6 +147,10 @@ class VirtualJournal:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._enqueue(what, answer, self._timing.commit())
         return await answer
+
+    def on_stored(self, listener: Callable[[Sequence[Append]], None]) -> None:
+        """Have a listener told of what is stored."""
+        self._store_listeners.append(listener)
 
     def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
         """Have a listener told of what is sealed."""
@@ -215,9 +221,12 @@ class VirtualJournal:
         if self._is_dead:
             return
         self._faults_known = faults
+        appends = stored_appends([call for call, _ in group], answers)
+        for tell_stored in self._store_listeners if appends else ():
+            tell_stored(appends)
         sealed = sealed_envelopes([call for call, _ in group], answers)
-        for listener in self._seal_listeners if sealed else ():
-            listener(sealed)
+        for tell_sealed in self._seal_listeners if sealed else ():
+            tell_sealed(sealed)
         for (_, waiting), answer in zip(group, answers, strict=True):
             if answer is UNDECIDED or waiting.done():
                 continue

@@ -1,5 +1,7 @@
 """Gathering items into batches."""
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,3 +63,14 @@ def test_values_that_msgpack_can_not_write_are_refused(value: object) -> None:
     with pytest.raises(Refused) as refused:
         item_bytes(value)
     assert refused.value.code == "bad_items"
+
+
+def test_nothing_is_lost_while_one_thread_adds_and_another_takes() -> None:
+    batch = OutgoingBatch(max_items=7, max_bytes=1000, max_item_bytes=50, max_batch_bytes=200)
+    everything = [b"%d" % number for number in range(20_000)]
+    adding = threading.Thread(target=lambda: [batch.add(item) for item in everything])
+    adding.start()
+    taken: list[bytes] = []
+    while adding.is_alive() or len(batch):
+        taken += [item for piece in batch.take() for item in piece]
+    assert taken == everything

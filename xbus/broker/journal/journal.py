@@ -12,13 +12,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.writer import CommitFigures, Writer, WriterEvents, silent
+from xbus.broker.journal.commit.events import WriterEvents
+from xbus.broker.journal.commit.writer import CommitFigures, Writer, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.stowing import NO_ORDER, ObjectPlace, Order, Stowing
-from xbus.broker.journal.writes import SealedEnvelope, Write, WriteAnswer
+from xbus.broker.journal.writes import Append, SealedEnvelope, Write, WriteAnswer
 from xbus.calling import CALLING
 from xbus.clock import SystemClock
 from xbus.config import JournalSettings
@@ -258,6 +259,11 @@ class Journal:
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""
         self._events.on_room(listener)
+
+    def on_stored(self, listener: Callable[[Sequence[Append]], None]) -> None:
+        """Have ``listener`` called after each commit that stored items of envelopes that come in parts, before those
+        of them are known as sealed that the commit sealed."""
+        self._events.on_stored(listener)
 
     def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
         """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.

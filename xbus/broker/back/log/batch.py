@@ -114,7 +114,8 @@ def check_given(indices: Any, known: int) -> None:
         raise ProtocolError(f"an answer has the indices {indices!r:.100} where {known} items were given")
 
 
-JOIN_BYTES = 256 * 1024
+JOIN_BYTES = 1024 * 1024
+"""The bytes up to which neighbours are joined: as much as a segment has. A call brings so many items at once."""
 
 
 def join_small(segments: Iterable[Segment]) -> Iterator[RunBatch]:

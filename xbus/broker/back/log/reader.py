@@ -10,6 +10,7 @@ from uuid import UUID
 
 from xbus.broker.back.log.archived import ArchiveDemand
 from xbus.broker.back.log.batch import RunBatch, join_small
+from xbus.broker.back.log.newest_items import NewestItems
 from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
 from xbus.broker.back.log.tail import LogTail
@@ -83,6 +84,7 @@ class LogReader:
     def __init__(self, journal: Journal, bell: Bell) -> None:
         self._journal = journal
         self._tail = LogTail()
+        self._newest = NewestItems()
         self._bell = bell
         self._graphs: dict[int, Graph] = {}
         self._emitters: dict[int, str | None] = {}
@@ -95,12 +97,13 @@ class LogReader:
         self._grown = asyncio.Event()
         self._must_look = False
         """Whether this process has sealed a repeat since the last look."""
+        journal.on_stored(self._newest.add)
         journal.on_sealed(self._sealed)
 
     @property
     def tail_bytes(self) -> int:
-        """The bytes of what was sealed last, and is kept in memory."""
-        return self._tail.size
+        """The bytes of what was sealed or stored last, and is kept in memory."""
+        return self._tail.size + self._newest.size
 
     async def read(self, statement: Callable[..., T], *args: Any) -> T:
         """Run a query as soon as the database can be read."""
@@ -289,7 +292,8 @@ class LogReader:
             yield batch
             index = batch.first_index + batch.items
         while index < event.items:
-            segments = await self.read(read_segments, event.segments_id, index, PAGE_BYTES)
+            wanted = (event.segments_id, index, PAGE_BYTES)
+            segments = self._newest.following(*wanted) or await self.read(read_segments, *wanted)
             if not segments:
                 raise JournalError(f"event {event.event_id} misses its items from index {index} on")
             for batch in join_small(segments):

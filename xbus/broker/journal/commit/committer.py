@@ -21,9 +21,6 @@ from xbus.broker.journal.writes import (
     AppendOutput,
     EndAttempt,
     PutEnvelope,
-    Repeat,
-    SealedEnvelope,
-    SealReceipt,
     StartEvent,
     Write,
 )
@@ -344,21 +341,6 @@ class Committer:
     def close(self) -> None:
         """Give the connection up."""
         self._disconnect()
-
-
-def sealed_envelopes(calls: Sequence[WriteJob], answers: Sequence[object]) -> list[SealedEnvelope]:
-    """The envelopes that calls sealed, in position order.
-
-    Args:
-        answers: of ``Committer.do``, or of ``Committer.decide``.
-    """
-    sealed = [
-        SealedEnvelope(answer, call.what if type(call.what) is PutEnvelope else None, type(call.what) is Repeat)
-        for call, answer in zip(calls, answers, strict=True)
-        if type(answer) is SealReceipt
-    ]
-    sealed.sort(key=lambda each: each.receipt.position)
-    return sealed
 
 
 def _stored_bytes(write: Write[object], answer: object) -> int:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob, sealed_envelopes
-from xbus.broker.journal.writes import SealedEnvelope, Write, WriteAnswer, write_size
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
+from xbus.broker.journal.commit.events import WriterEvents, sealed_envelopes, stored_appends
+from xbus.broker.journal.writes import Write, WriteAnswer, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
 T = TypeVar("T")
@@ -54,32 +55,6 @@ class CommitFigures(NamedTuple):
     seconds: Histogram
     writes: Histogram
     faults: int
-
-
-class WriterEvents:
-    """Tells those who listen of room, and of what was sealed, on the loop."""
-
-    def __init__(self) -> None:
-        self._room: list[Callable[[], None]] = []
-        self._sealed: list[Callable[[Sequence[SealedEnvelope]], None]] = []
-
-    def on_room(self, listener: Callable[[], None]) -> None:
-        """Have ``listener`` called whenever ``has_room`` turns true again."""
-        self._room.append(listener)
-
-    def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
-        """Have ``listener`` called after each commit that sealed envelopes, before their emitters know."""
-        self._sealed.append(listener)
-
-    def tell_room(self) -> None:
-        """Tell that there is room again."""
-        for listener in self._room:
-            listener()
-
-    def tell_sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
-        """Tell which envelopes a commit has sealed, in position order."""
-        for listener in self._sealed:
-            listener(sealed)
 
 
 class Writer:
@@ -346,6 +321,9 @@ class Writer:
         # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
         # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
         self._running_loop.call_soon(self._know, faults)
+        appends = stored_appends(group, answers)
+        if appends:
+            self._events.tell_stored(appends)
         sealed = sealed_envelopes(group, answers)
         if sealed:
             self._events.tell_sealed(sealed)
