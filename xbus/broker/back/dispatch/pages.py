@@ -61,6 +61,7 @@ class PageReader:
     ) -> None:
         if self._ahead is not None:
             self._ahead.cancel()
+            await asyncio.wait([self._ahead])
 
     async def next(self) -> LanePage:
         """Give the page behind the lane's position, and begin to read the one behind it if the log goes on there."""
