@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -160,6 +161,20 @@ async def test_a_write_that_was_not_stored_takes_those_behind_it_along(
         await late
     assert await stored(journal) == []
     assert journal.pending_bytes == 0
+
+
+async def test_a_folder_that_is_unmounted_takes_nothing(journal: Journal, scribe: Scribe, folder: Path) -> None:
+    """Whatever lay in the empty folder below would be out of sight when the right one is mounted again."""
+    mounted = folder.rename(folder.with_name("mounted elsewhere"))
+    folder.mkdir()
+    put = whole(scribe, LARGE)
+    with pytest.raises(JournalUnavailable) as caught:
+        await journal.write(put)
+    assert caught.value.code == UNAVAILABLE
+    shutil.rmtree(folder)
+    mounted.rename(folder)
+    assert (await journal.write(put)).position == 1
+    assert len(files(folder)) == 1
 
 
 async def test_the_same_content_is_kept_once_and_a_damaged_one_is_mended(

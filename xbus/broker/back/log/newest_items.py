@@ -9,7 +9,7 @@ from uuid import UUID
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.writes import Append
 
-NEWEST_BYTES = 32 * 1024 * 1024
+NEWEST_BYTES = 16 * 1024 * 1024
 """How much memory they may take. More spares reads to those who lag a little behind large envelopes."""
 
 SEGMENT_BYTES = 512

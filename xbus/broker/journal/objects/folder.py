@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from xbus.broker.journal.objects.stores import MARK, ListedObject, missing, store_errors
+from xbus.broker.journal.objects.stores import MARK, ListedObject, away, missing, store_errors
 from xbus.system.direct import DirectBuffers, DirectFile, read_direct
 from xbus.system.disk import sync_folder
 
@@ -39,6 +39,9 @@ class FolderStore:
                 self._write(path, data)
             # Also of one that was there: its writer may have died before it did so.
             sync_folder(path.parent)
+            # Looked for behind the writing: without it all of this lies in the empty folder below the right one.
+            if not (self._folder / MARK).exists():
+                raise away(self.place)
 
     def get(self, digest: bytes) -> bytes:
         with store_errors(self.place):
