@@ -58,11 +58,15 @@ def sealed_envelopes(calls: Sequence[WriteJob], answers: Sequence[object]) -> li
 
 
 def stored_appends(calls: Sequence[WriteJob], answers: Sequence[object]) -> list[Append]:
-    """Give the items that calls stored of envelopes that come in parts, in their order.
+    """Give the items that calls stored in the database of envelopes that come in parts, in their order.
+
+    What lies in an object store is left out: it is large, and would take the place of all others.
 
     Args:
         answers: as for ``sealed_envelopes``.
     """
     return [
-        call.what for call, answer in zip(calls, answers, strict=True) if type(call.what) is Append and answer is None
+        call.what
+        for call, answer in zip(calls, answers, strict=True)
+        if type(call.what) is Append and answer is None and call.what.stored is None
     ]
