@@ -114,8 +114,9 @@ def check_given(indices: Any, known: int) -> None:
         raise ProtocolError(f"an answer has the indices {indices!r:.100} where {known} items were given")
 
 
-JOIN_BYTES = 1024 * 1024
-"""The bytes up to which neighbours are joined: as much as a segment has. A call brings so many items at once."""
+JOIN_BYTES = 256 * 1024
+"""The bytes up to which neighbours are joined, and that a call brings at once. More have a worker and the consumers
+behind it wait for each other."""
 
 
 def join_small(segments: Iterable[Segment]) -> Iterator[RunBatch]:
