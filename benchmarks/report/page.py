@@ -244,8 +244,8 @@ NOT_SHOWN = """## What they do not show
 
 - Networks: loopback loses nothing and has no delay. Machines of their own for clients and database would give other
   figures, mostly better ones.
-- A steady machine: its pace changed by a third within a day. A figure compares better with its floor, which was measured
-  in turns with it, than with a figure of another scenario.
+- A steady machine: its pace changed by a third within a day. A figure compares better with its floor, measured in
+  turns with it, than with a figure of another scenario.
 - Disks of other kinds: how long a commit waits decides most rates with few messages in flight.
 - Replication: each peer is a single node, and PostgreSQL has no standby.
 - Long runs: most rounds take a second or some. `ENVELOPES` makes them longer.
