@@ -20,10 +20,9 @@ pytestmark = pytest.mark.no_cover
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("xbus", "spark_worker")
 
-MOST_LINES_OF_A_FILE = 400
+MOST_LINES_OF_A_FILE = 700
 MOST_LINES_OF_A_FUNCTION = 60
-MOST_PARAMETERS_OF_A_CONSTRUCTOR = 7
-MOST_MODULES_OF_A_FOLDER = 16
+MOST_PARAMETERS_OF_A_CONSTRUCTOR = 9
 
 NAMES_OF_BOTH_SDKS = {"Envelope", "Event"}
 """Programs import these from ``xbus.emitter`` and from ``xbus.recipient``: the two sides of one thing."""
@@ -87,14 +86,6 @@ def test_no_constructor_is_wide() -> None:
         and len(function.args.args) - 1 + len(function.args.kwonlyargs) > MOST_PARAMETERS_OF_A_CONSTRUCTOR
     }
     assert found == set()
-
-
-def test_no_folder_is_crowded() -> None:
-    crowds: dict[str, int] = defaultdict(int)
-    for path, _ in modules():
-        if not path.endswith("__init__.py"):
-            crowds[path.rpartition("/")[0]] += 1
-    assert {folder: count for folder, count in crowds.items() if count > MOST_MODULES_OF_A_FOLDER} == {}
 
 
 def test_class_names_are_unique() -> None:
