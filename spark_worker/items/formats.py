@@ -1,29 +1,27 @@
 """Items and columns: how the bytes of an item become the columns of a row, and a row the bytes of an item.
 
-JSON of plain types is read by Arrow, in the process that reads the items; the rest of it, and CSV, by the Java side of
-Spark, which writes both. msgpack is read and written by Python, in Arrow batches; what has plain types is read in that
-same process.
-What does not fit the schema gets its text in the column ``_corrupt``, and the job goes on.
+Python and Arrow read JSON and msgpack by the same ``rules``; columns of plain types are read in the process that reads
+the items. Python writes msgpack. The Java side of Spark reads and writes CSV, and writes JSON.
+An item that does not fit the schema gets a text in the column ``_corrupt``, and the job goes on.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import ClassVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, VariantType
 
 from spark_worker.items.columns import CORRUPT, DATA, INDEX, RAW, ROW, is_own
-from spark_worker.items.explaining import explain_json, explain_lack, explain_text
 from spark_worker.items.failures import brief
-from spark_worker.items.json_rows import readable, row_type
 from spark_worker.items.packing import packed, unpacked
+from spark_worker.items.rows import JsonReader, MsgpackReader, RowReader, is_early, row_type
 from spark_worker.items.source import Early
 from xbus.errors import ConfigurationError
 from xbus.recipient import Refusal
-from xbus.rpc.codec import unpack
 
 NAMES = ("msgpack", "json", "csv", "bytes")
 """The names of the formats. The first is the default: the emitters of the bus make it of values."""
@@ -99,31 +97,62 @@ class Rows(Format):
         if demanded := [f.name for f in self.schema if not f.nullable]:
             lacking = reduce(Column.__or__, [_field(name).isNull() for name in demanded])
             corrupt = sf.coalesce(corrupt, sf.when(lacking, text))
-        columns = [_field(f.name).alias(f.name) for f in self.schema]
+        columns = [self._value(f).alias(f.name) for f in self.schema]
         return row.select(INDEX, *columns, corrupt.alias(CORRUPT), sf.col(DATA).alias(RAW))
 
+    def _value(self, field: StructField) -> Column:
+        """Give the value of a field in the row."""
+        return _field(field.name)
+
     def _row_in(self, items: DataFrame) -> Column:
-        """Give the row of each item: the one made early, otherwise the one in its bytes."""
-        read = self._row(sf.col(DATA), row_type(self.schema))
-        return sf.coalesce(ROW, read) if ROW in items.columns else read
+        """Give the row of each item."""
+        return self._row(sf.col(DATA), row_type(self.schema))
 
 
-class Json(Rows):
-    """An object of JSON each."""
+class Ruled(Rows):
+    """Items that are read by the rules.
+
+    Args:
+        schema: as of ``Format``.
+        reader: makes their rows.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, schema: StructType, reader: RowReader) -> None:
+        super().__init__(schema)
+        self._reader = reader
 
     @property
     def early(self) -> Early:
-        return Early(self.schema, "json") if readable(self.schema) else super().early
+        return Early(self.schema, self.name) if is_early(self.schema) else super().early
+
+    def _row_in(self, items: DataFrame) -> Column:
+        # All or none are made early: a function of Python would be asked for each item, whether it is needed or not.
+        return sf.col(ROW) if ROW in items.columns else super()._row_in(items)
+
+    def _value(self, field: StructField) -> Column:
+        found = super()._value(field)
+        return sf.parse_json(found) if isinstance(field.dataType, VariantType) else found
 
     def _row(self, data: Column, wanted: StructType) -> Column:
-        return sf.from_json(data.cast("string"), wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
+        return unpacked(data, wanted, self._reader)
+
+    def explain(self, data: bytes, corrupt: str) -> str:
+        return self._reader.explain(data) or corrupt
+
+
+class Json(Ruled):
+    """An object of JSON each."""
+
+    name: ClassVar[str] = "json"
+
+    def __init__(self, schema: StructType) -> None:
+        super().__init__(schema, JsonReader(schema))
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         # Null is written, so that all items of an event have the same fields.
         return sf.to_json(sf.struct(*map(_quoted, columns)), {"ignoreNullFields": "false"}).cast("binary")
-
-    def explain(self, data: bytes, corrupt: str) -> str:
-        return explain_json(data, self.schema)
 
 
 class Csv(Rows):
@@ -138,25 +167,13 @@ class Csv(Rows):
         return sf.to_csv(sf.struct(*map(_quoted, columns))).cast("binary")
 
 
-class Msgpack(Rows):
+class Msgpack(Ruled):
     """A map of msgpack each."""
 
-    @property
-    def early(self) -> Early:
-        return Early(self.schema, "msgpack") if readable(self.schema) else super().early
+    name: ClassVar[str] = "msgpack"
 
-    def _row_in(self, items: DataFrame) -> Column:
-        # All or none are made early: a function of Python would be asked for each item, whether it is needed or not.
-        return sf.col(ROW) if ROW in items.columns else super()._row_in(items)
-
-    def _row(self, data: Column, wanted: StructType) -> Column:
-        return unpacked(data, wanted)
-
-    def explain(self, data: bytes, corrupt: str) -> str:
-        if corrupt in ("", data.decode("utf-8", "replace")):
-            row: Any = unpack(data)
-            return explain_lack(row, self.schema)
-        return explain_text(data) or corrupt
+    def __init__(self, schema: StructType) -> None:
+        super().__init__(schema, MsgpackReader(schema))
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         return packed(sf.struct(*map(_quoted, columns)))
@@ -188,7 +205,7 @@ def make_format(name: str, schema: str) -> Format:
     check_schema(name, schema)
     if name == "bytes":
         return Bytes(StructType([]))
-    kinds: dict[str, type[Format]] = {"json": Json, "csv": Csv, "msgpack": Msgpack}
+    kinds: dict[str, Callable[[StructType], Format]] = {"json": Json, "csv": Csv, "msgpack": Msgpack}
     return kinds[name](parsed_schema(schema))
 
 

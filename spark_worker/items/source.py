@@ -1,18 +1,18 @@
 """The base of all data sources of items, wherever the items lie."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from spark_worker.items import json_rows, msgpack_rows
 from spark_worker.items.batches import Items, batches
 from spark_worker.items.columns import DATA, INDEX, ROW
+from spark_worker.items.rows import JsonReader, MsgpackReader, RowReader, row_type, with_rows
 
-_MAKERS = {"json": json_rows.with_rows, "msgpack": msgpack_rows.with_rows}
+_READERS: Mapping[str, Callable[[StructType], RowReader]] = {"json": JsonReader, "msgpack": MsgpackReader}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Early:
     @property
     def columns(self) -> StructType:
         """Those of items as they are read: ``_index``, ``data``, and ``_row`` where rows are made of them."""
-        rows = [StructField(ROW, json_rows.row_type(self.schema))] if self.schema.fields else []
+        rows = [StructField(ROW, row_type(self.schema))] if self.schema.fields else []
         return StructType([StructField(INDEX, LongType()), StructField(DATA, BinaryType()), *rows])
 
     def made(self, items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Make batches of these columns from batches of ``_index`` and ``data``."""
-        yield from _MAKERS[self.items_format](items, self.schema) if self.schema.fields else items
+        yield from with_rows(items, _READERS[self.items_format](self.schema)) if self.schema.fields else items
 
 
 class ItemsSource(DataSource):

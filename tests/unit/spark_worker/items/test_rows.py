@@ -1,0 +1,168 @@
+"""Rows of many items: Arrow and Python read JSON alike, and each faulty item is found among the others."""
+
+import json
+import random
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_worker.items.rows import RUN_ITEMS, JsonReader, MsgpackReader, RowReader, is_early, with_rows
+from tests.support.json_items import UNCERTAIN
+
+SCHEMA = StructType(
+    [
+        StructField("id", LongType(), nullable=False),
+        StructField("small", IntegerType()),
+        StructField("name", StringType()),
+        StructField("rate", DoubleType()),
+        StructField("is_paid", BooleanType()),
+        StructField("day", DateType()),
+        StructField("price", DecimalType(6, 2)),
+        StructField("lines", ArrayType(StructType([StructField("n", IntegerType(), nullable=False)]))),
+    ]
+)
+SOUND = b'{"id": 1, "name": "a", "rate": 0.5}'
+NO_JSON = b"no json"
+SIGNS = '{}[]":,.-+eE019 \n\ttfnu\\é/'
+
+
+def read(reader: RowReader, *items: bytes) -> list[dict[str, Any]]:
+    indexes = pa.array(range(len(items)), pa.int64())
+    given = pa.RecordBatch.from_arrays([indexes, pa.array(items, pa.binary())], names=["_index", "data"])
+    (made,) = with_rows([given], reader)
+    assert made.column("_index").equals(indexes)
+    rows: list[dict[str, Any]] = made["_row"].to_pylist()
+    for row, data, item in zip(rows, made["data"].to_pylist(), items, strict=True):
+        assert data == (None if row["_corrupt"] is None else item), "the bytes are kept where something is wrong"
+    return rows
+
+
+def test_arrow_and_python_read_alike() -> None:
+    reader = JsonReader(SCHEMA)
+    items = [*map(_sound, range(200)), *_damaged(2_000), *UNCERTAIN]
+
+    alone = [read(reader, item)[0] for item in items]
+    by_python = [read(reader, item, NO_JSON)[0] for item in items]
+
+    assert list(map(repr, alone)) == list(map(repr, by_python))
+    wrong = sum(row["_corrupt"] is not None for row in alone)
+    assert 300 < wrong < len(items) - 500, "some are sound, some are not"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [b'{"x": [1,', b'{"id": 1}]}', b'{"id": 2}{"id": 3}'],
+        [b'{"id": 1}{"id": 2}', b""],
+        [b'{"x": {"y":', b'{"id": 1}}}', b'{"id": 2}{"id": 3}'],
+        [b'{"name": "}', b'{"}', b'{"id": 1}{"id": 2}'],
+    ],
+)
+def test_items_that_together_make_as_many_objects_are_refused(items: list[bytes]) -> None:
+    assert [row["_corrupt"] for row in read(JsonReader(SCHEMA), *items)] == [item.decode() for item in items]
+
+
+@pytest.mark.parametrize("run_items", [2, RUN_ITEMS])
+def test_a_faulty_item_is_refused_alone(run_items: int) -> None:
+    rows = read(JsonReader(SCHEMA, run_items), SOUND, SOUND, SOUND, NO_JSON, SOUND)
+
+    assert [row["_corrupt"] for row in rows] == [None, None, None, "no json", None]
+    assert [row["name"] for row in rows] == ["a", "a", "a", None, "a"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"id": 1, "id": 2}', '{"id": 1, "lines": [{"n": 1, "n": 2}]}', '{"id": 1, "x": {"a": 1, "a": 1}}']
+)
+def test_a_doubled_name_is_refused_where_python_reads(text: str) -> None:
+    first, _ = read(JsonReader(SCHEMA), text.encode(), NO_JSON)
+
+    assert first["_corrupt"] == text
+    assert "twice" in str(JsonReader(SCHEMA).explain(text.encode()))
+
+
+def test_long_items_and_names_of_numbers_are_rows() -> None:
+    long, named = read(
+        JsonReader(SCHEMA), b'{"name": "%s", "id": 1}' % (b"n" * 40_000), b'{"name": "Inf, NaN or [Infinity]", "id": 2}'
+    )
+
+    assert (len(long["name"]), named["id"]) == (40_000, 2)
+
+
+def test_no_items_are_no_rows() -> None:
+    assert read(JsonReader(SCHEMA)) == read(MsgpackReader(SCHEMA)) == []
+
+
+def test_what_is_no_map_is_told() -> None:
+    reader = MsgpackReader(SCHEMA)
+    items = [b"\xc1", msgpack.packb([1]), msgpack.packb({"id": msgpack.ExtType(5, b"x")})]
+
+    causes = [row["_corrupt"] for row in read(reader, *items)]
+
+    assert [cause[:14] for cause in causes] == ["it is not msgp", "it is a list o", "it is not msgp"]
+    assert [reader.explain(item) for item in items] == causes
+
+
+def test_all_of_a_column_that_can_be_read_is() -> None:
+    values = [{"id": 1}, {"name": "a"}, {"id": "x"}, {"id": 2, "name": "b"}, {"id": 3, "name": 7}]
+
+    rows = read(MsgpackReader(SCHEMA), *map(msgpack.packb, values))
+
+    assert [row["name"] for row in rows] == [None, "a", None, "b", None]
+    assert [row["_corrupt"] for row in rows] == [
+        None,
+        "field id is missing",
+        'field id: "x" is not a bigint',
+        None,
+        "field name: 7 is not a string",
+    ]
+
+
+@pytest.mark.parametrize("kind", [DateType(), TimestampType(), DecimalType(9, 2), ArrayType(IntegerType())], ids=str)
+def test_other_types_are_read_in_columns(kind: DataType) -> None:
+    assert not is_early(StructType([StructField("x", kind)]))
+    assert is_early(StructType(SCHEMA.fields[:5]))
+
+
+def _sound(seed: int) -> bytes:
+    dice = random.Random(seed)
+    values: dict[str, Any] = {
+        "id": dice.choice([0, -1, 2**63 - 1, -(2**63), dice.randrange(10**9)]),
+        "small": dice.choice([None, 0, 2**31 - 1, -(2**31)]),
+        "name": dice.choice(["", "é\u2028", "\x00", 'a"b\\c/\n', "😀", "x" * 300]),
+        "rate": dice.choice([0.1, -0.0, 1e-320, 1.7976931348623157e308, 5, dice.random() * 10 ** dice.randint(-9, 9)]),
+        "is_paid": dice.choice([True, False, None]),
+        "day": dice.choice(["2026-01-31", "0001-01-01", "9999-12-31", None]),
+        "price": dice.choice([1, 1.5, "12.50", "-0.01", 9999, None]),
+        "lines": dice.choice([[{"n": 1, "deep": [1, "x", None]}], [], None, [None]]),
+    }
+    left = dice.sample(sorted(values), dice.randint(1, len(values)))
+    return json.dumps({"id": 7} | {name: values[name] for name in left}, ensure_ascii=dice.random() < 0.5).encode()
+
+
+def _damaged(number: int) -> list[bytes]:
+    """Items with a sign or two changed, left out or put in."""
+    dice = random.Random(2)
+    found = []
+    for seed in range(number):
+        text = _sound(seed).decode()
+        for _ in range(dice.randint(1, 2)):
+            place = dice.randrange(1, len(text))
+            text = text[:place] + dice.choice(["", dice.choice(SIGNS)]) + text[place + dice.randint(0, 1) :]
+        found.append(text.encode())
+    return found
