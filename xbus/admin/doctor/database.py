@@ -6,7 +6,7 @@ from datetime import timedelta
 from xbus.admin.doctor.findings import DoctorFinding, of_error
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.database.engine import check_durable
+from xbus.broker.journal.database.engine import NO_CHECKSUMS, check_durable, lacks_checksums
 from xbus.broker.journal.operations.checkup import read_clock
 from xbus.clock import Clock
 from xbus.config import without_secrets
@@ -28,10 +28,13 @@ def look_at_database(url: str, clock: Clock) -> Iterator[DoctorFinding]:
         schema.check(url)
         with reading(url) as connection:
             check_durable(connection)
+            is_unchecked = lacks_checksums(connection)
             apart = abs(read_clock(connection, clock.now()) - clock.now())
     except XbusError as error:
         yield of_error(error, about)
         return
+    if is_unchecked:
+        yield DoctorFinding("no_checksums", about, *NO_CHECKSUMS, is_problem=False)
     if apart > MOST_APART:
         yield DoctorFinding(
             "clocks_differ",
