@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.engine import NO_CHECKSUMS, lacks_checksums
+from xbus.broker.journal.database.promises import NO_CHECKSUMS, lacks_checksums
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 
 MOST_OF_A_TABLE = 100
