@@ -14,7 +14,7 @@ TOO_DEEP = "... (nested too deep to be shown)"
 def is_deep(value: object) -> bool:
     """Check whether maps and lists are nested too deep to be shown."""
     level = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(DEEPEST):
         level = [each for one in level for each in _members(one) if isinstance(each, dict | list | tuple)]
         if not level:
             return False
