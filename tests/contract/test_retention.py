@@ -248,8 +248,8 @@ async def lead_to_another_service(journal: Journal, type_name: str, role: str) -
     nodes = sa.update(model.node).where(model.node.c.graph_id.in_(graphs), model.node.c.service_id == store)
 
     def edit(connection: sa.Connection) -> None:
-        made = connection.execute(sa.insert(model.service).values(name="elsewhere", kind="consumer"))
-        (service_id,) = made.inserted_primary_key or ()
+        made = sa.insert(model.service).values(name="elsewhere", kind="consumer").returning(model.service.c.id)
+        service_id = connection.execute(made).scalar_one()
         of_role = sa.update(model.role).where(model.role.c.login == role)
         connection.execute(of_role.values(service_id=service_id))
         connection.execute(nodes.values(service_id=service_id))
