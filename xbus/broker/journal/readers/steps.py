@@ -197,8 +197,8 @@ def release(connection: sa.Connection, leases: Iterable[LeaseOf]) -> None:
 def pass_idle(connection: sa.Connection, passed: Sequence[ReaderRange], note: ActNote) -> None:
     """Write down how far ranges have come without a batch, as nothing in the log falls into them.
 
-    Otherwise they lag for ever, though their programs have read all. This leaves a range alone that somebody has changed
-    meanwhile.
+    Otherwise they lag for ever, though their programs have read all. A range that somebody has changed meanwhile stays
+    as it is.
     """
     row = model.reader_range.c
     for known in sorted(passed, key=lambda each: each.id):
