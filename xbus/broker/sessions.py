@@ -73,6 +73,8 @@ class _Session:
     ends_at: datetime | None
     is_of_run: bool = False
     renewed: bool = False
+    heard_at: datetime | None = None
+    """When its owner called last, since the process began."""
 
 
 class Sessions:
@@ -193,7 +195,17 @@ class Sessions:
             raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
         session.expires_at = self._lifetimes.next_end(now, session.ends_at)
         session.renewed = True
+        session.heard_at = now
         return session.owner_id
+
+    def heard(self) -> dict[int, datetime]:
+        """Give when each owner called last, by a session or an API token that has not ended."""
+        calls = [(session.owner_id, session.heard_at) for session in self._sessions.values()]
+        found: dict[int, datetime] = {}
+        for owner_id, at in (*calls, *self._api_tokens.heard()):
+            if at is not None:
+                found[owner_id] = max(at, found.get(owner_id, at))
+        return found
 
     def knows(self, token: str) -> bool:
         """Check whether a session or an API token exists, without renewing it."""
@@ -217,8 +229,14 @@ class Sessions:
         owner_id = self.owner(token)
         if token_hash(token) in self._api_tokens:
             raise Refused("an API token has no end", "revoke it with xbus token revoke", code="token_stays")
-        await self._journal.write(EndSession(token_hash(token)))
-        self._sessions.pop(token_hash(token), None)
+        # Before the write: 1. The journal ends the session. 2. ``end_removed`` compares the sessions here with those of
+        # the journal, takes it that an administrator ended this one, and breaks off the last calls of the recipient.
+        session = self._sessions.pop(token_hash(token))
+        try:
+            await self._journal.write(EndSession(token_hash(token)))
+        except BaseException:
+            self._sessions[token_hash(token)] = session
+            raise
         log.info("logged out", extra={"action": "logout", f"{self._kind}_id": owner_id})
         return owner_id
 
