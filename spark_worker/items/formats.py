@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 from spark_worker.items.columns import CORRUPT, DATA, INDEX, RAW, ROW, is_own
 from spark_worker.items.failures import brief
 from spark_worker.items.packing import packed, unpacked
-from spark_worker.items.rows import JsonReader, MsgpackReader, RowReader, is_early, row_type
+from spark_worker.items.rows import JsonRows, MsgpackRows, RowMaker, is_early, row_type
 from spark_worker.items.source import Early
 from xbus.errors import ConfigurationError
 from xbus.recipient import Refusal
@@ -119,7 +119,7 @@ class Ruled(Rows):
 
     name: ClassVar[str]
 
-    def __init__(self, schema: StructType, reader: RowReader) -> None:
+    def __init__(self, schema: StructType, reader: RowMaker) -> None:
         super().__init__(schema)
         self._reader = reader
 
@@ -148,7 +148,7 @@ class Json(Ruled):
     name: ClassVar[str] = "json"
 
     def __init__(self, schema: StructType) -> None:
-        super().__init__(schema, JsonReader(schema))
+        super().__init__(schema, JsonRows(schema))
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         # Null is written, so that all items of an event have the same fields.
@@ -173,7 +173,7 @@ class Msgpack(Ruled):
     name: ClassVar[str] = "msgpack"
 
     def __init__(self, schema: StructType) -> None:
-        super().__init__(schema, MsgpackReader(schema))
+        super().__init__(schema, MsgpackRows(schema))
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         return packed(sf.struct(*map(_quoted, columns)))

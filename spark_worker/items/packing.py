@@ -12,11 +12,11 @@ from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, StructType, VariantVal
 
-from spark_worker.items.rows import RowReader
-from spark_worker.items.rules import as_interval
+from spark_worker.items.rows import RowMaker
+from spark_worker.items.scalars import as_interval
 
 
-def unpacked(data: Column, wanted: StructType, reader: RowReader) -> Column:
+def unpacked(data: Column, wanted: StructType, reader: RowMaker) -> Column:
     """Read the rows of items.
 
     Args:
@@ -77,7 +77,7 @@ def _is_variant(kind: pa.DataType) -> bool:
     return any((field.metadata or {}).get(b"variant") == b"true" for field in fields)
 
 
-def _with_variants(value: Any, kind: pa.DataType) -> Any:
+def _with_variants(value: Any, kind: pa.DataType) -> object:
     """Replace each VARIANT in a value by the value that it holds."""
     if value is None:
         return None

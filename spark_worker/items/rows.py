@@ -28,9 +28,10 @@ from pyspark.sql.types import (
 
 from spark_worker.items.columns import CORRUPT, DATA, INDEX, ROW
 from spark_worker.items.explaining import article, explain_text, shown
-from spark_worker.items.rules import DOUBTS, Form, Misfit, Slot, column_of
+from spark_worker.items.kinds import DOUBTS, DoesNotFit, ItemForm, Slot
+from spark_worker.items.rules import column_of
 from xbus.errors import ProtocolError
-from xbus.rpc.codec import unpack
+from xbus.rpc.codec import Key, unpack
 
 RUN_ITEMS = 1_000
 """Fewer leave less to Python where one item is left to it, and cost Arrow more calls."""
@@ -62,7 +63,7 @@ def _read_type(data_type: DataType) -> DataType:
     return StringType() if isinstance(data_type, VariantType) else data_type
 
 
-def with_rows(batches: Iterable[pa.RecordBatch], reader: "RowReader") -> Iterator[pa.RecordBatch]:
+def with_rows(batches: Iterable[pa.RecordBatch], reader: "RowMaker") -> Iterator[pa.RecordBatch]:
     """Add a column ``_row`` to batches of ``_index`` and ``data``; only faulty items keep ``data``."""
     for batch in batches:
         data = batch.column(DATA)
@@ -71,7 +72,7 @@ def with_rows(batches: Iterable[pa.RecordBatch], reader: "RowReader") -> Iterato
         yield pa.RecordBatch.from_arrays([batch.column(INDEX), left, rows], names=[INDEX, DATA, ROW])
 
 
-class RowReader(ABC):
+class RowMaker(ABC):
     """Reads items as rows of a schema.
 
     Args:
@@ -82,7 +83,7 @@ class RowReader(ABC):
         ConfigurationError: no item of the format can fill a column of the schema.
     """
 
-    def __init__(self, schema: StructType, form: Form) -> None:
+    def __init__(self, schema: StructType, form: ItemForm) -> None:
         self._slots = {field.name: Slot(column_of(field.dataType, form), not field.nullable) for field in schema}
 
     @abstractmethod
@@ -90,11 +91,11 @@ class RowReader(ABC):
         """Make the row of each item: the fields, and ``_corrupt``, which is text for an item that does not fit."""
 
     @abstractmethod
-    def decode(self, item: bytes) -> dict[Any, Any]:
+    def decode(self, item: bytes) -> dict[Key, object]:
         """Decode an item.
 
         Raises:
-            Misfit: it is no map of the format.
+            DoesNotFit: it is no map of the format.
         """
 
     def explain(self, item: bytes) -> str | None:
@@ -109,7 +110,7 @@ class RowReader(ABC):
             try:
                 maps.append(self.decode(item))
                 causes.append(None)
-            except Misfit as misfit:
+            except DoesNotFit as misfit:
                 maps.append({})
                 causes.append(misfit.fault)
         return [self._column(name, slot, maps, causes) for name, slot in self._slots.items()], causes
@@ -125,7 +126,7 @@ class RowReader(ABC):
         for place, value in enumerate(values):
             try:
                 made.append(slot.read(value))
-            except Misfit as misfit:
+            except DoesNotFit as misfit:
                 made.append(None)
                 causes[place] = causes[place] or f"field {name}{misfit.place}{misfit.fault}"
         return pa.array(made, slot.kind.arrow)
@@ -135,30 +136,30 @@ class RowReader(ABC):
         return pa.StructArray.from_arrays([*columns, corrupt], names)
 
 
-class MsgpackReader(RowReader):
+class MsgpackRows(RowMaker):
     """Reads maps of msgpack; ``_corrupt`` says what is wrong."""
 
     def __init__(self, schema: StructType) -> None:
-        super().__init__(schema, Form.MSGPACK)
+        super().__init__(schema, ItemForm.MSGPACK)
 
     def rows(self, data: pa.Array) -> pa.StructArray:
         columns, causes = self._columns(data.to_pylist())
         return self._joined(columns, pa.array(causes, pa.string()))
 
-    def decode(self, item: bytes) -> dict[Any, Any]:
+    def decode(self, item: bytes) -> dict[Key, object]:
         try:
-            row = unpack(item)
+            row: object = unpack(item)
         except ProtocolError as error:
-            raise Misfit(f"it is not msgpack: {error.cause}") from error
+            raise DoesNotFit(f"it is not msgpack: {error.cause}") from error
         if not isinstance(row, dict):
-            raise Misfit(f"it is {article(type(row).__name__)} of msgpack, not a map")
+            raise DoesNotFit(f"it is {article(type(row).__name__)} of msgpack, not a map")
         return row
 
     def explain(self, item: bytes) -> str | None:
         return explain_text(item) or super().explain(item)
 
 
-class JsonReader(RowReader):
+class JsonRows(RowMaker):
     """Reads objects of JSON; ``_corrupt`` is the text of the item.
 
     Args:
@@ -167,7 +168,7 @@ class JsonReader(RowReader):
     """
 
     def __init__(self, schema: StructType, run_items: int = RUN_ITEMS) -> None:
-        super().__init__(schema, Form.JSON)
+        super().__init__(schema, ItemForm.JSON)
         read = [(name, slot.kind.by_arrow) for name, slot in self._slots.items()]
         self._by_arrow = pa.schema(read) if all(kind for _, kind in read) else None
         self._run_items = run_items
@@ -191,18 +192,18 @@ class JsonReader(RowReader):
         ]
         return self._joined(columns, pa.array(corrupt, pa.string()))
 
-    def decode(self, item: bytes) -> dict[Any, Any]:
+    def decode(self, item: bytes) -> dict[Key, object]:
         try:
             value = _DECODER.decode(item.decode())
         except UnicodeDecodeError:
             hint = "values are msgpack on the bus: leave --format out"
-            raise Misfit(f"the item is not JSON: it is not text in UTF-8 ({hint})") from None
+            raise DoesNotFit(f"the item is not JSON: it is not text in UTF-8 ({hint})") from None
         except _NamedTwice as twice:
-            raise Misfit(f"the item names {shown(twice.name)} twice") from None
+            raise DoesNotFit(f"the item names {shown(twice.name)} twice") from None
         except (ValueError, ArithmeticError, RecursionError) as error:
-            raise Misfit(f"the item is not JSON: {error}") from None
+            raise DoesNotFit(f"the item is not JSON: {error}") from None
         if not isinstance(value, dict):
-            raise Misfit(f"the item is {_json_kind(value)}, not an object")
+            raise DoesNotFit(f"the item is {_json_kind(value)}, not an object")
         return value
 
     def _taken(self, data: pa.Array) -> pa.StructArray | None:
@@ -235,7 +236,7 @@ class _NamedTwice(Exception):
         self.name = name
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -10,9 +10,9 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from spark_worker.items.batches import Items, batches
 from spark_worker.items.columns import DATA, INDEX, ROW
-from spark_worker.items.rows import JsonReader, MsgpackReader, RowReader, row_type, with_rows
+from spark_worker.items.rows import JsonRows, MsgpackRows, RowMaker, row_type, with_rows
 
-_READERS: Mapping[str, Callable[[StructType], RowReader]] = {"json": JsonReader, "msgpack": MsgpackReader}
+_READERS: Mapping[str, Callable[[StructType], RowMaker]] = {"json": JsonRows, "msgpack": MsgpackRows}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
 )
 
 from spark_worker.items.explaining import explain_text
-from spark_worker.items.rows import JsonReader
+from spark_worker.items.rows import JsonRows
 
 HINT = "values are msgpack on the bus: leave --format out"
 
@@ -49,11 +49,11 @@ SCHEMA = StructType(
     ],
 )
 def test_the_first_fault_is_named(item: bytes, said: str) -> None:
-    assert JsonReader(SCHEMA).explain(item) == said
+    assert JsonRows(SCHEMA).explain(item) == said
 
 
 def test_a_long_value_is_cut() -> None:
-    said = JsonReader(SCHEMA).explain(b'{"id": "' + b"x" * 500 + b'"}')
+    said = JsonRows(SCHEMA).explain(b'{"id": "' + b"x" * 500 + b'"}')
 
     assert said is not None
     assert len(said) < 120
@@ -61,7 +61,7 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_where_nothing_is_wrong_nothing_is_said() -> None:
-    assert JsonReader(SCHEMA).explain(b'{"id": 1}') is None
+    assert JsonRows(SCHEMA).explain(b'{"id": 1}') is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from spark_worker.items.packing import items_of
-from spark_worker.items.rows import MsgpackReader
+from spark_worker.items.rows import MsgpackRows
 
 DAY = pa.date32()
 TIME = pa.timestamp("us", "UTC")
@@ -33,7 +33,7 @@ PRICE = pa.decimal128(10, 2)
 def test_what_lies_in_others_comes_back(kind: pa.DataType, value: Any) -> None:
     """Dates, times and decimals within them are text, too, and a map is a map."""
     given = pa.array([{"x": value}, {"x": None}], pa.struct([("x", kind)]))
-    reader = MsgpackReader(StructType([StructField("x", from_arrow_type(kind))]))
+    reader = MsgpackRows(StructType([StructField("x", from_arrow_type(kind))]))
 
     rows = reader.rows(items_of(given))
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_worker.items.rows import RUN_ITEMS, JsonReader, MsgpackReader, RowReader, is_early, with_rows
+from spark_worker.items.rows import RUN_ITEMS, JsonRows, MsgpackRows, RowMaker, is_early, with_rows
 from tests.support.json_items import UNCERTAIN
 
 SCHEMA = StructType(
@@ -42,7 +42,7 @@ NO_JSON = b"no json"
 SIGNS = '{}[]":,.-+eE019 \n\ttfnu\\é/'
 
 
-def read(reader: RowReader, *items: bytes) -> list[dict[str, Any]]:
+def read(reader: RowMaker, *items: bytes) -> list[dict[str, Any]]:
     indexes = pa.array(range(len(items)), pa.int64())
     given = pa.RecordBatch.from_arrays([indexes, pa.array(items, pa.binary())], names=["_index", "data"])
     (made,) = with_rows([given], reader)
@@ -54,7 +54,7 @@ def read(reader: RowReader, *items: bytes) -> list[dict[str, Any]]:
 
 
 def test_arrow_and_python_read_alike() -> None:
-    reader = JsonReader(SCHEMA)
+    reader = JsonRows(SCHEMA)
     items = [*map(_sound, range(200)), *_damaged(2_000), *UNCERTAIN]
 
     alone = [read(reader, item)[0] for item in items]
@@ -75,12 +75,12 @@ def test_arrow_and_python_read_alike() -> None:
     ],
 )
 def test_items_that_together_make_as_many_objects_are_refused(items: list[bytes]) -> None:
-    assert [row["_corrupt"] for row in read(JsonReader(SCHEMA), *items)] == [item.decode() for item in items]
+    assert [row["_corrupt"] for row in read(JsonRows(SCHEMA), *items)] == [item.decode() for item in items]
 
 
 @pytest.mark.parametrize("run_items", [2, RUN_ITEMS])
 def test_a_faulty_item_is_refused_alone(run_items: int) -> None:
-    rows = read(JsonReader(SCHEMA, run_items), SOUND, SOUND, SOUND, NO_JSON, SOUND)
+    rows = read(JsonRows(SCHEMA, run_items), SOUND, SOUND, SOUND, NO_JSON, SOUND)
 
     assert [row["_corrupt"] for row in rows] == [None, None, None, "no json", None]
     assert [row["name"] for row in rows] == ["a", "a", "a", None, "a"]
@@ -90,26 +90,26 @@ def test_a_faulty_item_is_refused_alone(run_items: int) -> None:
     "text", ['{"id": 1, "id": 2}', '{"id": 1, "lines": [{"n": 1, "n": 2}]}', '{"id": 1, "x": {"a": 1, "a": 1}}']
 )
 def test_a_doubled_name_is_refused_where_python_reads(text: str) -> None:
-    first, _ = read(JsonReader(SCHEMA), text.encode(), NO_JSON)
+    first, _ = read(JsonRows(SCHEMA), text.encode(), NO_JSON)
 
     assert first["_corrupt"] == text
-    assert "twice" in str(JsonReader(SCHEMA).explain(text.encode()))
+    assert "twice" in str(JsonRows(SCHEMA).explain(text.encode()))
 
 
 def test_long_items_and_names_of_numbers_are_rows() -> None:
     long, named = read(
-        JsonReader(SCHEMA), b'{"name": "%s", "id": 1}' % (b"n" * 40_000), b'{"name": "Inf, NaN or [Infinity]", "id": 2}'
+        JsonRows(SCHEMA), b'{"name": "%s", "id": 1}' % (b"n" * 40_000), b'{"name": "Inf, NaN or [Infinity]", "id": 2}'
     )
 
     assert (len(long["name"]), named["id"]) == (40_000, 2)
 
 
 def test_no_items_are_no_rows() -> None:
-    assert read(JsonReader(SCHEMA)) == read(MsgpackReader(SCHEMA)) == []
+    assert read(JsonRows(SCHEMA)) == read(MsgpackRows(SCHEMA)) == []
 
 
 def test_what_is_no_map_is_told() -> None:
-    reader = MsgpackReader(SCHEMA)
+    reader = MsgpackRows(SCHEMA)
     items = [b"\xc1", msgpack.packb([1]), msgpack.packb({"id": msgpack.ExtType(5, b"x")})]
 
     causes = [row["_corrupt"] for row in read(reader, *items)]
@@ -121,7 +121,7 @@ def test_what_is_no_map_is_told() -> None:
 def test_all_of_a_column_that_can_be_read_is() -> None:
     values = [{"id": 1}, {"name": "a"}, {"id": "x"}, {"id": 2, "name": "b"}, {"id": 3, "name": 7}]
 
-    rows = read(MsgpackReader(SCHEMA), *map(msgpack.packb, values))
+    rows = read(MsgpackRows(SCHEMA), *map(msgpack.packb, values))
 
     assert [row["name"] for row in rows] == [None, "a", None, "b", None]
     assert [row["_corrupt"] for row in rows] == [

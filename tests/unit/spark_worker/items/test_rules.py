@@ -42,7 +42,7 @@ from pyspark.sql.types import (
 )
 
 from spark_worker.items.packing import items_of
-from spark_worker.items.rows import JsonReader, MsgpackReader, RowReader
+from spark_worker.items.rows import JsonRows, MsgpackRows, RowMaker
 from xbus.errors import ConfigurationError
 
 INTERVAL = "INTERVAL '1 02:03:04.5' DAY TO SECOND"
@@ -160,12 +160,12 @@ def written(value: object) -> bytes:
     return json.dumps({"x": value}).encode()
 
 
-def reader_of(name: str, kind: DataType, *, is_demanded: bool = False) -> RowReader:
+def reader_of(name: str, kind: DataType, *, is_demanded: bool = False) -> RowMaker:
     schema = StructType([StructField("x", kind, not is_demanded)])
-    return MsgpackReader(schema) if name == "msgpack" else JsonReader(schema)
+    return MsgpackRows(schema) if name == "msgpack" else JsonRows(schema)
 
 
-def read(reader: RowReader, *items: bytes) -> list[tuple[object, str | None]]:
+def read(reader: RowMaker, *items: bytes) -> list[tuple[object, str | None]]:
     """The value of each item, with what is wrong with it."""
     rows = reader.rows(pa.array(items, pa.binary()))
     return [
