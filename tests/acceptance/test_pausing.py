@@ -176,7 +176,7 @@ async def command_waits(daemon: Daemon, kind: str, named: str, folder: Path) -> 
     items.write_text("1\n")
     options = ["--type", "numbers", "--login", "emitter_1", "--password-file", password, "--timeout", "1"]
     done = await asyncio.to_thread(run, script("xbus"), "emit", items, *options, "-c", daemon.config)
-    _, told, ended = done.stderr.strip().splitlines()
+    *_, told, ended = done.stderr.strip().splitlines()
     assert told.startswith("waiting for up to 1 s: the ")
     assert f"is paused by {getpass.getuser()}: moving" in told
     assert told.endswith(f": xbus resume {kind} {named} --reason … ends the pause; repeat the call then")

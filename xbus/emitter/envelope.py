@@ -196,7 +196,9 @@ def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> Non
         # It stays open, seen by nobody.
         code = error.code if isinstance(error, CallError) else type(error).__name__
         extra = {"action": "emitter_cancel_failed", "envelope_id": envelope_id, "code": code}
-        logger.warning("envelope not cancelled", extra=extra)
+        # A paused emitter has nothing at the bus that could be cancelled.
+        level = logging.INFO if code == "envelope_unknown" else logging.WARNING
+        logger.log(level, "envelope not cancelled", extra=extra)
 
 
 def envelope_options(ordering_key: str | None, key: str | None, headers: Headers | None = None) -> EnvelopeOptionsMap:
