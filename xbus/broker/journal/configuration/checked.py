@@ -137,7 +137,7 @@ def _remove_types_of(copy: sa.Connection, problem: TableProblem) -> None:
 
 
 _NODE = model.node.c
-_GRAPHS_WITH: Mapping[str, Callable[[Sequence[int]], sa.Select[Any]]] = {
+_GRAPHS_WITH: Mapping[str, Callable[[Sequence[int]], sa.Select[int]]] = {
     model.graph.name: lambda key: sa.select(model.graph.c.id).where(model.graph.c.id.in_(key)),
     model.node.name: lambda key: sa.select(_NODE.graph_id).where(_NODE.id.in_(key)),
     model.edge.name: lambda key: sa.select(_NODE.graph_id).where(_NODE.id.in_(key)),
