@@ -12,18 +12,23 @@ _LONGEST_CHARACTERS = 1_100
 """Above all that a double takes when every digit of it is written."""
 
 
+class LossyJson(ValueError):
+    """JSON that says more than values in memory keep: it is neither taken as it is, nor as a text."""
+
+
 def parse_json(text: str | bytes) -> object:
     """Read a text of JSON.
 
     Raises:
-        ValueError: it is none, is nested too deeply, has a name twice in a map, or a number that no double holds.
+        ValueError: it is none.
+        LossyJson: it is nested too deeply, has a name twice in a map, or a number that no double holds.
     """
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8-sig")
         found: object = json.loads(text, parse_constant=_no_constant, parse_float=exact_float, object_pairs_hook=_map)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise LossyJson("it is nested too deeply") from None
     return found
 
 
@@ -31,15 +36,15 @@ def exact_float(text: str) -> float:
     """Read a decimal number as a double, of which as many digits give the same number again.
 
     Raises:
-        ValueError: a double has not so many digits, or is too small.
+        LossyJson: a double has not so many digits, or is too small or too large.
     """
     value = float(text)
     if len(text) <= _SURE_CHARACTERS and text.isascii() and not set(text) & {"e", "E"}:
         return value
     if math.isinf(value):
-        raise ValueError(f"the number {text:.40} is too large")
+        raise LossyJson(f"the number {text:.40} is too large")
     if len(text) > _LONGEST_CHARACTERS or not _is_same(value, text):
-        raise ValueError(f"the number {text:.40} has more digits than a double holds: write it as a text, in quotes")
+        raise LossyJson(f"the number {text:.40} has more digits than a double holds: write it as a text, in quotes")
     return value
 
 
@@ -59,7 +64,7 @@ def _map(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
-                raise ValueError(f'a map has the name "{name:.80}" twice')
+                raise LossyJson(f'a map has the name "{name:.80}" twice')
             names.add(name)
     return found
 

@@ -31,7 +31,7 @@ from xbus.clock import SystemClock
 from xbus.emitter import Emitter
 from xbus.ending import exit_code, tell
 from xbus.errors import Refused, XbusError
-from xbus.json_text import parse_json
+from xbus.json_text import LossyJson, parse_json
 from xbus.rpc.codec import Key, Value
 
 ALL = "all"
@@ -255,6 +255,8 @@ def _field(text: str) -> tuple[str, Value]:
         raise click.UsageError(f'"{text}" is no NAME=VALUE')
     try:
         return name, cast(Value, parse_json(value))
+    except LossyJson as error:
+        raise click.UsageError(f"{name}: {error}") from error
     except ValueError:
         return name, value
 

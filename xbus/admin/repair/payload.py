@@ -10,7 +10,7 @@ from typing import cast
 from xbus.admin.repair.masking import MASK, mask, numbered_mask, unmask
 from xbus.ending import printable_lines
 from xbus.errors import ProtocolError, Refused
-from xbus.json_text import parse_json
+from xbus.json_text import LossyJson, parse_json
 from xbus.json_views import cut, has_one_name_twice, json_map
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
@@ -61,11 +61,11 @@ class Payload:
         if text is None:
             return cls(Kind.BYTES, data, secret)
         try:
-            return cls._shown(Kind.JSON, read_json(text), secret)
-        except Refused:
-            if secret and _is_ambiguous(text):
-                # Nobody can say which of its texts are the secret fields.
-                return cls(Kind.TEXT, MASK, secret, is_whole=False)
+            return cls._shown(Kind.JSON, cast(Value, parse_json(text)), secret)
+        except LossyJson:
+            # Nobody can say which of its texts are the secret fields.
+            return cls(Kind.TEXT, MASK if secret else text, secret, is_whole=not secret)
+        except ValueError:
             return cls(Kind.TEXT, text, secret)
 
     @classmethod
@@ -147,17 +147,6 @@ def read_json(text: str) -> Value:
         return cast(Value, parse_json(text))
     except ValueError as error:
         raise Refused(f"that is no JSON: {error}", 'write as {"name": "ADA"}', code="bad_json") from error
-
-
-def _is_ambiguous(text: str) -> bool:
-    """Check whether a text is JSON of which something would get lost."""
-    try:
-        json.loads(text)
-    except RecursionError:
-        return True
-    except ValueError:
-        return False
-    return True
 
 
 def _text(data: bytes) -> str | None:

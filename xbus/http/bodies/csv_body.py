@@ -25,9 +25,9 @@ def csv_form(media_type: MediaType) -> CsvForm:
     Raises:
         Refused: they say something else (``unknown_format``).
     """
-    header = media_type.parameters.get("header", "present")
+    header = media_type.parameters.get("header", "present").lower()
     delimiter = media_type.parameters.get("delimiter", "")
-    delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
+    delimiter = "\t" if delimiter.lower() in ("tab", "\\t") else delimiter
     if header not in ("present", "absent"):
         raise Refused(f"header={header:.40} means nothing", "give header=present or absent", code="unknown_format")
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n"):

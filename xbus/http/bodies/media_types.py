@@ -12,10 +12,10 @@ UTF_8 = ("utf-8", "utf8", "us-ascii")
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """A media type with its parameters, all in lower case.
+    """A media type with its parameters.
 
     Args:
-        name: the type and subtype; empty where a request has none.
+        name: the type and subtype in lower case; empty where a request has none.
         parameters: by their names.
     """
 
@@ -26,7 +26,7 @@ class MediaType:
     def of(cls, content_type: str) -> "MediaType":
         """Read the header."""
         name, _, _ = content_type.partition(";")
-        found = {key.lower(): _unquoted(value).lower() for key, value in _PARAMETER.findall(content_type)}
+        found = {key.lower(): _unquoted(value) for key, value in _PARAMETER.findall(content_type)}
         return cls(name.strip().lower(), found)
 
     def check_utf_8(self) -> None:
@@ -35,7 +35,7 @@ class MediaType:
         Raises:
             Refused: the text is in something else (``unknown_format``).
         """
-        charset = self.parameters.get("charset", "utf-8")
+        charset = self.parameters.get("charset", "utf-8").lower()
         if charset not in UTF_8:
             raise Refused(f"the body is in {charset:.40}", "send it in UTF-8", code="unknown_format")
 
