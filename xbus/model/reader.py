@@ -104,7 +104,7 @@ reader_move = Table(
     required("act", Uuid, comment="The same for all that was moved at once."),
     required("at", Timestamp),
     required("who", String(255), comment="The login of the program, or the person."),
-    required("kind", String(16), comment="checkpoint, move, undo, split, merge or skip."),
+    required("kind", String(16), comment="checkpoint, move, undo, split, merge, skip, park or pass."),
     required("reason", Text, default="", server_default=sql("''"), comment="As the person gave it."),
     Column("undoes", Uuid, comment="The act that this one undoes."),
     required("first", HASH, comment="The first hash of the stretch that was moved."),
