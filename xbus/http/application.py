@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_network
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,10 +27,12 @@ from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
 from xbus.http.figures import OPERATION, CountedRequests, HttpFigures
 from xbus.http.front import FrontConnection
-from xbus.http.guard import Guard, RequestLimits, is_in
+from xbus.http.guard import Guard
 from xbus.http.reading import BackConnection, TailPace, Tails
 from xbus.http.statsd import StatsdReports
 from xbus.ids import Ids
+from xbus.web.addresses import is_in, networks_of
+from xbus.web.requests import RequestLimits, client_is_known
 
 OPERATIONS = (*native.OPERATIONS, *reading.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
 
@@ -127,7 +128,10 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
 
     async def answer(request: Request) -> Response:
         request.scope[OPERATION] = name
-        return await operation.answer(gateway, request)
+        response = await operation.answer(gateway, request)
+        if operation.needs_token and response.status_code < HTTPStatus.BAD_REQUEST:
+            client_is_known(request.scope)
+        return response
 
     return Route(_pattern(operation.path), answer, methods=[operation.method])
 
@@ -168,7 +172,7 @@ def _figures(gateway: Gateway) -> HttpFigures:
 
 
 def _counted(figures: HttpFigures, look: SubscriptionLook, allowed: Sequence[str]) -> Route:
-    networks = [ip_network(entry, strict=False) for entry in allowed]
+    networks = networks_of(allowed)
 
     async def answer(request: Request) -> Response:
         if request.client is None or not is_in(request.client.host, networks):
