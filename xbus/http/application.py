@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from http import HTTPStatus
 
@@ -30,6 +30,7 @@ from xbus.http.front import FrontConnection
 from xbus.http.guard import Guard
 from xbus.http.reading import BackConnection, TailPace, Tails
 from xbus.http.statsd import StatsdReports
+from xbus.http.targets import AllowedAddresses, CallbackTargets
 from xbus.ids import Ids
 from xbus.web.addresses import is_in, networks_of
 from xbus.web.requests import RequestLimits, client_is_known
@@ -61,7 +62,8 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
     called = BackConnection(back, clock, settings.insist_seconds)
     counters = RoutemasterCounters()
     look = SubscriptionLook(counters, clock)
-    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings, counters)
+    targets = CallbackTargets(AllowedAddresses(settings.callback_hosts))
+    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings, counters, targets)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
     figures = _figures(gateway)
     application = Starlette(
@@ -84,6 +86,7 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
             called,
             partial(call_subscribers, settings, back, clock, counters, look),
             partial(_reporting, settings.statsd, counters, look),
+            targets,
         ),
     )
     application.state.gateway = gateway
@@ -101,11 +104,13 @@ def _connected(
     back: BackConnection,
     calling: Callable[[], AbstractAsyncContextManager[None]],
     reporting: Callable[[], AbstractAsyncContextManager[None]],
+    targets: CallbackTargets,
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def connected(app: Starlette) -> AsyncIterator[None]:
         async with front, back, reporting(), calling():
-            yield
+            with closing(targets):
+                yield
 
     return connected
 

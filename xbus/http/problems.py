@@ -17,6 +17,7 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "bad_event": HTTPStatus.BAD_REQUEST,
     "bad_name": HTTPStatus.BAD_REQUEST,
     "bad_subscription": HTTPStatus.BAD_REQUEST,
+    "callback_not_allowed": HTTPStatus.BAD_REQUEST,
     "bad_token": HTTPStatus.BAD_REQUEST,
     "name_taken": HTTPStatus.BAD_REQUEST,
     "token_taken": HTTPStatus.BAD_REQUEST,
