@@ -55,7 +55,7 @@ class ConnectionLimits:
         return min(STRANGER_SECONDS, self.head_seconds)
 
 
-class Connection:
+class WebConnection:
     """An open connection, from the moment when it is accepted.
 
     Attributes:
@@ -65,7 +65,7 @@ class Connection:
 
     __slots__ = ("_table", "address", "cut", "is_known", "machine")
 
-    def __init__(self, table: "ConnectionTable", address: str, cut: Callable[[], object]) -> None:
+    def __init__(self, table: "WebConnections", address: str, cut: Callable[[], object]) -> None:
         self._table = table
         self.address = address
         self.machine = machine_of(address)
@@ -89,7 +89,7 @@ class Connection:
         self._table.note(UNREADABLE, self.address)
 
 
-class ConnectionTable:
+class WebConnections:
     """The open connections of a server.
 
     Args:
@@ -102,22 +102,22 @@ class ConnectionTable:
         self._name = name
         self._limits = limits
         self._proxies: tuple[Network, ...] = networks_of((*LOOPBACK, *limits.proxies))
-        self._of_machine: dict[str, dict[Connection, None]] = {}
-        self._strangers: dict[Connection, None] = {}
+        self._of_machine: dict[str, dict[WebConnection, None]] = {}
+        self._strangers: dict[WebConnection, None] = {}
         """Those that owe a request and have not shown who they are; who has owed it for longest is the first."""
-        self._known: dict[Connection, None] = {}
+        self._known: dict[WebConnection, None] = {}
         """The others that owe a request."""
         self._throttle = LogThrottle(clock)
         self.open = 0
 
-    def enter(self, address: str, cut: Callable[[], object]) -> Connection | None:
+    def enter(self, address: str, cut: Callable[[], object]) -> WebConnection | None:
         """Take a new connection; None where it is to be refused.
 
         Args:
             address: of the client.
             cut: ends the connection at once.
         """
-        connection = Connection(self, address, cut)
+        connection = WebConnection(self, address, cut)
         others = self._of_machine.get(connection.machine, {})
         most = max(1, self._limits.connections // MACHINE_SHARE)
         if len(others) >= most and not is_in(address, self._proxies):
@@ -137,18 +137,18 @@ class ConnectionTable:
         self._add(connection)
         return connection
 
-    def rest(self, connection: Connection) -> None:
+    def rest(self, connection: WebConnection) -> None:
         """Note that a connection owes a request."""
         if connection in self._of_machine.get(connection.machine, {}):
             self.wake(connection)
             (self._known if connection.is_known else self._strangers)[connection] = None
 
-    def wake(self, connection: Connection) -> None:
+    def wake(self, connection: WebConnection) -> None:
         """Note that a request of a connection is being answered."""
         self._strangers.pop(connection, None)
         self._known.pop(connection, None)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: WebConnection) -> None:
         """Forget a connection; again it does nothing."""
         self.wake(connection)
         of_machine = self._of_machine.get(connection.machine, {})
@@ -164,7 +164,7 @@ class ConnectionTable:
             extra = {"action": "connection_cut_off", "code": reason, "peer": address, "count": count}
             log.warning("%s: %s", self._name, _CAUSES[reason], extra=extra)
 
-    def _add(self, connection: Connection) -> None:
+    def _add(self, connection: WebConnection) -> None:
         self._of_machine.setdefault(connection.machine, {})[connection] = None
         self._strangers[connection] = None
         self.open += 1

@@ -9,7 +9,7 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from xbus.web.connections import Connection, ConnectionLimits
+from xbus.web.connections import WebConnection, ConnectionLimits
 from xbus.web.requests import KNOWN
 
 HEAD_BYTES = 65_536
@@ -79,7 +79,7 @@ class BoundedProtocol(HttpToolsProtocol):
         options: as the server of uvicorn gives them.
     """
 
-    def __init__(self, *, limits: ConnectionLimits, connection: Connection, **options: Any) -> None:
+    def __init__(self, *, limits: ConnectionLimits, connection: WebConnection, **options: Any) -> None:
         super().__init__(**options)
         self._connection = connection
         self._stall: asyncio.TimerHandle | None = None

@@ -19,7 +19,7 @@ import uvicorn
 from xbus.clock import Clock
 from xbus.log_throttle import LogThrottle
 from xbus.system.descriptors import raise_limit
-from xbus.web.connections import Connection, ConnectionLimits, ConnectionTable
+from xbus.web.connections import WebConnection, ConnectionLimits, WebConnections
 from xbus.web.protocol import BoundedProtocol
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class WebServer(uvicorn.Server):
         self._clock = clock
         self._on_stop = on_stop
         self._no_descriptor = LogThrottle(clock)
-        self._connections: ConnectionTable
+        self._connections: WebConnections
         self._beginning: set[asyncio.Task[None]] = set()
         self._listening: list[socket.socket] = []
         self._again: asyncio.TimerHandle | None = None
@@ -106,7 +106,7 @@ class WebServer(uvicorn.Server):
             sys.exit(START_FAILED)
         self.servers = []
         self._limits = _within_descriptors(self._name, self._limits)
-        self._connections = ConnectionTable(self._name, self._limits, self._clock)
+        self._connections = WebConnections(self._name, self._limits, self._clock)
         for listening in sockets or []:
             listening.setblocking(False)
             listening.listen(self.config.backlog)
@@ -165,7 +165,7 @@ class WebServer(uvicorn.Server):
         self._beginning.add(task)
         task.add_done_callback(self._beginning.discard)
 
-    async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
+    async def _connect(self, accepted: socket.socket, connection: WebConnection) -> None:
         """Speak HTTP with a client, after the handshake of TLS where the server has a certificate."""
         if accepted.fileno() < 0:
             return  # It was cut before its turn came.
@@ -187,7 +187,7 @@ class WebServer(uvicorn.Server):
             connection.left()
             raise
 
-    def _protocol(self, connection: Connection) -> asyncio.Protocol:
+    def _protocol(self, connection: WebConnection) -> asyncio.Protocol:
         return BoundedProtocol(
             limits=self._limits,
             connection=connection,

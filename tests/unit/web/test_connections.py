@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from tests.support.clock import StandingClock
-from xbus.web.connections import Connection, ConnectionLimits, ConnectionTable
+from xbus.web.connections import WebConnection, ConnectionLimits, WebConnections
 
 FAR = "192.0.2.%d"
 
@@ -14,13 +14,13 @@ class Crowd:
     """A table of connections, and the names of those that were cut."""
 
     def __init__(self, most: int, *proxies: str) -> None:
-        self.table = ConnectionTable("server", ConnectionLimits(most, 30.0, 30.0, proxies), StandingClock())
+        self.table = WebConnections("server", ConnectionLimits(most, 30.0, 30.0, proxies), StandingClock())
         self.cut: list[str] = []
 
-    def enter(self, name: str, address: str = "127.0.0.1") -> Connection | None:
+    def enter(self, name: str, address: str = "127.0.0.1") -> WebConnection | None:
         return self.table.enter(address, lambda: self.cut.append(name))
 
-    def entered(self, name: str, address: str = "127.0.0.1") -> Connection:
+    def entered(self, name: str, address: str = "127.0.0.1") -> WebConnection:
         found = self.enter(name, address)
         assert found is not None
         return found
