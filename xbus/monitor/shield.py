@@ -48,7 +48,7 @@ STATUSES = {
     "bad_request": HTTPStatus.BAD_REQUEST,
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "too_slow": HTTPStatus.REQUEST_TIMEOUT,
-    "unknown_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "packed_body": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 }
 """The refusals of requests that get no further, with their statuses."""
 

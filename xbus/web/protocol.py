@@ -9,7 +9,7 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from xbus.web.connections import WebConnection, ConnectionLimits
+from xbus.web.connections import ConnectionLimits, WebConnection
 from xbus.web.requests import KNOWN
 
 HEAD_BYTES = 65_536

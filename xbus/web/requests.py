@@ -41,14 +41,14 @@ def check_head(headers: Headers, limits: RequestLimits) -> None:
     """Let a request pass that says nothing against its body.
 
     Raises:
-        Refused: ``body_too_large``, or ``unknown_encoding`` for a body that is packed.
+        Refused: ``body_too_large``, or ``packed_body`` for a body that is packed.
     """
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise Refused(
             f"the body has the encoding {encoding:.40}, which is not unpacked here",
             "send it as it is, without Content-Encoding",
-            code="unknown_encoding",
+            code="packed_body",
         )
     told = headers.get("content-length", "0")
     if told.isdecimal() and (len(told) > LONGEST_NUMBER or int(told) > limits.body_bytes):

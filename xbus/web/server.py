@@ -19,7 +19,7 @@ import uvicorn
 from xbus.clock import Clock
 from xbus.log_throttle import LogThrottle
 from xbus.system.descriptors import raise_limit
-from xbus.web.connections import WebConnection, ConnectionLimits, WebConnections
+from xbus.web.connections import ConnectionLimits, WebConnection, WebConnections
 from xbus.web.protocol import BoundedProtocol
 
 log = logging.getLogger(__name__)

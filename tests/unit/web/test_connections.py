@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from tests.support.clock import StandingClock
-from xbus.web.connections import WebConnection, ConnectionLimits, WebConnections
+from xbus.web.connections import ConnectionLimits, WebConnection, WebConnections
 
 FAR = "192.0.2.%d"
 

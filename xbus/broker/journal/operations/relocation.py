@@ -11,7 +11,7 @@ from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import connected, is_missing_file, writing
-from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.database.engine import create_engine, parse_url
 from xbus.broker.journal.database.exclusive import alone, check_lasting
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.database.table_rows import (
@@ -28,8 +28,7 @@ from xbus.broker.journal.database.table_rows import (
 from xbus.broker.journal.operations.copies import SUBJECT
 from xbus.errors import JournalError
 
-COUNTED_BY_TRIGGERS = (model.configuration, model.edit_count)
-SEEDED = (model.audit_head, model.contents_end, model.head, *COUNTED_BY_TRIGGERS)
+SEEDED = (model.audit_head, model.configuration, model.contents_end, model.head)
 """The tables that have a row from the beginning."""
 
 Told = Callable[[str, int], None]
@@ -71,8 +70,8 @@ def move(source_url: str, target_url: str, at: datetime, told: Told, tell: Tell)
             _check_empty(target)
             for table in SEEDED:
                 target.execute(sa.delete(table))
-            # Triggers count up the version of the configuration and the edits, which therefore come last.
-            tables = sorted(model.metadata.sorted_tables, key=lambda table: table in COUNTED_BY_TRIGGERS)
+            # Triggers count up the version of the configuration, which therefore comes last.
+            tables = sorted(model.metadata.sorted_tables, key=lambda table: table is model.configuration)
             rows = [_copy(source, target, table, told, tell) for table in tables]
             _settle_down(source, target, at)
     return rows
@@ -126,7 +125,7 @@ def _check_empty(target: sa.Connection) -> None:
 
 def _check_two_files(source_url: str, target_url: str) -> None:
     """Make sure that two addresses are not one file, before the one is locked for the other."""
-    files = [sa.make_url(url) for url in (source_url, target_url) if not is_missing_file(url)]
+    files = [parse_url(url) for url in (source_url, target_url) if not is_missing_file(url)]
     paths = [Path(url.database or "").resolve() for url in files if url.get_backend_name() == "sqlite"]
     if len(paths) == 2 and paths[0] == paths[1]:
         raise _one_database()
