@@ -213,6 +213,9 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
             await _stop(parts, config.daemon.stop_timeout)
             raise _Stopped
     finally:
+        # One that could not start tries again in this process: its own ports must not be in its way.
+        for part in parts:
+            part.close()
         encryption.close()
         context.destroy(linger=0)
 
