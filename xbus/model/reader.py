@@ -4,11 +4,10 @@ A reader is a row of ``service`` of the kind ``reader``; its programs log in by 
 the log has three numbers: an envelope's position, the index of its event, and the index of the next item to be read.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid, true
 from sqlalchemy import text as sql
 
 from xbus.model.base import Counter, Timestamp, flag, metadata, required
-from xbus.model.checksums import checksum
 
 HASH = String(16)
 """A 64-bit hash as 16 hexadecimal digits, so that both databases keep all of it and sort it as a number."""
@@ -17,12 +16,23 @@ reader = Table(
     "reader",
     metadata,
     Column("service_id", ForeignKey("service.id"), primary_key=True, autoincrement=False),
-    required("ranges", Integer, comment="With how many ranges it began."),
-    required("lease", Float, comment="Seconds after which a range of a silent program is given away."),
-    required("batch_items", Integer, comment="The most items of a batch."),
-    required("batch_bytes", Integer, comment="The bytes of items at which a batch ends."),
-    required("batch_wait", Float, comment="Seconds that a batch waits for more items; 0 for none."),
-    required("keeps", Boolean(create_constraint=False), comment="Whether retention waits for it."),
+    required("ranges", Integer, server_default=sql("8"), comment="With how many ranges it began."),
+    required(
+        "lease",
+        Float,
+        server_default=sql("10"),
+        comment="Seconds after which a range of a silent program is given away.",
+    ),
+    required("batch_items", Integer, server_default=sql("10000"), comment="The most items of a batch."),
+    required(
+        "batch_bytes", Integer, server_default=sql("4194304"), comment="The bytes of items at which a batch ends."
+    ),
+    required(
+        "batch_wait", Float, server_default=sql("0"), comment="Seconds that a batch waits for more items; 0 for none."
+    ),
+    required(
+        "keeps", Boolean(create_constraint=False), server_default=true(), comment="Whether retention waits for it."
+    ),
     Column("detached_at", Timestamp, comment="Since when retention does not wait for it, as it lags too far; or null."),
     comment="The settings of a reader.",
 )
@@ -77,7 +87,6 @@ reader_range = Table(
     Column("parked_at", Timestamp, comment="Since when that batch is parked; null when it is not, or was resumed."),
     Column("code", String(64), comment="The code of the failure for which it was parked."),
     Column("cause", Text, comment="The same in words."),
-    checksum("counter"),
     Index("ix_reader_range_service_id", "service_id", "completed_at"),
     comment="A stretch of the ring of hashes that one program at a time reads. The ranges in use tile the ring, "
     "without those of batch_of: each of these is one batch that was parked.",
@@ -95,7 +104,6 @@ reader_stretch = Table(
     Column("to_position", BigInteger, comment="Where the batch that is out ends; null where none is."),
     Column("to_event", BigInteger, comment="The index of the event there."),
     Column("to_item", BigInteger, comment="The index of the item there, which is not in the batch."),
-    checksum("range_id", "first", "last", "position", "event", "item", "to_position", "to_event", "to_item"),
     comment="What stands at one place: mostly a whole range. One that was merged has several until they have met.",
 )
 
@@ -107,7 +115,7 @@ reader_move = Table(
     required("act", Uuid, comment="The same for all that was moved at once."),
     required("at", Timestamp),
     required("who", String(255), comment="The login of the program, or the person."),
-    required("kind", String(16), comment="checkpoint, move, undo, split, merge or skip."),
+    required("kind", String(16), comment="checkpoint, move, undo, split, merge, skip, park or pass."),
     required("reason", Text, default="", server_default=sql("''"), comment="As the person gave it."),
     Column("undoes", Uuid, comment="The act that this one undoes."),
     required("first", HASH, comment="The first hash of the stretch that was moved."),
@@ -116,10 +124,6 @@ reader_move = Table(
         required(f"{side}_{part}", BigInteger, comment=f"{words}: the {part}.")
         for side, words in (("from", "The place before"), ("to", "The place after"))
         for part in ("position", "event", "item")
-    ),
-    checksum(
-        *("service_id", "act", "at", "who", "kind", "reason", "undoes", "first", "last"),
-        *(f"{side}_{part}" for side in ("from", "to") for part in ("position", "event", "item")),
     ),
     Index("ix_reader_move_service_id", "service_id", "id"),
     Index("ix_reader_move_at", "at"),

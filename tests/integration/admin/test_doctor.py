@@ -57,11 +57,17 @@ def found(xbus: Xbus, config: Path) -> dict[str, dict[str, str]]:
     return {finding["code"]: finding for finding in findings}
 
 
-def test_a_sound_installation_has_no_problem(xbus: Xbus, config: Path) -> None:
-    assert set(found(xbus, config)) == {"broker_not_running"}
+def test_a_sound_installation_has_no_problem(xbus: Xbus, bus: str, config: Path) -> None:
+    # The tests' PostgreSQL has no checksums, as ordinary ones have none before version 18.
+    notes = {"no_checksums"} if bus.startswith("postgresql") else set()
+    findings = found(xbus, config)
+    assert findings.keys() == {"broker_not_running", *notes}
+    assert {findings[code]["severity"] for code in notes} <= {"note"}
     told = xbus("doctor", "-c", config)
     assert told.exit_code == 0
-    assert told.stdout.splitlines()[:4] == [f"{part:<14} well" for part in PARTS[:4]]
+    state = {part: "1 note" if notes and part == "database" else "well" for part in PARTS[:4]}
+    lines = [line for line in told.stdout.splitlines() if line.startswith(tuple(PARTS[:4]))]
+    assert lines == [f"{part:<14} {state[part]}" for part in PARTS[:4]]
 
 
 def test_a_wrong_configuration_ends_the_examination(xbus: Xbus, config: Path) -> None:
@@ -118,13 +124,13 @@ def test_what_an_administrator_left_unfinished_is_told(xbus: Xbus, bus: str, con
 def test_object_stores_that_can_not_be_used_are_told(xbus: Xbus, bus: str, config: Path, tmp_path: Path) -> None:
     place, elsewhere = tmp_path / "objects", tmp_path / "elsewhere"
     config.write_text(f"{config.read_text()}[journal]\nobjects = {place}\n")
-    assert set(found(xbus, config)) == {"broker_not_running"}, "the broker may begin it"
+    assert found(xbus, config).keys() - {"no_checksums"} == {"broker_not_running"}, "the broker may begin it"
     claim(create_engine(bus), str(place), NOON)
-    assert set(found(xbus, config)) == {"broker_not_running"}
+    assert found(xbus, config).keys() - {"no_checksums"} == {"broker_not_running"}
     place.rename(elsewhere)
     assert found(xbus, config)["objects_not_there"]["about"] == str(place)
     config.write_text(config.read_text().replace(str(place), str(elsewhere)))
-    assert set(found(xbus, config)) == {"broker_not_running"}, "the broker knows it by its mark"
+    assert found(xbus, config).keys() - {"no_checksums"} == {"broker_not_running"}, "the broker knows it by its mark"
     (elsewhere / MARK).write_text("{}")
     assert found(xbus, config)["objects_foreign"]["about"] == str(elsewhere)
     assert found(xbus, config)["objects_not_there"]["about"] == str(place)

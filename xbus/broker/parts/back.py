@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from functools import partial
 
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
-from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
+from xbus.broker.back.monitoring import (
+    CALLING_SECONDS,
+    OverdueBacklog,
+    Presence,
+    RecipientSigns,
+    StalledDeliveries,
+)
 from xbus.broker.back.readers import AbsentReaders, BehindReaders, Subscriptions
 from xbus.broker.back.reading import LogReading, ReaderTypes
 from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
@@ -22,7 +27,6 @@ from xbus.broker.back.verbs import (
     SubscriptionVerbs,
 )
 from xbus.broker.health_verbs import HealthVerbs
-from xbus.broker.housekeeping import imprints
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
@@ -37,6 +41,8 @@ from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.returning import ArchiveReturns
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.engine import file_of
+from xbus.broker.journal.log.bots.entries import RunnerEntry
+from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_back import delivery_families
 from xbus.broker.metrics.of_journal import JournalLook
@@ -61,6 +67,10 @@ KEEPALIVE_SECONDS = 5
 MAX_REPORT_BYTES = 1024 * 1024
 """The largest call of a recipient, in bytes: a bulk worker's report about the items that it refuses."""
 
+
+HEARTBEATS_LATE = 2
+"""So many heartbeats behind its time-out a call without an answer is a problem. Fewer report calls whose answer is just
+on its way."""
 
 WINDOWS_UNREAD = 8
 """So many windows may wait for the recipients behind one connection, of which each has one of its own."""
@@ -133,8 +143,20 @@ class BackPart:
             self._back.registry,
             shared.health,
             shared.clock,
-            RecipientSigns(self._pinger.is_silent, self._back.breakers.is_troubled, self._back.outputs.made_by),
+            RecipientSigns(
+                self._pinger.is_silent,
+                self._back.breakers.is_troubled,
+                self._back.outputs.made_by,
+                self._sessions.heard,
+                self._calls_within,
+                HEARTBEATS_LATE * shared.config.supervision.heartbeat,
+            ),
         )
+
+    def _calls_within(self, role: RoleEntry | RunnerEntry) -> float:
+        """Give for how long a role may be silent: the program of a reader renews its leases within each of them."""
+        desk = self._back.readers.desk(role.service) if isinstance(role, RoleEntry) else None
+        return CALLING_SECONDS if desk is None else max(CALLING_SECONDS, desk.entry.lease)
 
     def _subscribe(self) -> None:
         events = self._back.events
@@ -272,8 +294,6 @@ class BackPart:
         yield "cleaning of outputs", self._output_cleaner.watch()
         yield "table of contents", ContentsKeeper(journal, clock).watch()
         yield "audit", AuditKeeper(journal).watch()
-        renewal = partial(imprints.renew_imprints, journal)
-        yield "imprints", look_regularly(renewal, imprints.LOOK_SECONDS, "imprints")
         yield "ended sessions of people", remove_ended_sessions(journal, clock)
         yield "ends of pauses", self._pause_ender.watch()
         yield "supervision", self._pinger.watch()
@@ -309,5 +329,8 @@ class BackPart:
         self._server.pause()
         await self._server.drain(seconds)
         await self._sessions.save(is_last=True)
+        self.close()
+
+    def close(self) -> None:
         self._server.close()
         self._bell.close()

@@ -3,7 +3,7 @@
 Each takes effect only where the range has the counter that the caller knows: it is fenced off otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -22,7 +22,6 @@ from xbus.broker.journal.readers.ranges import (
     written_hash,
 )
 from xbus.errors import Refused
-from xbus.model.checksums import checksum_of
 
 KEPT_MOVES = 100_000
 """So many of the newest moves of all readers stay in the history. More can be undone, and take space."""
@@ -42,6 +41,11 @@ class ReaderAct(StrEnum):
     MERGE = "merge"
     SKIP = "skip"
     PARK = "park"
+    PASS = "pass"  # noqa: S105 - a range passes what falls into others
+    """A range came further, as nothing in the log falls into it. People are not shown that."""
+
+
+_OF_PROGRAMS = (ReaderAct.CHECKPOINT.value, ReaderAct.PASS.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def take(connection: sa.Connection, lease: LeaseOf, role_id: int | None, expires
     taken = (
         sa.update(model.reader_range)
         .where(row.id == lease.range_id, row.counter == lease.counter, row.completed_at.is_(None))
-        .values(owner=lease.program, role_id=role_id, expires_at=expires_at, **_counted(lease.counter + 1))
+        .values(owner=lease.program, role_id=role_id, expires_at=expires_at, counter=lease.counter + 1)
     )
     if connection.execute(taken).rowcount != 1:
         raise lease_lost(lease.range_id)
@@ -190,6 +194,25 @@ def release(connection: sa.Connection, leases: Iterable[LeaseOf]) -> None:
         connection.execute(sa.update(model.reader_range).where(*owned).values(owner=None, expires_at=None))
 
 
+def pass_idle(connection: sa.Connection, passed: Sequence[ReaderRange], note: ActNote) -> None:
+    """Write down how far ranges have come without a batch, as nothing in the log falls into them.
+
+    Otherwise they lag for ever, though their programs have read all. A range that somebody has changed meanwhile stays
+    as it is.
+    """
+    row = model.reader_range.c
+    for known in sorted(passed, key=lambda each: each.id):
+        locked = sa.select(row.id).where(row.id == known.id, row.counter == known.counter, row.completed_at.is_(None))
+        if connection.execute(locked.with_for_update()).first() is None:
+            continue
+        before = read_range(connection, known.id)
+        if before is not None and not before.handed_out and before.place < known.place:
+            after = before.passed(known.place)
+            note_moves(connection, note, before, after)
+            write_range(connection, after)
+    _forget_old(connection, note)
+
+
 def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: ActNote) -> ReaderRange:
     """Have a range go on at a place, if it stands before it; a batch that is out of it is forgotten.
 
@@ -220,17 +243,13 @@ def write_range(connection: sa.Connection, changed: ReaderRange, **columns: obje
     Args:
         columns: further columns of ``model.reader_range``.
     """
-    values: dict[str, object] = {"owner": changed.owner, "handed_out": changed.handed_out, **_counted(changed.counter)}
+    values: dict[str, object] = {"owner": changed.owner, "handed_out": changed.handed_out, "counter": changed.counter}
     values |= {"attempts": changed.attempts, "retry_at": changed.retry_at, **columns}
     of_range = {"of_range": changed.id}
     connection.execute(_WRITE_RANGE, of_range | values)
     connection.execute(_DELETE_STRETCHES, of_range)
     connection.execute(_INSERT_STRETCHES, [{"range_id": changed.id, **_columns(each)} for each in changed.stretches])
     return changed
-
-
-def _counted(counter: int) -> dict[str, int]:
-    return {"counter": counter, "checksum": checksum_of(counter)}
 
 
 def complete(connection: sa.Connection, ended: ReaderRange, at: datetime) -> ReaderRange:
@@ -256,7 +275,7 @@ def _forget_old(connection: sa.Connection, note: ActNote) -> None:
         return
     row = model.reader_move.c
     newest = sa.select(sa.func.max(row.id)).scalar_subquery()
-    old = sa.delete(model.reader_move).where(row.id < newest - KEPT_MOVES, row.kind == ReaderAct.CHECKPOINT.value)
+    old = sa.delete(model.reader_move).where(row.id < newest - KEPT_MOVES, row.kind.in_(_OF_PROGRAMS))
     connection.execute(old)
 
 
