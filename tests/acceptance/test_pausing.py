@@ -174,7 +174,16 @@ async def command_waits(daemon: Daemon, kind: str, named: str, folder: Path) -> 
     password.write_text("password")
     password.chmod(0o600)
     items.write_text("1\n")
-    options = ["--type", "numbers", "--login", "emitter_1", "--password-file", password, "--timeout", "1"]
+    options: list[str | Path] = [
+        "--type",
+        "numbers",
+        "--login",
+        "emitter_1",
+        "--password-file",
+        password,
+        "--timeout",
+        "1",
+    ]
     done = await asyncio.to_thread(run, script("xbus"), "emit", items, *options, "-c", daemon.config)
     *_, told, ended = done.stderr.strip().splitlines()
     assert told.startswith("waiting for up to 1 s: the ")
