@@ -329,5 +329,8 @@ class BackPart:
         self._server.pause()
         await self._server.drain(seconds)
         await self._sessions.save(is_last=True)
+        self.close()
+
+    def close(self) -> None:
         self._server.close()
         self._bell.close()
