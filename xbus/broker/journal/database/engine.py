@@ -39,6 +39,9 @@ SIGNS_OF_LIFE = {
 READ_ONLY = {"xbus_read_only": True}
 """Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
 
+WRITES = {"xbus_read_only": False}
+"""Execution options of a connection that writes again."""
+
 
 def parse_url(url: str) -> sa.URL:
     """Read an SQLAlchemy URL.
