@@ -17,6 +17,7 @@ from xbus.broker.journal.commit.fence import LogEnd, Seen, read_holder
 from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.database.holding import FileHold, hold, write_back
+from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
 from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
@@ -108,10 +109,7 @@ class Journal:
     async def __aenter__(self) -> "Journal":
         self._hold = await asyncio.to_thread(hold, self._engine, self._holder)
         try:
-            stowing = None if self._objects is None else await self._open_store(self._objects)
-            await self._writer.start()
-            if self._hold is not None:
-                await asyncio.to_thread(write_back, self._engine)
+            stowing = await self._take_over()
         except BaseException:
             self._let_go()
             raise
@@ -120,6 +118,17 @@ class Journal:
         if not is_memory(self._engine):
             self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="journal-reader")
         return self
+
+    async def _take_over(self) -> Stowing | None:
+        """Check the database, and begin to write under a new epoch."""
+        if self._engine.dialect.name == "postgresql":
+            await asyncio.to_thread(check_sessions, self._engine)
+            await asyncio.to_thread(warn_of_standby, self._engine)
+        stowing = None if self._objects is None else await self._open_store(self._objects)
+        await self._writer.start()
+        if self._hold is not None:
+            await asyncio.to_thread(write_back, self._engine)
+        return stowing
 
     async def _open_store(self, objects: ObjectPlace) -> Stowing:
         if is_memory(self._engine):
@@ -220,8 +229,8 @@ class Journal:
             try:
                 with connection.begin():
                     return errand(connection)
-            except sa.exc.DBAPIError:
-                # It may be broken: the next read gets a new one.
+            except BaseException:
+                # It may be broken: the next read asks the pool, which knows.
                 del self._reader_connections[thread]
                 connection.close()
                 raise

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
 from xbus.broker.journal.commit.statements import carry_out
-from xbus.broker.journal.database.engine import READ_ONLY, WRITES, check_durable, journal_errors
+from xbus.broker.journal.database.engine import READ_ONLY, WRITES, journal_errors
+from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import (
     Append,
     AppendOutput,
