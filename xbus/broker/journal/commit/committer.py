@@ -353,6 +353,9 @@ class Committer:
         if self._connection is None:
             self._connection = self._engine.connect()
             self._is_new = True
+            if self._engine.dialect.name == "postgresql":
+                with self._connection.begin():
+                    self._fence.name_session(self._connection)
         return self._connection
 
     def _disconnect(self) -> None:

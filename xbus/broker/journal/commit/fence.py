@@ -67,10 +67,20 @@ class Fence:
         """The number of the last transaction that was stamped. None is used twice, also where a transaction fails:
         else it could speak for another one."""
 
+    def name_session(self, connection: sa.Connection) -> None:
+        """Have PostgreSQL show whose session it is, so that another writer can end it."""
+        connection.execute(_NAME_SESSION, {"session_name": _session_name(self._name)})
+
     def take_over(self, connection: sa.Connection) -> None:
-        """Take a new epoch: a process that still writes under the old one, or as a rival, can no more."""
+        """Take a new epoch: a process that still writes under the old one, or as a rival, can no more.
+
+        On PostgreSQL this ends their sessions. A process that was stopped in the middle of a transaction holds locks,
+        and would keep its successor waiting for as long as it is stopped.
+        """
         # In the order of their names: two that start at once must not wait for each other.
         names = sorted((self._name, *RIVALS.get(self._name, ())))
+        if connection.dialect.name == "postgresql":
+            connection.execute(_END_SESSIONS, {"session_names": [_session_name(name) for name in names]})
         found = {row.name: row for row in connection.execute(_LOCK_WRITERS, {"names": names})}
         own = found.get(self._name)
         if own is None:
@@ -159,6 +169,10 @@ class Fence:
         return WentBack(self._committed - number, self._seen.end.position, found)
 
 
+def _session_name(name: str) -> str:
+    return f"xbus writer {name}"
+
+
 def read_holder(connection: sa.Connection) -> str:
     """Read which process writes to the journal: its host, its id, and since when."""
     holders = connection.execute(sa.select(_WRITER.holder).where(_WRITER.holder.is_not(None)).order_by(_WRITER.name))
@@ -170,6 +184,11 @@ def this_holder(at: datetime) -> str:
     return f"process {os.getpid()} on {socket.gethostname()} since {at.isoformat(timespec='milliseconds')}"
 
 
+_NAME_SESSION = sa.select(sa.func.set_config("application_name", bindparam("session_name"), False))
+_END_SESSIONS = sa.text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN :session_names "
+    "AND datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
+).bindparams(bindparam("session_names", expanding=True))
 _WRITER = model.writer.c
 _OF_WRITER = _WRITER.name == bindparam("of_name")
 _NUMBERED = (
