@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from functools import partial
 
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
@@ -22,7 +21,6 @@ from xbus.broker.back.verbs import (
     SubscriptionVerbs,
 )
 from xbus.broker.health_verbs import HealthVerbs
-from xbus.broker.housekeeping import imprints
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
@@ -61,6 +59,10 @@ KEEPALIVE_SECONDS = 5
 MAX_REPORT_BYTES = 1024 * 1024
 """The largest call of a recipient, in bytes: a bulk worker's report about the items that it refuses."""
 
+
+HEARTBEATS_LATE = 2
+"""So many heartbeats behind its time-out a call without an answer is a problem. Fewer report calls whose answer is just
+on its way."""
 
 WINDOWS_UNREAD = 8
 """So many windows may wait for the recipients behind one connection, of which each has one of its own."""
@@ -133,7 +135,12 @@ class BackPart:
             self._back.registry,
             shared.health,
             shared.clock,
-            RecipientSigns(self._pinger.is_silent, self._back.breakers.is_troubled, self._back.outputs.made_by),
+            RecipientSigns(
+                self._pinger.is_silent,
+                self._back.breakers.is_troubled,
+                self._back.outputs.made_by,
+                HEARTBEATS_LATE * shared.config.supervision.heartbeat,
+            ),
         )
 
     def _subscribe(self) -> None:
@@ -272,8 +279,6 @@ class BackPart:
         yield "cleaning of outputs", self._output_cleaner.watch()
         yield "table of contents", ContentsKeeper(journal, clock).watch()
         yield "audit", AuditKeeper(journal).watch()
-        renewal = partial(imprints.renew_imprints, journal)
-        yield "imprints", look_regularly(renewal, imprints.LOOK_SECONDS, "imprints")
         yield "ended sessions of people", remove_ended_sessions(journal, clock)
         yield "ends of pauses", self._pause_ender.watch()
         yield "supervision", self._pinger.watch()

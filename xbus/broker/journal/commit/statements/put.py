@@ -16,7 +16,6 @@ from xbus.broker.journal.commit.statements.rows import Row, write_together
 from xbus.broker.journal.commit.statements.stored import lasting_puts
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
-from xbus.model.checksums import checksum_of
 from xbus.states import EnvelopeState
 
 
@@ -69,7 +68,6 @@ def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
         *(receipt.position, receipt.events, receipt.items, receipt.data_bytes, receipt.hash),
         # Each of its events is one segment, so its hash is also the one that does not depend on how they are cut.
         None if write.idempotency_key is None else receipt.hash,
-        checksum_of(write.emitter_id, write.at, write.ordering_key, None) + checksum_of(write.at),
     )
 
 
