@@ -16,7 +16,7 @@ from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, looking
 from xbus import model
 from xbus.broker.back.log import LogReader
-from xbus.broker.journal.commit.fence import LogEnd
+from xbus.broker.journal.commit.fence import SeenEnd
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
@@ -227,8 +227,8 @@ def swap_envelope(url: str) -> None:
         connection.execute(sa.insert(model.envelope).values(row | {"id": uuid4()}))
 
 
-@pytest.mark.parametrize("seen", [LogEnd(2, uuid4()), LogEnd(1, uuid4())])
-async def test_the_first_write_of_a_connection_compares_the_end_of_the_log(shared_url: str, seen: LogEnd) -> None:
+@pytest.mark.parametrize("seen", [SeenEnd(2, uuid4()), SeenEnd(1, uuid4())])
+async def test_the_first_write_of_a_connection_compares_the_end_of_the_log(shared_url: str, seen: SeenEnd) -> None:
     """A back may have lost nothing of its own, and moves its cursors behind what was sealed anew."""
     async with Journal(create_engine(shared_url), "back", look_seconds=NEVER) as journal:
         await (await Scribe.of(journal)).put([b"x"])

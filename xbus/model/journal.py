@@ -207,7 +207,7 @@ writer = Table(
 loss = Table(
     "loss",
     metadata,
-    Column("id", Counter, primary_key=True, autoincrement=True),
+    Column("id", Counter, primary_key=True),
     required("at", Timestamp, comment="When a broker noticed it."),
     required("writer", String(64), comment="The broker that noticed it, as in the table writer."),
     required("commits", BigInteger, comment="The commits of that broker that are missing."),

@@ -15,7 +15,7 @@ from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
 from xbus.broker.back.log.tail import LogTail
 from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_output_items, read_output_page
-from xbus.broker.journal.commit.fence import NOTHING_SEEN, LogEnd
+from xbus.broker.journal.commit.fence import NOTHING_SEEN, SeenEnd
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, find_for_services
@@ -136,7 +136,7 @@ class LogReader:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
                 self._corrected.add(event_id)
                 self._newest_correction = number
-        self._grow(LogEnd(ends.position, ends.envelope_id))
+        self._grow(SeenEnd(ends.position, ends.envelope_id))
 
     def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
@@ -145,9 +145,9 @@ class LogReader:
         self._must_look = self._must_look or any(each.is_repeat for each in sealed)
         if not self._must_look:
             last = sealed[-1].receipt
-            self._grow(LogEnd(last.position, last.envelope_id))
+            self._grow(SeenEnd(last.position, last.envelope_id))
 
-    def _grow(self, end: LogEnd) -> None:
+    def _grow(self, end: SeenEnd) -> None:
         if end.position > self.head:
             self._end = end
             self._journal.saw(end)

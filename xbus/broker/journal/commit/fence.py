@@ -27,7 +27,7 @@ RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("b
 """The writers that may not write beside one: its start ends them."""
 
 
-class LogEnd(NamedTuple):
+class SeenEnd(NamedTuple):
     """The envelope at the end of the log, as this process has seen it.
 
     Args:
@@ -38,7 +38,7 @@ class LogEnd(NamedTuple):
     envelope_id: UUID | None
 
 
-NOTHING_SEEN = LogEnd(0, None)
+NOTHING_SEEN = SeenEnd(0, None)
 
 
 class Seen:
@@ -170,7 +170,7 @@ class Fence:
 
 
 def _session_name(name: str) -> str:
-    return f"xbus writer {name}"
+    return f"xbus-writer-{name}"
 
 
 def read_holder(connection: sa.Connection) -> str:
