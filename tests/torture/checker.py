@@ -105,7 +105,7 @@ def _lost(history: History) -> Iterator[Violation]:
 def _may_be_lost(history: History, sent: Sent) -> bool:
     """Whether the database lost it that acknowledged it: nothing may be lost that was acknowledged later."""
     # What went into an outbox was acknowledged by that alone.
-    earlier = INSIST_SECONDS if sent.position is None else 0.0
+    earlier = INSIST_SECONDS if sent.envelope_id is None else 0.0
     return any(lost[0] - earlier <= sent.sealed_at <= lost[1] for lost in history.losses)
 
 

@@ -80,7 +80,7 @@ class Sent:
     headed: bool = False
     sealing: bool = False
     sealed: bool = False
-    sealed_at: float = 0.0
+    sealed_at: float = field(default=0.0, compare=False)
     envelope_id: str | None = None
     position: int | None = None
 

@@ -64,17 +64,17 @@ def run(config: Config, folder: Path, *, only: Literal["front", "back"] | None, 
     raise_limit()
     last_resort = _LastResort(config.daemon.stop_timeout)
     name = only or "broker"
-    losses_file = folder / losses.FILE_NAME
+    losses_files = losses.files_of(folder)
     try:
         with _observed(config, name):
             names = list(PARTS) if only is None else [only]
-            asyncio.run(_serve(config, names, ready_file, last_resort, losses_file))
+            asyncio.run(_serve(config, names, ready_file, last_resort, losses_files))
     except BaseExceptionGroup as group:
         fenced = _fenced(group)
         if fenced is None:
             return _exit_code(group)
         if isinstance(fenced, WentBack):
-            losses.note(config.database.url, losses_file, losses.Loss.of(fenced, name, SystemClock().now()))
+            losses.note(config.database.url, losses_files, losses.Loss.of(fenced, name, SystemClock().now()))
         raise fenced from None
     finally:
         last_resort.cancel()
@@ -191,7 +191,11 @@ def _check_apart(config: Config, only: str | None) -> None:
 
 
 async def _serve(
-    config: Config, names: Sequence[str], ready_file: Path | None, last_resort: _LastResort, losses_file: Path
+    config: Config,
+    names: Sequence[str],
+    ready_file: Path | None,
+    last_resort: _LastResort,
+    losses_files: Sequence[Path],
 ) -> None:
     tell_open_files(config.database.url, config.journal.objects)
     mishaps = CrashOnCallbackError()
@@ -225,7 +229,7 @@ async def _serve(
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(_unfenced(journal, last_resort), name="journal")
                 tasks.create_task(tell_outages(journal, health), name="outages")
-                tasks.create_task(tell_losses(journal, health, losses_file), name="losses")
+                tasks.create_task(tell_losses(journal, health, losses_files), name="losses")
                 tasks.create_task(Descriptors(health).watch(), name="descriptors")
                 tasks.create_task(alerts.watch(), name="alerts")
                 await _start(parts, configuration, tasks)

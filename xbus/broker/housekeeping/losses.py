@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from xbus.broker.journal.journal import Journal
@@ -20,19 +21,23 @@ LOOK_SECONDS = 5.0
 """Seconds between two looks for losses. Fewer end the problem sooner once somebody has acknowledged it."""
 
 
-async def tell_losses(journal: Journal, health: Health, file: Path) -> None:
+async def tell_losses(journal: Journal, health: Health, files: Sequence[Path]) -> None:
     """Report, for ever, what the journal has lost and nobody has acknowledged.
 
     Args:
-        file: has the losses that could not be written into the journal.
+        files: have the losses that could not be written into the journal.
     """
+
+    async def take_over(file: Path) -> None:
+        found = await asyncio.to_thread(losses.read_file, file)
+        if found:
+            await journal.run(losses.take_over, found)
+            await asyncio.to_thread(file.unlink, missing_ok=True)
 
     async def look() -> None:
         try:
-            found = await asyncio.to_thread(losses.read_file, file)
-            if found:
-                await journal.run(losses.take_over, found)
-                await asyncio.to_thread(file.unlink, missing_ok=True)
+            for file in files:
+                await take_over(file)
             lost = await journal.read(losses.read_open)
         except (JournalError, OSError) as error:
             log.info("losses of the journal not looked at: %s", error, extra={"action": "unread"})

@@ -5,6 +5,7 @@ it writes a file beside its configuration, and the next broker makes the row.
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,8 +20,10 @@ from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.connection import writing
 from xbus.errors import WentBack, XbusError
 
+log = logging.getLogger(__name__)
+
 FILE_NAME = "xbus-losses.json"
-"""The name of the file beside the configuration: one line for each loss that no journal has yet."""
+"""The name of the file: it has one line for each loss that no journal has yet."""
 
 SUBJECT, SUBJECT_ID = "journal", "losses"
 
@@ -54,21 +57,24 @@ class Loss:
         return f"{commits}its log reached {self.known:,} and ended at {self.found:,}"
 
 
-def note(url: str, file: Path, loss: Loss) -> Path | None:
-    """Note a loss in a transaction of its own; otherwise in the file.
+def files_of(folder: Path) -> list[Path]:
+    """Give the files of losses: beside the configuration, and in the working directory if that may not be written."""
+    return list(dict.fromkeys((folder.absolute() / FILE_NAME, Path.cwd() / FILE_NAME)))
 
-    Returns:
-        The file, if the loss is there; None if the journal has it.
-    """
+
+def note(url: str, files: Sequence[Path], loss: Loss) -> None:
+    """Note a loss in a transaction of its own; otherwise in the first file that can be written."""
     try:
         with writing(url) as connection:
             add(connection, loss)
-    except XbusError:
+    except XbusError as error:
+        log.error("the journal takes no row of its loss: %s", error, extra={"action": "loss_not_noted"})
         line = json.dumps({**asdict(loss), "at": loss.at.isoformat(), "acknowledged_at": None})
-        with open(file, "a", opener=private_files.opener) as lines:
-            lines.write(line + "\n")
-        return file
-    return None
+        for file in files:
+            with suppress(OSError):
+                with open(file, "a", opener=private_files.opener) as lines:
+                    lines.write(line + "\n")
+                return
 
 
 def add(connection: sa.Connection, loss: Loss) -> None:
