@@ -51,6 +51,7 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "envelope_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "item_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "unknown_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "unknown_format": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "headers_too_large": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     "slow_down": HTTPStatus.TOO_MANY_REQUESTS,

@@ -280,6 +280,10 @@ class ReaderDesk:
                 break
         for lease in self.sharing.of(program.id, ended):
             is_out = lease.is_out and lease.range_id != ended
+            if self.sharing.leases.get(lease.range_id) is not lease:
+                # 1. Somebody moves this range. 2. The journal refuses the step of the range before, and all ranges are
+                # read anew. 3. What is known of this one has nothing to do with the lease that was listed.
+                continue
             if self._known.is_busy(lease.range_id) or (lease.heir is not None and not is_out):
                 continue
             with self._known.busy(lease.range_id):

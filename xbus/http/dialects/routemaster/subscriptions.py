@@ -5,7 +5,6 @@ from urllib.parse import urlsplit, urlunsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from xbus.http.bodies import parse_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.routemaster.answers import emptily, nothing
 from xbus.http.dialects.routemaster.events import bad, check_topic
@@ -79,7 +78,7 @@ async def _subscribe(gateway: Gateway, request: Request) -> Response:
     await gateway.front.check(token)
     body = gateway.body(request)
     try:
-        wish = read_subscription(parse_json(await body.whole(), "the body"))
+        wish = read_subscription(await body.json())
     finally:
         body.close()
     await gateway.front.call(token, "xbus.subscribe", wish)
