@@ -5,7 +5,7 @@ import math
 from collections import defaultdict
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention.holding import Holders, read_holders
+from xbus.broker.journal.retention.holders import Holders, read_holders
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.errors import Failed, JournalUnavailable
 from xbus.periodic import every

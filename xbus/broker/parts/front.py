@@ -188,5 +188,8 @@ class FrontPart:
         self._restoring.give_up()
         await self._server.drain(seconds)
         await self._sessions.save(is_last=True)
+        self.close()
+
+    def close(self) -> None:
         self._server.close()
         self._bell.close()
