@@ -160,7 +160,7 @@ sbom: wheel  ## list what pinned installations consist of, in dist/sbom-EXTRA.js
 licences: $(VENV)/.installed-dev  ## check that each package of an extra has a licence that was weighed
 	@$(IN_VENV) tests.licences
 
-# An image that changes behind its tag would change what is built. The engine looks the digests up; commit what it finds.
+# An image that changes behind its tag would change what is built. The engine looks the digests up.
 images:  ## pin the images of deploy/ by their digests, in deploy/.env; needs docker with buildx, and the registry
 	@touch deploy/.env
 	@for pair in PYTHON_IMAGE=docker.io/library/python:3.13-slim POSTGRES_IMAGE=docker.io/library/postgres:17; do \

@@ -3,8 +3,10 @@
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
+from email.message import Message
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
+from typing import cast
 
 REQUIREMENTS = Path(__file__).parents[1] / "requirements"
 
@@ -31,7 +33,7 @@ def packages(folder: Path = REQUIREMENTS) -> dict[str, set[str]]:
     return found
 
 
-def licences(told: PackageMetadata) -> Sequence[str]:
+def licences(told: Message) -> Sequence[str]:
     """Read the licences that a package names: its expression, its classifiers, or the first line of its text."""
     if expression := told.get("License-Expression"):
         # All that AND joins must be met; of those that OR joins the user takes one.
@@ -43,7 +45,7 @@ def licences(told: PackageMetadata) -> Sequence[str]:
     return classifiers or ([text.splitlines()[0]] if text else [])
 
 
-def problem(name: str, told: PackageMetadata) -> str:
+def problem(name: str, told: Message) -> str:
     """Say what is wrong with the licence of a package; empty for nothing."""
     named = licences(told)
     if name in WEIGHED:
@@ -58,7 +60,7 @@ def problems(names: Sequence[str]) -> Iterator[str]:
     """Iterate over what is wrong with packages that are installed here; others are for other systems."""
     for name in names:
         try:
-            cause = problem(name, metadata(name))
+            cause = problem(name, cast(Message, metadata(name)))
         except PackageNotFoundError:
             continue
         if cause:
@@ -70,9 +72,9 @@ def main() -> int:
     found = packages()
     wrong = [*problems(sorted(found))]
     for line in wrong:
-        print(f"{line} (requirements: {', '.join(sorted(found[line.partition(':')[0]]))})", file=sys.stderr)
+        sys.stderr.write(f"{line} (requirements: {', '.join(sorted(found[line.partition(':')[0]]))})\n")
     if not wrong:
-        print(f"{len(found)} packages have licences that were weighed.")
+        sys.stdout.write(f"{len(found)} packages have licences that were weighed.\n")
     return 1 if wrong else 0
 
 

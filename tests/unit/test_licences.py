@@ -1,20 +1,18 @@
 """A package without a licence, or with one that nobody has weighed, is named."""
 
 from email.message import Message
-from importlib.metadata import PackageMetadata
-from typing import cast
 
 import pytest
 
 from tests.licences import WEIGHED, packages, problem, problems
 
 
-def told(**fields: str) -> PackageMetadata:
+def told(**fields: str) -> Message:
     """Metadata of a package with these fields, in which ``_`` stands for ``-``."""
     message = Message()
     for name, value in fields.items():
         message[name.replace("_", "-")] = value
-    return cast(PackageMetadata, message)
+    return message
 
 
 @pytest.mark.parametrize(
