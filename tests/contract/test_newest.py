@@ -20,7 +20,7 @@ from xbus.broker.journal.log.slices import (
     read_slice,
     whole_ring,
 )
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
 from xbus.headers import NO_TAGS, EventTags, pack_headers
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
@@ -129,12 +129,14 @@ async def test_an_envelope_that_came_in_parts_is_read_from_the_database(journal:
 
 
 async def test_what_is_not_fresh_or_too_much_is_forgotten(journal: Journal, scribe: Scribe) -> None:
-    sealed: list[SealedEnvelope] = []
+    sealed: list[Sealed] = []
     journal.on_sealed(sealed.extend)
     for _ in range(4):
         await journal.write(whole(scribe, ("notes", [b"a"], NO_TAGS)))
     types = await types_of(journal, "notes")
-    logins: dict[int, str | None] = {cast(PutEnvelope, each.content).emitter_id: "north" for each in sealed}
+    logins: dict[int, str | None] = {
+        cast(PutEnvelope, cast(SealedEnvelope, each).content).emitter_id: "north" for each in sealed
+    }
     newest = NewestEnvelopes(fresh_seconds=1.0, most_envelopes=2)
 
     def read(position: int, now: float) -> Slice | None:

@@ -14,7 +14,7 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head, read_log, read_segments
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalUnavailable
 from xbus.rpc.codec import pack_items
 
@@ -104,7 +104,7 @@ async def test_an_id_that_is_taken_is_told_to_its_caller_alone(journal: Journal,
 async def test_what_a_commit_sealed_is_told_with_its_content(
     journal: Journal, scribe: Scribe, engine: sa.Engine
 ) -> None:
-    told: list[SealedEnvelope] = []
+    told: list[Sealed] = []
     journal.on_sealed(told.extend)
     envelope_id, _ = scribe.start_envelope()
     put, others = whole(scribe, [b"a"]), whole(scribe, [b"b"])

@@ -22,13 +22,15 @@ from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import EmitterPatience, within
 from xbus.emitter.pending_calls import RepeatableCall
+from xbus.emitter.puts import GoesAlone, NewPut, Puts
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import Headers, event_tags
 from xbus.ids import Ids
 from xbus.rpc.client import Client
-from xbus.rpc.codec import Key, Value
+from xbus.rpc.codec import Key, Value, pack_items
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
 from xbus.rpc.items import check_several, cut, item_bytes
@@ -83,6 +85,7 @@ class AsyncEmitter:
         self._hook = hook_for(pack)
         self._options = Options(**options)
         self._context: EmitterContext | None = None
+        self._puts: Puts | None = None
         self._exit = AsyncExitStack()
         self._forks = 0
         self._opening = asyncio.Lock()
@@ -105,7 +108,10 @@ class AsyncEmitter:
         async with AsyncExitStack() as exit_stack:
             taker = await (self._log_in(exit_stack) if self._outbox is None else self._queue(exit_stack, self._outbox))
             self._context = EmitterContext(taker, self._options, self._clock, self._ids, self._hook)
+            self._puts = Puts(self._context) if self._outbox is None else None
             exit_stack.callback(self._context.close)
+            if self._puts is not None:
+                exit_stack.callback(self._puts.close)
             self._exit = exit_stack.pop_all()
 
     async def _log_in(self, exit_stack: AsyncExitStack) -> CallTransport:
@@ -171,10 +177,18 @@ class AsyncEmitter:
         limits = context.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
+        ids: Sequence[str] = ()
+        if limits.groups and len(batches) == 1 and self._puts is not None:
+            head = EnvelopeHead(options.get("ordering_key"), options.get("key"), options.get("headers"))
+            put = NewPut(start.type_name, len(packed), pack_items(packed), head if options else PLAIN_HEAD, start.tags)
+            try:
+                return await self._puts.put(put)
+            except GoesAlone as alone:
+                ids = alone.ids
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if len(batches) > 1 or "key" in options or self._outbox is not None:
             return await self._put_batches(self._envelope(options), start, packed)
-        return await put_at_once(context, start, packed, options)
+        return await put_at_once(context, start, packed, options, ids)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None

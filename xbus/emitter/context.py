@@ -13,6 +13,11 @@ from xbus.ids import Ids
 from xbus.rpc.values import PackHook, as_text
 
 
+def not_open() -> Refused:
+    """Make the error for what is sent behind the end of an emitter."""
+    return Refused("the emitter is closed", "send inside its `with` block", code="not_open")
+
+
 class EmitterContext:
     """The open session with the front, and what all envelopes of an emitter share.
 
@@ -49,6 +54,10 @@ class EmitterContext:
         """Make an id for an envelope or an event."""
         return self._ids.new_text()
 
+    def new_ids(self, number: int) -> list[bytes]:
+        """Make so many ids, of 16 bytes each."""
+        return self._ids.new_bytes(number)
+
     def new_batch(self) -> OutgoingBatch:
         """Make an empty batch within the options and the limits of the front."""
         limits = self.session.limits
@@ -80,5 +89,5 @@ class EmitterContext:
     def close(self) -> None:
         """Cancel the calls in flight."""
         for stream in self._streams:
-            stream.abandon(Refused("the emitter is closed", "send inside its `with` block", code="not_open"))
+            stream.abandon(not_open())
         self._streams.clear()

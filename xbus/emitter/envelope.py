@@ -150,7 +150,11 @@ class AsyncEnvelope:
 
 
 async def put_at_once(
-    context: EmitterContext, start: EventStart, items: Sequence[bytes], options: EnvelopeOptionsMap
+    context: EmitterContext,
+    start: EventStart,
+    items: Sequence[bytes],
+    options: EnvelopeOptionsMap,
+    ids: Sequence[str] = (),
 ) -> Receipt:
     """Send an envelope of one event whose items fit into one batch.
 
@@ -159,6 +163,7 @@ async def put_at_once(
         start: the event type, headers and partition key.
         items: packed.
         options: of the envelope, as ``envelope_options`` makes them.
+        ids: of the envelope and of its event, where they were sent before.
 
     Raises:
         CallError: the front refuses it, or nothing answered for as long as the emitter insists.
@@ -166,8 +171,9 @@ async def put_at_once(
     check_envelope(options, context.session.limits)
     start.check(context.session.limits)
     data = pack_items(items)
-    event = [context.new_id(), start.type_name, len(items), data, *last_argument(event_options(start.tags))]
-    arguments = (context.new_id(), [event], *last_argument(options))
+    envelope_id, event_id = ids or (context.new_id(), context.new_id())
+    event = [event_id, start.type_name, len(items), data, *last_argument(event_options(start.tags))]
+    arguments = (envelope_id, [event], *last_argument(options))
     call = RepeatableCall("xbus.put_envelope", arguments, context.options.answer_seconds, size=len(data))
     stream = context.new_stream()
     try:

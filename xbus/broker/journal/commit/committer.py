@@ -13,7 +13,7 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.counts import Histogram
-from xbus.broker.journal.commit.statements import carry_out
+from xbus.broker.journal.commit.statements import carry_out, carry_out_free
 from xbus.broker.journal.commit.statements.common import Prepared
 from xbus.broker.journal.database.engine import check_durable, journal_errors
 from xbus.broker.journal.writes import (
@@ -21,10 +21,12 @@ from xbus.broker.journal.writes import (
     AppendOutput,
     EndAttempt,
     PutEnvelope,
+    PutGroup,
+    SealedGroup,
     StartEvent,
     Write,
 )
-from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
+from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +195,13 @@ class Committer:
         if self._undecided is not None:
             return [_away()] * len(calls)
         try:
-            return self._transaction(calls)
+            try:
+                return self._transaction(calls)
+            except (EnvelopeIdTaken, EventIdTaken):
+                if not any(type(call.what) is PutGroup for call in calls):
+                    raise
+            # Whose ids are taken is asked once, and all others stay together.
+            return self._transaction(calls, leaves_taken=True)
         except JournalUnavailable as error:
             self._note_outage(error)
             return [error] * len(calls)
@@ -242,7 +250,12 @@ class Committer:
         log.error("a write died", exc_info=error, extra={"action": "write_died"})
         return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
 
-    def _transaction(self, calls: Sequence[WriteJob]) -> Sequence[object]:
+    def _transaction(self, calls: Sequence[WriteJob], *, leaves_taken: bool = False) -> Sequence[object]:
+        """Carry out all calls, and commit.
+
+        Args:
+            leaves_taken: whether the envelopes of groups are left out whose ids are taken.
+        """
         # Never used twice, also where the group fails: else it could speak for another one.
         self._group_number += 1
         began = time.monotonic()
@@ -252,7 +265,8 @@ class Committer:
         data_bytes = 0
         try:
             with journal_errors(), self._connected().begin():
-                answers = carry_out(self._connected(), group, self._max_segment_bytes)
+                write = carry_out_free if leaves_taken else carry_out
+                answers = write(self._connected(), group, self._max_segment_bytes)
                 data_bytes = sum(map(_stored_bytes, group, answers))
                 self._stamp(data_bytes)
                 committing = True
@@ -270,7 +284,7 @@ class Committer:
         self.outage = None
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
-        self.group_sizes.note(len(calls))
+        self.group_sizes.note(sum([len(write) if type(write) is PutGroup else 1 for write in group]))
         return answers
 
     def _stamp(self, data_bytes: int) -> None:
@@ -348,6 +362,8 @@ def _stored_bytes(write: Write[object], answer: object) -> int:
     match write:
         case Append() | PutEnvelope():
             return write.size
+        case PutGroup():
+            return sum(map(len, answer.group.data)) if isinstance(answer, SealedGroup) else 0
         case AppendOutput():
             return write.page.data_bytes
         case EndAttempt() if answer:

@@ -78,10 +78,15 @@ def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> N
 def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
     if connection.dialect.name == "postgresql" and are_large(rows):
-        with closing(connection.connection.cursor()) as cursor:
-            copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
+        copy_segments(connection, rows)
     else:
         INSERT_SEGMENTS.execute(connection, rows)
+
+
+def copy_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
+    """Store large items on PostgreSQL."""
+    with closing(connection.connection.cursor()) as cursor:
+        copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
 
 
 def are_large(rows: Sequence[SegmentRow]) -> bool:

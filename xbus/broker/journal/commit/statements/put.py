@@ -1,23 +1,37 @@
 """Whole envelopes: their rows are written as they stay, by three statements for however many envelopes."""
 
 from collections.abc import Sequence
+from hashlib import sha256
+from itertools import accumulate, chain
+from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 
+from xbus import model
 from xbus.broker.journal.commit.statements.emission import (
+    COPY_FROM_BYTES,
     INSERT_ENVELOPES,
     INSERT_EVENTS,
     INSERT_SEGMENTS,
     are_large,
+    copy_segments,
     ids_taken,
     insert_segments,
 )
-from xbus.broker.journal.commit.statements.rows import Row, write_together
+from xbus.broker.journal.commit.statements.rows import Columns, Row, write_columns, write_together
 from xbus.broker.journal.commit.statements.stored import lasting_puts
+from xbus.broker.journal.database.compression import compress
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
+from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
+from xbus.envelope import EnvelopeHead
+from xbus.headers import NO_TAGS, EventTags
 from xbus.model.checksums import checksum_of
 from xbus.states import EnvelopeState
+
+ASKED_AT_ONCE = 500
+"""Ids about which one statement asks. More make fewer statements, and each longer."""
 
 
 def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequence[int]) -> list[SealReceipt]:
@@ -76,3 +90,117 @@ def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
 def _event_row(write: PutEnvelope, number: int, event: PutEvent) -> Row:
     ids = (event.event_id, write.envelope_id, number, event.event_type_id, event.graph_id)
     return (*ids, event.items, event.items, *event.tags)
+
+
+def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Sequence[int]) -> list[SealedGroup]:
+    """Insert the envelopes of groups that are received at once.
+
+    Args:
+        firsts: the position of the first envelope of each group; the others follow.
+
+    Raises:
+        EnvelopeIdTaken: an envelope of one of the ids exists.
+        EventIdTaken: another envelope has an event of one of the ids; told only of a group of one that is alone.
+    """
+    ids, event_ids = _column(groups, "envelope_ids"), _column(groups, "event_ids")
+    types, counts = _column(groups, "types"), _column(groups, "items")
+    heads, tags, data = _column(groups, "heads"), _column(groups, "tags"), _column(groups, "data")
+    segment_hashes = [sha256(each).digest() for each in data]
+    hashes = _hashes(types, counts, segment_hashes, heads, tags)
+    stored, plain_sizes = _stored(types, data)
+    emitters, moments = _repeated(groups, "emitter_id"), _repeated(groups, "at")
+    number = len(ids)
+    ones, nothing = [1] * number, [None] * number
+    envelopes: Columns = (
+        *(ids, emitters, [EnvelopeState.RECEIVED.value] * number, moments),
+        *([head.ordering_key for head in heads], [head.key for head in heads], [head.headers for head in heads]),
+        *(moments, [first + place for group, first in zip(groups, firsts, strict=True) for place in range(len(group))]),
+        *(ones, counts, [len(each) for each in data], hashes),
+        # One segment each, so the hash is also the one that does not depend on how it is cut.
+        [None if head.key is None else whole for head, whole in zip(heads, hashes, strict=True)],
+        nothing,
+    )
+    events: Columns = (
+        *(event_ids, ids, ones, [each.id for each in types], [each.graph_id for each in types], counts, counts),
+        *([each.headers for each in tags], [each.partition_key for each in tags]),
+    )
+    segments: Columns = (*(event_ids, [0] * number, counts, stored, segment_hashes, nothing, plain_sizes, nothing),)
+    is_copied = connection.dialect.name == "postgresql" and sum(map(len, stored)) >= COPY_FROM_BYTES
+    writes = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, segments)]
+    with ids_taken(UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else []):
+        write_columns(connection, *writes[: 2 if is_copied else 3])
+    if is_copied:
+        copy_segments(connection, [SegmentRow(UUID(bytes=row[0]), *row[1:]) for row in zip(*segments, strict=True)])
+    ends = [*accumulate(map(len, groups))]
+    return [
+        SealedGroup(first, group, hashes[end - len(group) : end])
+        for group, first, end in zip(groups, firsts, ends, strict=True)
+    ]
+
+
+def _column(groups: Sequence[PutGroup], name: str) -> Sequence[Any]:
+    columns = [getattr(group, name) for group in groups]
+    return columns[0] if len(columns) == 1 else [*chain.from_iterable(columns)]
+
+
+def _repeated(groups: Sequence[PutGroup], name: str) -> list[Any]:
+    return [*chain.from_iterable([[getattr(group, name)] * len(group) for group in groups])]
+
+
+def _hashes(
+    types: Sequence[GroupType],
+    counts: Sequence[int],
+    segment_hashes: Sequence[bytes],
+    heads: Sequence[EnvelopeHead],
+    tags: Sequence[EventTags],
+) -> list[bytes]:
+    """Hash envelopes as ``content_hash`` does, without a call for each that has no headers."""
+    names = {each: each.hashed_name.encode() + b"\0" for each in set(types)}
+    return [
+        sha256(names[of_type] + items.to_bytes(8, "big") + hashed).digest()
+        if head.headers is None and of_event is NO_TAGS
+        else content_hash([Content(of_type.hashed_name, items, (hashed,), of_event)], head.headers)
+        for of_type, items, hashed, head, of_event in zip(types, counts, segment_hashes, heads, tags, strict=True)
+    ]
+
+
+def _stored(types: Sequence[GroupType], data: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[int | None]]:
+    """Give the data as it is stored, and the size of the plain data where it is compressed."""
+    if True not in {each.compress for each in types}:
+        return data, [None] * len(data)
+    pairs = [compress(each) if of_type.compress else (each, None) for of_type, each in zip(types, data, strict=True)]
+    return [each for each, _ in pairs], [size for _, size in pairs]
+
+
+def leave_taken(connection: sa.Connection, groups: Sequence[PutGroup]) -> list[tuple[PutGroup, frozenset[int]]]:
+    """Find the envelopes of groups whose ids, or those of their events, are taken.
+
+    Returns:
+        For each group the one without them, and their places in it.
+    """
+    taken = {
+        column: {
+            each.bytes
+            for some in portions(
+                [UUID(bytes=each) for group in groups for each in getattr(group, column)], ASKED_AT_ONCE
+            )
+            for (each,) in connection.execute(statement, {"ids": some})
+        }
+        for column, statement in (("envelope_ids", _TAKEN_ENVELOPES), ("event_ids", _TAKEN_EVENTS))
+    }
+    found = []
+    for group in groups:
+        places = frozenset(
+            place
+            for place, (envelope_id, event_id) in enumerate(zip(group.envelope_ids, group.event_ids, strict=True))
+            if envelope_id in taken["envelope_ids"] or event_id in taken["event_ids"]
+        )
+        free = [place for place in range(len(group)) if place not in places]
+        found.append((group.at_places(free), places))
+    return found
+
+
+_TAKEN_ENVELOPES, _TAKEN_EVENTS = (
+    sa.select(table.c.id).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
+    for table in (model.envelope, model.event)
+)
