@@ -178,11 +178,11 @@ class AsyncEmitter:
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         ids: Sequence[str] = ()
-        if limits.groups and len(batches) == 1 and self._puts is not None:
-            head = EnvelopeHead(options.get("ordering_key"), options.get("key"), options.get("headers"))
-            put = NewPut(start.type_name, len(packed), pack_items(packed), head if options else PLAIN_HEAD, start.tags)
+        if limits.groups and len(batches) <= 1 and self._puts is not None:
+            head = EnvelopeHead(**options) if options else PLAIN_HEAD
+            data = pack_items(packed) if packed else b""
             try:
-                return await self._puts.put(put)
+                return await self._puts.put(NewPut(start.type_name, len(packed), data, head, start.tags))
             except GoesAlone as alone:
                 ids = alone.ids
         # Under a key other content may be open, which only an envelope in single calls can cancel.

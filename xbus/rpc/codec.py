@@ -313,7 +313,7 @@ def largest_item(data: bytes, items: int) -> int:
 
 
 def largest_of(segments: Sequence[bytes], items: Sequence[int]) -> int:
-    """The size of the largest item of several segments, as ``largest_item`` gives it for one.
+    """The size of the largest item of several segments, as ``largest_item`` gives it for one; 0 without any item.
 
     Raises:
         ProtocolError: one of them is not exactly so many msgpack bins.
@@ -324,7 +324,9 @@ def largest_of(segments: Sequence[bytes], items: Sequence[int]) -> int:
         for each, count in zip(segments, items, strict=True)
         if count == 1 and len(each) > 1 and each[0] == _SHORT_BIN and each[1] + 2 == len(each)
     ]
-    return max(short if len(short) == len(items) else map(largest_item, segments, items))
+    if len(short) == len(items):
+        return max(short)
+    return max([largest_item(each, count) if each or count else 0 for each, count in zip(segments, items, strict=True)])
 
 
 def _are_large(data: bytes, items: int) -> bool:

@@ -16,6 +16,7 @@ from xbus.broker.front.envelopes import (
     OpenEnvelope,
     ReplyRequests,
     envelope_unknown,
+    ignore,
 )
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
@@ -362,20 +363,20 @@ class Front:
         self._ring()
         return cancelled
 
-    @staticmethod
-    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Deferred[int] | Deferred[EndedEvent]]:
-        answers: list[Deferred[int] | Deferred[EndedEvent]] = []
-        for event in events:
-            known.start_event(event.event_id, event.type_name, event.items, event.tags)
-            if event.items:
-                answers.append(known.append(event.event_id, 0, event.items, event.data))
-            answers.append(known.end_event(event.event_id, event.items))
-        return answers
-
     async def _put_again(self, known: Known, events: Sequence[NewEvent], options: EnvelopeHead) -> SealReceipt:
         """Compare a repeat with its first time; do now what a crash of the broker left undone."""
         known.check_headers(options.headers)
-        await asyncio.gather(*self._fill(known, events))
+        answers: list[Deferred[int] | Deferred[EndedEvent]] = []
+        try:
+            for event in events:
+                known.start_event(event.event_id, event.type_name, event.items, event.tags)
+                if event.items:
+                    answers.append(known.append(event.event_id, 0, event.items, event.data))
+                answers.append(known.end_event(event.event_id, event.items))
+        except CallError:
+            ignore(answers)
+            raise
+        await asyncio.gather(*answers)
         return await known.seal(len(events))
 
 

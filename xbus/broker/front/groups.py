@@ -109,16 +109,11 @@ class _Message:
         alone: list[int] = []
         seen: set[bytes] = set()
         for place, entry in enumerate(self._entries):
-            try:
-                group = group_of(self._emitter_id, [entry])
-                self._front.check_group(self._emitter_id, group)
-            except CallError:
-                alone.append(place)
-                continue
-            ids = {*group.envelope_ids, *group.event_ids}
-            is_known = self._front.heard_of(group.envelope_ids) or not seen.isdisjoint(ids)
+            ids = _ids_of(self._emitter_id, entry)
+            # Behind one of the same id it stays behind it.
+            is_plain = seen.isdisjoint(ids) and self._is_plain(entry)
             seen |= ids
-            (alone if is_known else plain).append(place)
+            (plain if is_plain else alone).append(place)
         if plain:
             try:
                 self.put_together(plain, group_of(self._emitter_id, [self._entries[place] for place in plain]))
@@ -127,6 +122,14 @@ class _Message:
                 alone = [*range(len(self._entries))]
         for place in alone:
             self._put_alone(place)
+
+    def _is_plain(self, entry: Value) -> bool:
+        try:
+            group = group_of(self._emitter_id, [entry])
+            self._front.check_group(self._emitter_id, group)
+        except CallError:
+            return False
+        return not self._front.heard_of(group.envelope_ids)
 
     def put_together(self, places: Sequence[int], group: NewGroup) -> None:
         """Put envelopes as a group.
@@ -261,6 +264,16 @@ def _alone(emitter_id: int, entry: Value) -> tuple[UUID, NewEvent, EnvelopeHead]
         "write each as [envelope_id, event_id, type_name, items, data, head, event_head]",
         code=WRONG_ARGUMENTS,
     )
+
+
+def _ids_of(emitter_id: int, entry: Value) -> set[bytes]:
+    """Read the ids of an envelope and its event, as far as it has some."""
+    match entry:
+        case [_, _, _, _, _, [_, str(key), _], _]:
+            return {*keyed_ids(emitter_id, key)}
+        case [envelope_id, event_id, *_]:
+            return {each for each in (envelope_id, event_id) if isinstance(each, bytes)}
+    return set()
 
 
 def _own_id(value: Value, what: str) -> UUID:

@@ -193,8 +193,8 @@ class Checks:
         types = {name: self._group_type(emitter_id, name) for name in set(type_names)}
         largest = max(map(len, data))
         limits = self.limits(emitter_id)
-        if largest > limits.batch_bytes or min(items) < 1:
-            raise Refused("a batch of a group is too large, or empty", code="batch_too_large")
+        if largest > limits.batch_bytes or min(items) < 0:
+            raise Refused("a batch of a group is too large, or counted wrong", code="batch_too_large")
         try:
             self.item_size(largest_of(data, items))
         except (ProtocolError, ValueError) as error:

@@ -171,14 +171,14 @@ class GroupType(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PutGroup(Write["SealedGroup"]):
-    """Whole envelopes of one event and one segment each, as columns; all are received in one write.
+    """Whole envelopes of one event each, as columns; all are received in one write.
 
     The journal leaves those out whose ids are taken, and receives the others.
 
     Args:
         envelope_ids: of 16 bytes, and so are ``event_ids``.
-        items: how many each event has, at least one.
-        data: as in ``model.segment``.
+        items: how many each event has.
+        data: as in ``model.segment``; empty where there are none.
         heads: of the envelopes.
         tags: of their events.
         size: the bytes of all items and headers.

@@ -105,7 +105,7 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
     ids, event_ids = _column(groups, "envelope_ids"), _column(groups, "event_ids")
     types, counts = _column(groups, "types"), _column(groups, "items")
     heads, tags, data = _column(groups, "heads"), _column(groups, "tags"), _column(groups, "data")
-    segment_hashes = [sha256(each).digest() for each in data]
+    segment_hashes = [sha256(each).digest() if each else b"" for each in data]
     hashes = _hashes(types, counts, segment_hashes, heads, tags)
     stored, plain_sizes = _stored(types, data)
     emitters, moments = _repeated(groups, "emitter_id"), _repeated(groups, "at")
@@ -124,11 +124,16 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
         *(event_ids, ids, ones, [each.id for each in types], [each.graph_id for each in types], counts, counts),
         *([each.headers for each in tags], [each.partition_key for each in tags]),
     )
-    segments: Columns = (*(event_ids, [0] * number, counts, stored, segment_hashes, nothing, plain_sizes, nothing),)
+    segments: Columns = (event_ids, [0] * number, counts, stored, segment_hashes, nothing, plain_sizes, nothing)
+    if 0 in counts:
+        full = [place for place, items in enumerate(counts) if items]
+        segments = [[column[place] for place in full] for column in segments]
     is_copied = connection.dialect.name == "postgresql" and sum(map(len, stored)) >= COPY_FROM_BYTES
     writes = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, segments)]
+    if is_copied or not segments[0]:
+        del writes[2]
     with ids_taken(UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else []):
-        write_columns(connection, *writes[: 2 if is_copied else 3])
+        write_columns(connection, *writes)
     if is_copied:
         copy_segments(connection, [SegmentRow(UUID(bytes=row[0]), *row[1:]) for row in zip(*segments, strict=True)])
     ends = [*accumulate(map(len, groups))]
@@ -159,7 +164,7 @@ def _hashes(
     return [
         sha256(names[of_type] + items.to_bytes(8, "big") + hashed).digest()
         if head.headers is None and of_event is NO_TAGS
-        else content_hash([Content(of_type.hashed_name, items, (hashed,), of_event)], head.headers)
+        else content_hash([Content(of_type.hashed_name, items, (hashed,) if hashed else (), of_event)], head.headers)
         for of_type, items, hashed, head, of_event in zip(types, counts, segment_hashes, heads, tags, strict=True)
     ]
 
