@@ -21,7 +21,10 @@ sentence, and the ``next_step`` to take.
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
+
+from xbus.texts import plain
 
 
 class XbusError(Exception):
@@ -35,11 +38,17 @@ class XbusError(Exception):
 
     default_code: ClassVar[str] = "xbus_error"
 
+    # Of an author's class that does not call this ``__init__``.
+    code: str = "xbus_error"
+    cause: str = "an error without a cause"
+    next_step: str = ""
+
     def __init__(self, cause: str, next_step: str = "", *, code: str = "") -> None:
-        super().__init__(cause)
-        self.code = code or self.default_code
-        self.cause = cause
-        self.next_step = next_step
+        # Authors of programs raise these errors, too, with whatever their libraries said.
+        self.cause = plain(cause)
+        super().__init__(self.cause)
+        self.code = plain(code) or self.default_code
+        self.next_step = plain(next_step)
         # A traceback shows it in a line of its own, also one that Spark hands on as text.
         self.add_note(f"[{self.code}]")
 
@@ -109,6 +118,7 @@ class CallError(XbusError):
     """
 
     default_code = "call_error"
+    details: Mapping[str, float] = MappingProxyType({})
 
     def __init__(
         self, cause: str, next_step: str = "", *, code: str = "", details: Mapping[str, float] | None = None

@@ -176,6 +176,20 @@ class Cluster:
         self._password = other._password
         self._run(self._programs / "pg_basebackup", "-D", self._data, "-d", other.url, "--checkpoint=fast")
 
+    def become_standby_of(self, other: "Cluster") -> None:
+        """Take over all that another one holds, and follow it from the next start on."""
+        self.become_copy_of(other)
+        self.become_standby()
+        (self._data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{other.url}'\n")
+
+    def become_standby(self) -> None:
+        """Only repeat what another server writes, from the next start on."""
+        (self._data / "standby.signal").touch()
+
+    def promote(self) -> None:
+        """End its time as a standby: it writes when this comes back."""
+        self._run(self._programs / "pg_ctl", "-D", self._data, "-w", "promote")
+
     def start(self) -> None:
         """Run it, and come back when it answers."""
         place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]

@@ -1,7 +1,7 @@
 """Recipients that do as a test tells them: behind the broker's own view of a recipient, without a socket."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from xbus.broker.back.recipients import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import ConnectionLost, Failed, Refused, TimedOut
+from xbus.rpc.exchange import OverdueCall
 from xbus.rpc.frames import UNKNOWN_METHOD
 
 TIMEOUTS = CallTimeouts(1.0, 2.0, 3.0, 4.0, 5.0)
@@ -137,6 +138,7 @@ class ScriptedClient:
         self.connection: bytes | None = None
         self.owes = asyncio.Event()
         self.owes.set()
+        self.timed_out: list[OverdueCall] = []
         self._script = script
         self._worker = worker
 
@@ -182,6 +184,10 @@ class ScriptedClient:
     @property
     def owed(self) -> int:
         return 0 if self.owes.is_set() else 1
+
+    @property
+    def overdue(self) -> Sequence[OverdueCall]:
+        return self.timed_out
 
     async def settled(self) -> None:
         await self.owes.wait()

@@ -9,6 +9,7 @@ from xbus.bots.commands import run_command
 from xbus.bots.job import Outcome, RunJob
 from xbus.bots.output import BotOutput
 from xbus.errors import Refused, XbusError
+from xbus.texts import fault, plain
 
 RUN_FAILED = "run_failed"
 
@@ -31,16 +32,10 @@ def do_work(job: RunJob, output: BotOutput) -> None:
 
 def failed(error: BaseException) -> Outcome:
     """Print the traceback of a failure, for the log of the run; give its outcome."""
-    # Names of files may have letters that no stream takes.
-    sys.stderr.write("".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace").decode())
+    sys.stderr.write(plain("".join(traceback.format_exception(error))))
     if isinstance(error, XbusError):
-        return Outcome(error.code, _told(str(error)))
-    return Outcome(RUN_FAILED, _told(f"{type(error).__name__}: {error}"))
-
-
-def _told(error: str) -> str:
-    """Cut a text so that it fits into a line for the runner; names of files may have letters that no text has."""
-    return error.encode("utf-8", "replace").decode()[:MOST_ERROR_LETTERS]
+        return Outcome(error.code, plain(error, MOST_ERROR_LETTERS))
+    return Outcome(RUN_FAILED, fault(error, MOST_ERROR_LETTERS))
 
 
 def load_function(call: str) -> Callable[..., object]:

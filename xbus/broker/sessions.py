@@ -217,8 +217,14 @@ class Sessions:
         owner_id = self.owner(token)
         if token_hash(token) in self._api_tokens:
             raise Refused("an API token has no end", "revoke it with xbus token revoke", code="token_stays")
-        await self._journal.write(EndSession(token_hash(token)))
-        self._sessions.pop(token_hash(token), None)
+        # Before the write: 1. The journal ends the session. 2. ``end_removed`` compares the sessions here with those of
+        # the journal, takes it that an administrator ended this one, and breaks off the last calls of the recipient.
+        session = self._sessions.pop(token_hash(token))
+        try:
+            await self._journal.write(EndSession(token_hash(token)))
+        except BaseException:
+            self._sessions[token_hash(token)] = session
+            raise
         log.info("logged out", extra={"action": "logout", f"{self._kind}_id": owner_id})
         return owner_id
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from xbus.errors import Failed
+from xbus.texts import fault
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ def _outcome(job: Callable[[], T]) -> tuple[T | None, Exception | None]:
     except Exception as error:
         return None, error
     except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
-        return None, Failed(f"the recipient's code raised {error!r}", code=CODE_FAILED)
+        return None, Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
 
 
 def _report(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

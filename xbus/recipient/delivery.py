@@ -9,6 +9,7 @@ from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.messages import EnvelopeWork
+from xbus.texts import fault
 
 logger = logging.getLogger(__name__)
 
@@ -147,5 +148,8 @@ def log_rollback_failure(envelope_id: str, error: Exception) -> None:
 
 def failure_of(error: Exception) -> Failed:
     """Make the answer to the broker for an exception of the author's code: try again later."""
-    cause = f"{type(error).__name__}: {error}"[:MAX_CAUSE_CHARACTERS]
-    return Failed(cause, "see the recipient's log for where it was raised", code="recipient_failed")
+    return Failed(
+        fault(error, MAX_CAUSE_CHARACTERS),
+        "see the recipient's log for where it was raised",
+        code="recipient_failed",
+    )

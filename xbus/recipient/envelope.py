@@ -12,6 +12,9 @@ from xbus.headers import HeaderValue, unpack_headers
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import Key, Value
 
+MOST_TOLD = 2**63 - 1
+"""The greatest number that a report of progress holds, as msgpack and the journal take no greater one."""
+
 
 @dataclass(eq=False, slots=True)
 class Envelope:
@@ -165,7 +168,8 @@ class Event:
             done: the work done, in any unit.
             of: the whole work, if it is known.
         """
-        self._told = (done, of)
+        # A heartbeat with anything else could not be sent.
+        self._told = (min(int(done), MOST_TOLD), None if of is None else min(int(of), MOST_TOLD))
         self._steps += 1
 
     @property

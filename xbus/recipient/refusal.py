@@ -1,8 +1,11 @@
 """A refusal: an author raises it to refuse an item for good."""
 
 from collections.abc import Iterable
+from operator import index
+from typing import SupportsIndex
 
 from xbus.errors import XbusError
+from xbus.texts import MOST_CHARACTERS, plain
 
 REFUSED = "refused"
 """The code of every refusal, whether an event was sent to a recipient or handed over to it."""
@@ -29,4 +32,6 @@ class Refusal(XbusError):
     @property
     def errors(self) -> list[tuple[list[int], str]]:
         """The form that it has on the wire."""
-        return [(self.indices, self.cause)]
+        # Of a library for arrays an index may be a number of its own.
+        indices = [index(each) for each in self.indices if isinstance(each, SupportsIndex)]
+        return [([each for each in indices if abs(each) < 2**63], plain(self.cause, MOST_CHARACTERS))]

@@ -10,7 +10,7 @@ from xbus.rpc.codec import Frame, Value
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
 from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer
-from xbus.rpc.exchange import Channels, OwedCalls
+from xbus.rpc.exchange import Channels, OverdueCall, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
 from xbus.rpc.zmtp import TCP
@@ -109,6 +109,11 @@ class Client:
     def owed(self) -> int:
         """The number of calls that the server has not answered yet, with those that timed out here."""
         return self._calls.owed
+
+    @property
+    def overdue(self) -> Sequence[OverdueCall]:
+        """The calls that timed out here and are not answered yet, the first that timed out first."""
+        return self._calls.overdue
 
     async def settled(self) -> None:
         """Wait until nothing is owed: all is answered, or the connection that it was owed over is gone."""

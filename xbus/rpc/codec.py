@@ -18,6 +18,7 @@ from xbus.errors import ProtocolError
 EXTENSION_REFUSED = "extension_refused"
 TOO_MANY_VALUES = "too_many_values"
 BAD_ITEMS = "bad_items"
+BAD_TEXT = "bad_text"
 
 Key: TypeAlias = bool | int | float | str | bytes | None
 Value: TypeAlias = bool | int | float | str | bytes | list["Value"] | dict[Key, "Value"] | None
@@ -100,13 +101,15 @@ def unpack(data: bytes, most_values: int | None = None) -> Value:
 
     Raises:
         ProtocolError: ``data`` is not one msgpack value, or has too many values in it (``too_many_values``); the code
-            is ``EXTENSION_REFUSED`` if it contains an extension.
+            is ``EXTENSION_REFUSED`` if it contains an extension, ``BAD_TEXT`` if a text is not UTF-8.
     """
     if most_values is not None and len(data) > _UNCOUNTED_BYTES and not (len(data) <= most_values and _is_whole(data)):
         check_values(data, most_values)
     try:
         value: Value = msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
         return value
+    except UnicodeDecodeError as error:
+        raise ProtocolError("a text is not UTF-8", "send other bytes as msgpack bin", code=BAD_TEXT) from error
     except (ValueError, TypeError, RecursionError) as error:
         raise ProtocolError(f"{len(data)} bytes are not a msgpack value: {error!r:.100}") from error
 

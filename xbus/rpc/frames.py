@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
 from xbus.rpc.codec import (
+    BAD_TEXT,
     EXTENSION_REFUSED,
     MOST_VALUES,
     TOO_MANY_VALUES,
@@ -28,6 +29,7 @@ from xbus.rpc.codec import (
     pack_arguments,
     unpack,
 )
+from xbus.texts import MOST_CHARACTERS, plain
 
 UNKNOWN_METHOD = "unknown_method"
 WRONG_ARGUMENTS = "wrong_arguments"
@@ -124,7 +126,7 @@ def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Req
         args = unpack(args_data, MOST_VALUES)
         kwargs = {} if kwargs_data == _EMPTY_MAP else unpack(kwargs_data, MOST_VALUES)
     except ProtocolError as error:
-        if error.code not in (EXTENSION_REFUSED, TOO_MANY_VALUES):
+        if error.code not in (EXTENSION_REFUSED, TOO_MANY_VALUES, BAD_TEXT):
             raise
         return Request(route, request_id, method, [], {}, Refused(error.cause, error.next_step, code=WRONG_ARGUMENTS))
     if type(args) is not list or type(kwargs) is not dict:
@@ -164,17 +166,25 @@ def encode_error(sender: bytes, request: Request, sent_at: float, error: CallErr
     """Encode an error reply as frames, the route back in front.
 
     What aiozmq has a type of its own for goes under that name, so that old clients raise it; all else goes as
-    ``xbus.errors.<class>`` with cause, next step, code and, if it has any, details.
+    ``xbus.errors.<class>`` with cause, next step, code and, if it has any, details. An error can always be encoded: its
+    texts are cut and made plain here, so that no call stays without an answer.
     """
-    aiozmq_type = _AIOZMQ_TYPES.get(error.code)
+    # Attributes may have been set after the error was made.
+    cause, next_step, code = (plain(text, MOST_CHARACTERS) for text in (error.cause, error.next_step, error.code))
+    shown = f"{type(error).__name__}({cause!r})"
+    aiozmq_type = _AIOZMQ_TYPES.get(code)
     if aiozmq_type:
-        answer: list[object] = [aiozmq_type, [str(error)], repr(error)]
+        answer: list[object] = [aiozmq_type, [f"{cause}: {next_step}" if next_step else cause], shown]
     else:
-        arguments: list[object] = [error.cause, error.next_step, error.code]
-        if error.details:
-            arguments.append(dict(error.details))
-        answer = [_class_name(error), arguments, repr(error)]
+        arguments: list[object] = [cause, next_step, code]
+        if details := {plain(name): value for name, value in error.details.items() if _is_sendable(value)}:
+            arguments.append(details)
+        answer = [_class_name(error), arguments, shown]
     return [*request.route, sender + _REPLY.pack(request.id, sent_at, True), pack(answer)]
+
+
+def _is_sendable(value: object) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
 
 
 def _class_name(error: CallError) -> str:

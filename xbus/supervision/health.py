@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from xbus.clock import Clock
 from xbus.rpc.messages import HealthPause, HealthReport
+from xbus.texts import MOST_CHARACTERS, plain
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class Health:
         Args:
             since: when it began, where that is known better.
         """
+        cause, next_step = plain(cause, MOST_CHARACTERS), plain(next_step, MOST_CHARACTERS)
         known = self._problems.get((code, about))
         now = self._clock.now()
         if known is None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, TimedOut, XbusError
 from xbus.rpc.codec import Value, pack, unpack
+from xbus.rpc.exchange import OverdueCall
 from xbus.testing.timing import Timing
 
 STOPPED_SECONDS = 1.0
@@ -172,6 +173,11 @@ class VirtualConnection:
     def owed(self) -> int:
         """The number of calls without an answer."""
         return len(self._owed)
+
+    @property
+    def overdue(self) -> Sequence[OverdueCall]:
+        """None: simulated calls that time out are answered in the end, or lost."""
+        return ()
 
     async def settled(self) -> None:
         """Wait until nothing is owed."""

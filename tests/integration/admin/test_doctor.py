@@ -141,3 +141,16 @@ def listening() -> Iterator[int]:
     """A program that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+def test_a_database_that_only_reads_and_one_that_does_not_wait_are_told(xbus: Xbus, bus: str, config: Path) -> None:
+    if bus.startswith("sqlite"):
+        pytest.skip("these are settings of PostgreSQL")
+    with writing(bus) as connection:
+        name = connection.exec_driver_sql("SELECT current_database()").scalar_one()
+        connection.exec_driver_sql(f'ALTER DATABASE "{name}" SET synchronous_commit = local')
+    assert "synchronous_commit = local" in found(xbus, config)["bad_configuration"]["cause"]
+    with writing(bus) as connection:
+        connection.exec_driver_sql(f'ALTER DATABASE "{name}" RESET synchronous_commit')
+        connection.exec_driver_sql(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    assert "only reads" in found(xbus, config)["journal_unavailable"]["cause"]

@@ -140,12 +140,14 @@ async def test_a_late_answer_settles_a_call_that_timed_out(serve: Serve, connect
     with pytest.raises(TimedOut, match="no answer to wait within"):
         await client.call("wait", timeout=0.01)
     assert client.owed == 1
+    assert [call.method for call in client.overdue] == ["wait"]
     settled = asyncio.ensure_future(client.settled())
     await client.call("echo", 1, timeout=SECONDS)
     assert not settled.done()
     verbs.gate.set_result(7)
     await asyncio.wait_for(settled, SECONDS)
     assert client.owed == 0
+    assert client.overdue == []
 
 
 async def test_a_call_whose_time_begins_anew_outlives_its_time_out(serve: Serve, connect: Connect) -> None:

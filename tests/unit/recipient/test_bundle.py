@@ -151,7 +151,7 @@ async def test_behind_a_failed_one_none_is_begun(bench: Bench, store: Store) -> 
 async def test_one_that_would_exit_hides_nothing_of_the_others(bench: Bench, store: Store) -> None:
     bad = whole("B", b"exit")
     answers = await bench.api.take_envelopes([whole("A", b"a"), bad, whole("C", b"c")])
-    cause = "the recipient's code raised SystemExit(1)"
+    cause = "the recipient's code raised SystemExit: 1"
     assert answers == [(True,), (None, ("recipient_failed", cause), event_id(bad)), ()]
     assert store.calls[-1] == "rollback B"
     assert bench.open == []

@@ -6,7 +6,13 @@ from datetime import timedelta
 from xbus.admin.doctor.findings import DoctorFinding, of_error
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.database.engine import check_durable
+from xbus.broker.journal.database.promises import (
+    STANDBY_CAUSE,
+    STANDBY_NOT_SYNCHRONOUS,
+    STANDBY_STEP,
+    check_promises,
+    has_asynchronous_standby,
+)
 from xbus.broker.journal.operations.checkup import read_clock
 from xbus.clock import Clock
 from xbus.config import without_secrets
@@ -26,12 +32,15 @@ def look_at_database(url: str, clock: Clock) -> Iterator[DoctorFinding]:
     about = without_secrets(url)
     try:
         schema.check(url)
+        check_promises(url)
         with reading(url) as connection:
-            check_durable(connection)
+            unsafe_standby = has_asynchronous_standby(connection)
             apart = abs(read_clock(connection, clock.now()) - clock.now())
     except XbusError as error:
         yield of_error(error, about)
         return
+    if unsafe_standby:
+        yield DoctorFinding(STANDBY_NOT_SYNCHRONOUS, about, STANDBY_CAUSE, STANDBY_STEP, is_problem=False)
     if apart > MOST_APART:
         yield DoctorFinding(
             "clocks_differ",

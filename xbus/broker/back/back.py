@@ -210,15 +210,38 @@ class Back:
                 await self._admission.unregister(recipient, "its role was changed or removed")
         for role in roles:
             for recipient in self.registry.follow(role):
-                self._tasks.create_task(self._dismiss(recipient), name=f"surplus program of {role.login}")
+                self._dismiss(recipient, "its role has fewer instances now")
         self._emitting.serve()
 
-    async def _dismiss(self, recipient: RecipientProxy) -> None:
-        """Unregister a program for which its role has no place any more, when it has finished what it has."""
+    async def log_out(self, role_id: int, token_hash: bytes, seconds: float) -> None:
+        """Give the recipient of a session nothing more, and unregister it when it has finished its work.
+
+        1. The broker has a commit called, and the recipient carries it out. 2. The recipient logs out, by another
+        connection than that of its answers. 3. Its answer arrives, however late. Until then the recipient is registered
+        as one that is leaving: if its connection was closed at 2., the broker would redeliver what is committed.
+
+        Args:
+            seconds: how long to wait here for the end of the work; it goes on behind that.
+        """
+        recipient = self.registry.find(role_id, token_hash)
+        if recipient is not None:
+            # A worker of the old kind will not say any more that it takes another event.
+            recipient.readiness.tell()
+            ending = self._dismiss(recipient, "it logged out")
+            # A restarted broker must not call it.
+            await self._admission.strike_off(recipient)
+            await asyncio.wait([ending], timeout=seconds)
+
+    def _dismiss(self, recipient: RecipientProxy, reason: str) -> "asyncio.Task[None]":
+        """Begin nothing more with a program, and unregister it when it has finished what it has."""
+        self.registry.leave(recipient)
+        return self._tasks.create_task(self._unregister_finished(recipient, reason), name=f"end of {recipient.uri}")
+
+    async def _unregister_finished(self, recipient: RecipientProxy, reason: str) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._admission.timeouts.longest):
                 await self._assembly.finished(recipient)
-        await self._admission.unregister(recipient, "its role has fewer instances now")
+        await self._admission.unregister(recipient, reason)
 
     # -- registrations ---------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from xbus.broker.journal.commit.events import WriterEvents
 from xbus.broker.journal.commit.writer import CommitFigures, Writer, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
 from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
@@ -97,6 +98,9 @@ class Journal:
         return cls(create_engine(url), name, **options)
 
     async def __aenter__(self) -> "Journal":
+        if self._engine.dialect.name == "postgresql":
+            await asyncio.to_thread(check_sessions, self._engine)
+            await asyncio.to_thread(warn_of_standby, self._engine)
         stowing = None if self._objects is None else await self._open_store(self._objects)
         await self._writer.start()
         self._stowing = stowing
@@ -189,8 +193,8 @@ class Journal:
             try:
                 with connection.begin():
                     return errand(connection)
-            except sa.exc.DBAPIError:
-                # It may be broken: the next read gets a new one.
+            except BaseException:
+                # It may be broken: the next read asks the pool, which knows.
                 del self._reader_connections[thread]
                 connection.close()
                 raise

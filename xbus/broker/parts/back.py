@@ -62,6 +62,10 @@ MAX_REPORT_BYTES = 1024 * 1024
 """The largest call of a recipient, in bytes: a bulk worker's report about the items that it refuses."""
 
 
+HEARTBEATS_LATE = 2
+"""So many heartbeats behind its time-out a call without an answer is a problem. Fewer report calls whose answer is just
+on its way."""
+
 WINDOWS_UNREAD = 8
 """So many windows may wait for the recipients behind one connection, of which each has one of its own."""
 
@@ -133,7 +137,12 @@ class BackPart:
             self._back.registry,
             shared.health,
             shared.clock,
-            RecipientSigns(self._pinger.is_silent, self._back.breakers.is_troubled, self._back.outputs.made_by),
+            RecipientSigns(
+                self._pinger.is_silent,
+                self._back.breakers.is_troubled,
+                self._back.outputs.made_by,
+                HEARTBEATS_LATE * shared.config.supervision.heartbeat,
+            ),
         )
 
     def _subscribe(self) -> None:

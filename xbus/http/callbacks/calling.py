@@ -22,6 +22,7 @@ from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import ClaimedBatchMap
 from xbus.rpc.messages.subscriptions import FailedCallAnswer, SubscriptionMap
+from xbus.texts import MOST_CHARACTERS, plain
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +215,8 @@ class SubscriptionCalls:
 
     async def _note_failure(self, outcome: CallOutcome, batch: ReaderBatch) -> None:
         self._is_well = False
-        noted: dict[str, Value] = {"code": outcome.code, "error": outcome.error, "program": self._program}
+        said = plain(outcome.error, MOST_CHARACTERS)
+        noted: dict[str, Value] = {"code": outcome.code, "error": said, "program": self._program}
         noted |= {"batch": batch.settled(), "ended": outcome.is_end, "url": self._subscription["url"]}
         answer = await self._note(noted)
         follows = "it is parked" if answer is not None and answer["parked"] else "it is called again"

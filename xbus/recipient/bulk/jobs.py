@@ -14,6 +14,7 @@ from xbus.recipient.refusal import REFUSED, Refusal
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import FailedOutput, MadeOutput, OutputAccepted, OutputWanted, OutputWork
 from xbus.rpc.shapes import AnswerReader
+from xbus.texts import fault, plain
 
 logger = logging.getLogger(__name__)
 
@@ -248,18 +249,19 @@ def _told(made: object) -> MadeOutput:
 
 
 def _fault(error: Exception) -> FailedOutput:
-    return _failure("permanent", "recipient_failed", f"{type(error).__name__}: {error}")
+    return _failure("permanent", "recipient_failed", fault(error))
 
 
 def _failure(kind: str, code: str, message: str, errors: Sequence[tuple[list[int], str]] = ()) -> FailedOutput:
     told: list[tuple[list[int], str]] = []
     room = MOST_TOLD
     for indices, said in errors:
-        told.append((indices[:MOST_INDICES], said[:MESSAGE_CHARACTERS]))
+        told.append((indices[:MOST_INDICES], plain(said, MESSAGE_CHARACTERS)))
         room -= len(told[-1][0]) + len(told[-1][1])
         if room < 0:
             break
-    return {"class": kind, "code": code, "message": message[:MESSAGE_CHARACTERS], "errors": told}
+    code, message = plain(code, MESSAGE_CHARACTERS), plain(message, MESSAGE_CHARACTERS)
+    return {"class": kind, "code": code, "message": message, "errors": told}
 
 
 def _extra(action: str, job: Job) -> dict[str, str]:

@@ -11,6 +11,7 @@ from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.rpc.codec import pack
+from xbus.texts import MOST_CHARACTERS, fault, plain
 
 OUTPUT_BYTES = 1024 * 1024
 """A worker begins no further envelope of a bundle once it has made so much. More takes more memory on both sides."""
@@ -95,10 +96,14 @@ def answer_of(delivery: EnvelopeDelivery, work: Callable[[], tuple[object, ...]]
             # What the wire has no form for would hide from the broker what was committed before it.
             pack(said)
     except (CallError, ProtocolError) as error:
-        return (None, (error.code, error.cause), _event_id(delivery))
+        return _failure(delivery, error.code, error.cause)
     except BaseException as error:  # as of sys.exit() in the author's code: the others have answers of their own
-        return (None, ("recipient_failed", f"the recipient's code raised {error!r}"), _event_id(delivery))
+        return _failure(delivery, "recipient_failed", f"the recipient's code raised {fault(error)}")
     return (True, *said) if taken else (False, said[0], _event_id(delivery))
+
+
+def _failure(delivery: EnvelopeDelivery, code: str, cause: str) -> BundleAnswer:
+    return (None, (plain(code, MOST_CHARACTERS), plain(cause, MOST_CHARACTERS)), _event_id(delivery))
 
 
 def _event_id(delivery: EnvelopeDelivery) -> str | None:

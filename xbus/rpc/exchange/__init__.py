@@ -7,7 +7,7 @@ connection that a recipient makes to the back, the recipient calls the back and 
 from xbus.rpc.exchange.answering import Answering
 from xbus.rpc.exchange.call import Call
 from xbus.rpc.exchange.call_queue import CallQueue
-from xbus.rpc.exchange.callee import Callee
+from xbus.rpc.exchange.callee import Callee, OverdueCall
 from xbus.rpc.exchange.channels import Channels
 from xbus.rpc.exchange.owed_calls import OwedCalls
 from xbus.rpc.exchange.peer_client import PeerClient, PeerClients, PeerWire
@@ -20,6 +20,7 @@ __all__ = [
     "CallQueue",
     "Callee",
     "Channels",
+    "OverdueCall",
     "OwedCalls",
     "PeerClient",
     "PeerClients",

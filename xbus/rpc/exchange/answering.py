@@ -12,7 +12,7 @@ from typing import Any
 
 from xbus.calling import CALLING
 from xbus.clock import Clock
-from xbus.errors import CallError, Failed, ProtocolError, Refused
+from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.exchange.call import Call
@@ -213,7 +213,8 @@ class Answering:
     def _answer(self, request: Request, answer: object) -> None:
         try:
             frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer)
-        except ProtocolError as error:
+        except Exception as error:
+            # Whatever a handler returned: its caller waits for an answer.
             self._answer_error(request, error)
         else:
             if not self._send(frames):
@@ -223,6 +224,14 @@ class Answering:
         if not isinstance(error, CallError):
             log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": request.method})
             error = Failed("an internal error ended the call", "see the log of the other side", code="internal_error")
+        sent_at = self._clock.now().timestamp()
+        try:
+            frames = encode_error(self._sender, request, sent_at, error)
+        except Exception:
+            # As of an author's class of errors that lacks a cause.
+            log.exception("an error can't be sent", extra={"action": "handler_failed", "verb": request.method})
+            error = Failed(f"an error of the class {type(error).__name__} can't be sent", code="internal_error")
+            frames = encode_error(self._sender, request, sent_at, error)
+        self._send(frames)
         self.refused[error.code] += 1
         self._dispatch.note_error(request.method, request.args, error)
-        self._send(encode_error(self._sender, request, self._clock.now().timestamp(), error))

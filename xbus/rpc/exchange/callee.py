@@ -1,10 +1,22 @@
 """The other side, as somebody sees it who calls its verbs."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from xbus.rpc.codec import Value
+
+
+class OverdueCall(NamedTuple):
+    """A call that timed out, and that the other side still has in hand.
+
+    Args:
+        method: the verb.
+        since: when its time was over, on the loop's clock.
+    """
+
+    method: str
+    since: float
 
 
 class Callee(Protocol):
@@ -24,6 +36,10 @@ class Callee(Protocol):
     @property
     def owed(self) -> int:
         """The number of calls that it has not answered yet, with those that timed out here."""
+
+    @property
+    def overdue(self) -> Sequence[OverdueCall]:
+        """The calls that timed out here and are not answered yet, the first that timed out first."""
 
     def call(
         self,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from xbus.clock import Clock
 from xbus.errors import CallError, TimedOut
 from xbus.rpc.codec import Frame, Value
+from xbus.rpc.exchange.callee import OverdueCall
 from xbus.rpc.frames import Reply, encode_request, sender_prefix
 
 _REQUEST_IDS = 2**32
@@ -38,6 +39,7 @@ class OwedCalls:
         self._ids = itertools.count() if ids is None else ids
         self._calls: dict[int, _AwaitedCall] = {}
         self._unsent: dict[int, Sequence[Frame]] = {}
+        self._overdue: dict[int, OverdueCall] = {}
         self._settled = asyncio.Event()
         self._settled.set()
         self.heard_at: float | None = None
@@ -86,6 +88,11 @@ class OwedCalls:
         """The number of calls without an answer, with those that timed out here."""
         return len(self._calls)
 
+    @property
+    def overdue(self) -> Sequence[OverdueCall]:
+        """The calls that timed out here and are not answered yet, the first that timed out first."""
+        return list(self._overdue.values())
+
     async def settled(self) -> None:
         """Wait until nothing is owed: all is answered, or has failed with its connection."""
         await self._settled.wait()
@@ -108,6 +115,7 @@ class OwedCalls:
     def fail_all(self, error: CallError) -> None:
         """Fail every call: its connection is gone."""
         calls, self._calls, self._unsent = self._calls, {}, {}
+        self._overdue.clear()
         self._settled.set()
         for call in calls.values():
             call.finish(None, error)
@@ -123,9 +131,11 @@ class OwedCalls:
             cause = f"{self.name}: no connection for {call.method} within {timeout:.3g} s"
             call.finish(None, TimedOut(cause, "see whether the other side runs, and listens there"))
         else:
+            self._overdue[request_id] = OverdueCall(call.method, self._loop.time())
             call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:.3g} s"))
 
     def _forget(self, request_id: int) -> "_AwaitedCall | None":
+        self._overdue.pop(request_id, None)
         call = self._calls.pop(request_id, None)
         if not self._calls:
             self._settled.set()

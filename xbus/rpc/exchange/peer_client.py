@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from xbus.clock import Clock
 from xbus.errors import ConnectionLost, ProtocolError, Refused, TimedOut
 from xbus.rpc.codec import Frame, Value
+from xbus.rpc.exchange.callee import OverdueCall
 from xbus.rpc.exchange.owed_calls import OwedCalls
 from xbus.rpc.frames import decode_reply
 
@@ -96,6 +97,11 @@ class PeerClient:
     def owed(self) -> int:
         """The number of calls that the peer has not answered yet, with those that timed out here."""
         return self._calls.owed
+
+    @property
+    def overdue(self) -> Sequence[OverdueCall]:
+        """The calls that timed out here and are not answered yet, the first that timed out first."""
+        return self._calls.overdue
 
     def call(
         self,

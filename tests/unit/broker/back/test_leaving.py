@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.back import running
-from tests.support.recipients import NEW
+from tests.support.recipients import LOST, NEW
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed
@@ -100,3 +100,45 @@ async def test_one_that_was_called_by_another_broker_registers_anew_before_it_is
         await broker.until(lambda: not broker.back.heartbeat(role_id, b"store_1", []))
         await broker.register("store_1")
         await broker.until_rows({})
+
+
+async def test_an_answer_counts_however_late_it_comes_behind_the_logout(journal: Journal) -> None:
+    """An answer to a commit that is under way at the logout of its consumer.
+
+    1. The broker calls ``xbus.take_event``, and the consumer commits. 2. The consumer logs out over another connection.
+    3. The broker answers the logout, and waits no longer. 4. The answer to the commit arrives. Formerly the broker had
+    closed the connection at step 3, so the envelope was owed to a successor.
+    """
+    async with running(journal, trouble_after=2) as broker:
+        ends: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
+        client = await broker.register("store_1", replace(NEW, envelopes=8), xbus_take_event=ends)
+        client.owes.clear()
+        await broker.put(b"committed")
+        await broker.until(lambda: broker.items("store_1") == [b"committed"])
+        role_id = broker.scribe.role_id("store_1")
+        await broker.back.log_out(role_id, b"store_1", seconds=0)
+        await broker.put(b"for a successor")
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not client.closed
+        ends.set_result([True, None])
+        client.owes.set()
+        await broker.until(lambda: not broker.back.is_registered(role_id))
+        await broker.until_rows({})
+        assert broker.items("store_1") == [b"committed"]
+        assert "stop_envelope" not in broker.script.verbs("store_1")
+        await broker.register("store_1")
+        await broker.until(lambda: broker.items("store_1") == [b"committed", b"for a successor"])
+
+
+async def test_a_logout_is_answered_though_the_recipient_never_answers(journal: Journal) -> None:
+    async with running(journal, trouble_after=2) as broker:
+        role_id = broker.scribe.role_id("store_1")
+        silent: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
+        await broker.register("store_1", xbus_take_event=silent)
+        await broker.put(b"x")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+        await broker.back.log_out(role_id, b"store_1", seconds=0)
+        assert broker.back.is_registered(role_id)
+        await broker.register("store_1")
+        silent.set_exception(LOST)

@@ -19,8 +19,12 @@ from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.errors import Refused
+from xbus.rpc.exchange import OverdueCall
 from xbus.states import PresenceState
 from xbus.supervision.health import Health
+
+LATE_SECONDS = 1_000
+"""Longer than any test takes."""
 
 
 async def standing(broker: Broker, login: str = "store_1") -> RoleStatus:
@@ -84,16 +88,47 @@ async def test_time_outs_of_one_that_sends_heartbeats_begin_anew(journal: Journa
 # -- what operators see ----------------------------------------------------------------------------------------------
 
 
-def presence_of(broker: Broker, configuration: Configuration, silent: set[str], troubled: set[int]) -> Presence:
+def presence_of(
+    broker: Broker,
+    configuration: Configuration,
+    silent: set[str],
+    troubled: set[int],
+    health: Health | None = None,
+) -> Presence:
     clock = StandingClock()
     return Presence(
         broker.journal,
         configuration,
         broker.back.registry,
-        Health("back", clock),
+        health or Health("back", clock),
         clock,
-        RecipientSigns(lambda recipient: recipient.role.login in silent, troubled.__contains__),
+        RecipientSigns(
+            lambda recipient: recipient.role.login in silent, troubled.__contains__, answer_seconds=LATE_SECONDS
+        ),
     )
+
+
+async def test_a_call_that_stays_in_hand_behind_its_time_out_is_a_problem(journal: Journal) -> None:
+    """Its slot is not free until the answer, so the role may stand still while its heartbeats go on."""
+    configuration = Configuration(journal)
+    await configuration.refresh()
+    now = asyncio.get_running_loop().time
+    async with running(journal) as broker:
+        client = await broker.register("store_1")
+        await broker.register("store_2")
+        health = Health("back", broker.clock)
+        presence = presence_of(broker, configuration, set(), set(), health)
+
+        async def look(*overdue: OverdueCall) -> list[tuple[str, str]]:
+            client.timed_out = [*overdue]
+            await presence.note()
+            return [(problem.code, problem.about) for problem in health.problems]
+
+        assert await look() == []
+        assert await look(OverdueCall("ping", now() - 100)) == []
+        assert await look(OverdueCall("end_envelope", now())) == []
+        assert await look(OverdueCall("end_envelope", now() - LATE_SECONDS - 1)) == [("call_unanswered", "store_1")]
+        assert await look() == []
 
 
 async def test_each_change_is_written_down(journal: Journal) -> None:

@@ -11,8 +11,7 @@ from xbus.admin.output import one_json
 from xbus.admin.program import CommandGroup, config_option, json_option
 from xbus.admin.table import table
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.database.engine import check_durable
+from xbus.broker.journal.database.promises import check_promises
 from xbus.config import OPTIONS, Config, ConfigReading, Option, is_in, load, read, sample, without_secrets, written
 from xbus.ending import NOT_NOW, REFUSED, exit_code
 from xbus.errors import ConfigurationError, XbusError
@@ -76,8 +75,7 @@ def check(config_path: Path | None, connect: bool) -> None:
 def _database_problems(config: Config) -> list[XbusError]:
     try:
         schema.check(config.database.url)
-        with reading(config.database.url) as connection:
-            check_durable(connection)
+        check_promises(config.database.url)
     except XbusError as error:
         return [error]
     return []

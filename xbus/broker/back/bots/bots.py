@@ -17,6 +17,7 @@ from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_new_uuid, token_hash
 from xbus.rpc.messages import BotRun, ClaimedBotRun
+from xbus.texts import plain
 
 log = logging.getLogger(__name__)
 
@@ -129,8 +130,8 @@ class Bots:
         """
         self._check_runner(role_id)
         if failure is not None:
-            failure = RunFailure(_clean(failure.code)[:MOST_CODE_LETTERS], _clean(failure.error)[:MOST_ERROR_LETTERS])
-        now, log_end = self._clock.now(), _clean(said)[-MOST_LOG_LETTERS:]
+            failure = RunFailure(plain(failure.code, MOST_CODE_LETTERS), plain(failure.error, MOST_ERROR_LETTERS))
+        now, log_end = self._clock.now(), plain(said[-MOST_LOG_LETTERS:])
         write = EndRun(run, role_id, _uuid(program), token_hash(ticket), failure, log_end, now)
         is_ours = await self._journal.write(write)
         self._batches.look(run)
@@ -156,8 +157,3 @@ def _uuid(text: str) -> UUID:
 
 def _moment(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _clean(text: str) -> str:
-    """Leave out the character that PostgreSQL keeps in no text."""
-    return text.replace("\0", "")

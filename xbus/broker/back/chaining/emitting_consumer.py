@@ -16,6 +16,7 @@ from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
 from xbus.headers import NO_TAGS
 from xbus.rpc.codec import Value
+from xbus.rpc.exchange import OverdueCall
 from xbus.rpc.messages import HeadersMap
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class EmittingConsumer:
     """
 
     connection: bytes | None = None
+    overdue: Sequence[OverdueCall] = ()
+    """Its calls have no time-out."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from xbus.broker.journal.writes import NotePresence, PresenceInstance, PresenceR
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import PresenceState
-from xbus.supervision.health import Health
+from xbus.supervision.health import Health, Problem
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,11 @@ SEEN_SECONDS = 10.0
 TROUBLED = "role_in_trouble"
 """The problem that health shows."""
 
+UNANSWERED = "call_unanswered"
+"""The problem of a role whose recipient keeps a call in hand."""
+
+RESTART = "see by xbus why --role what its code does, and restart it: what it has open is redelivered"
+
 NEXT = "see xbus failure list for what it says; it is tried again now and then"
 
 
@@ -48,11 +53,13 @@ class RecipientSigns:
         is_silent: whether it misses pings.
         is_troubled: whether one envelope after the other fails at a role.
         makes: the outputs that it makes just now.
+        answer_seconds: so long beyond its time-out it may have a call in hand before health shows it.
     """
 
     is_silent: Callable[[RecipientProxy], bool]
     is_troubled: Callable[[int], bool]
     makes: Callable[[RecipientProxy], Sequence[OutputAttempt]] = _makes_nothing
+    answer_seconds: float = 0.0
 
 
 class Presence:
@@ -186,6 +193,21 @@ class Presence:
         for login in self._troubled - troubled:
             self._health.over(TROUBLED, about=login)
         self._troubled = troubled
+        self._health.replace([UNANSWERED], self._unanswered())
+
+    def _unanswered(self) -> Iterator[Problem]:
+        """Find the recipients that keep a call in hand: their slot is not free, so the role may stand still."""
+        now = self._clock.now()
+        for recipient in self._registry.connected():
+            overdue = recipient.overdue_seconds()
+            if overdue is not None and overdue[1] > self._signs.answer_seconds:
+                verb, seconds = overdue
+                since = now - timedelta(seconds=seconds)
+                cause = (
+                    f"a recipient of {recipient.role.login} has not answered {verb}, which timed out at "
+                    f"{since:%Y-%m-%d %H:%M:%SZ}; until it does the place of that call gets nothing"
+                )
+                yield Problem(UNANSWERED, recipient.role.login, cause, since, RESTART)
 
     def _state(self, role: RoleEntry | None, serving: Sequence[RecipientProxy]) -> PresenceState:
         if role is not None and role.detached:

@@ -9,6 +9,7 @@ from uuid import UUID
 from xbus.broker.journal.writes import Failure
 from xbus.errors import JournalError, Refused, XbusError
 from xbus.rpc.frames import BAD_ANSWER
+from xbus.texts import fault, plain
 
 MESSAGE_CHARACTERS = 1_000
 """The most characters that the journal keeps of a message."""
@@ -248,8 +249,7 @@ def is_nonsense(result: object) -> bool:
 
 def _shown(value: object) -> str:
     """Turn a value of a recipient into a text that any database can keep."""
-    text = value[:MESSAGE_CHARACTERS] if isinstance(value, str) else _EXCERPT.repr(value)[:MESSAGE_CHARACTERS]
-    return text.replace("\0", "\N{SYMBOL FOR NULL}")
+    return plain(value if isinstance(value, str) else _EXCERPT.repr(value), MESSAGE_CHARACTERS)
 
 
 def own_fault(error: Exception) -> RecipientFailed:
@@ -261,7 +261,7 @@ def own_fault(error: Exception) -> RecipientFailed:
     if isinstance(first, JournalError):
         code, told = first.code, str(first)
     else:
-        code, told = "internal_error", f"a fault in the broker, see its log: {_shown(repr(error))}"
+        code, told = "internal_error", f"a fault in the broker, see its log: {fault(error, MESSAGE_CHARACTERS)}"
     return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, code, [ItemError(None, _shown(told))])
 
 
@@ -274,5 +274,5 @@ def _first(error: BaseException) -> BaseException:
 
 def fault_among_many(error: Exception) -> RecipientFailed:
     """The same with one of several envelopes that went together: each may go well alone."""
-    said = ItemError(None, f"a fault in the broker, see its log: {_shown(repr(error))}")
+    said = ItemError(None, f"a fault in the broker, see its log: {fault(error, MESSAGE_CHARACTERS)}")
     return RecipientFailed(None, "deliver", None, FailureClass.TRANSIENT, "internal_error", [said])

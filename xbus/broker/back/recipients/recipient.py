@@ -306,6 +306,14 @@ class RecipientProxy:
         """The number of answers it owes, those included that nobody waits for any more."""
         return self._client.owed
 
+    def overdue_seconds(self) -> tuple[str, float] | None:
+        """Give the call that it has had in hand for longest beyond its time-out, and for how many seconds beyond it.
+
+        None where it has none. Pings do not count: who answers none of them is silent.
+        """
+        call = next((call for call in self._client.overdue if call.method != "ping"), None)
+        return None if call is None else (call.method, self.seconds_since(call.since))
+
     async def owes_nothing(self) -> None:
         """Wait until all its answers have come, those that nobody waits for any more included."""
         await self._client.settled()

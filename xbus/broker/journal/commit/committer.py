@@ -15,7 +15,8 @@ from xbus import model
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.statements import carry_out, carry_out_free
 from xbus.broker.journal.commit.statements.common import Prepared
-from xbus.broker.journal.database.engine import check_durable, journal_errors
+from xbus.broker.journal.database.engine import journal_errors
+from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import (
     Append,
     AppendOutput,

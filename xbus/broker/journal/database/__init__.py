@@ -2,8 +2,9 @@
 
 It knows how to speak to a database and how segments are compressed in it, and nothing of envelopes. No transaction
 outlives the block that opens it. Every other package of the journal may import it; programs beside the broker import
-``connection``, ``grants``, ``place``, ``pool`` and ``schema``.
+``connection``, ``grants``, ``place``, ``pool``, ``promises`` and ``schema``.
 
 Face: ``binary_copy``, ``clearing_items``, ``compression``, ``connection``, ``engine``, ``exclusive``, ``foreign``,
-``grants``, ``paging``, ``place``, ``pool``, ``raw_reader``, ``read_turns``, ``rows``, ``schema``, ``table_rows``.
+``grants``, ``paging``, ``place``, ``pool``, ``promises``, ``raw_reader``, ``read_turns``, ``rows``, ``schema``,
+``table_rows``.
 """

@@ -45,14 +45,17 @@ def reading(url: str) -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def connected(url: str) -> Iterator[sa.Connection]:
+def connected(url: str, *, any_server: bool = False) -> Iterator[sa.Connection]:
     """Open a connection for many short reads, each in a transaction: ``with connection.begin(): ...``.
+
+    Args:
+        any_server: whether a standby will do.
 
     Raises:
         JournalError: as of ``reading``.
     """
     check_there(url)
-    with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection:
+    with _connected(create_engine(url, any_server=any_server).execution_options(**READ_ONLY)) as connection:
         yield connection
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg2
 import sqlalchemy as sa
@@ -14,6 +14,9 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from xbus import private_files
+from xbus.broker.journal.database import postgres_session as sessions
+from xbus.broker.journal.database.postgres_session import PostgresSession
+from xbus.config.hosts import with_hosts_apart
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
@@ -39,6 +42,9 @@ SIGNS_OF_LIFE = {
 READ_ONLY = {"xbus_read_only": True}
 """Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
 
+WRITING_SERVER = "read-write"
+"""The kind of server that libpq looks for where an address names several and does not say which one."""
+
 
 def parse_url(url: str) -> sa.URL:
     """Read an SQLAlchemy URL.
@@ -47,7 +53,7 @@ def parse_url(url: str) -> sa.URL:
         ConfigurationError: it is none.
     """
     try:
-        return sa.make_url(url)
+        return sa.make_url(with_hosts_apart(url))
     except (exc.ArgumentError, ValueError) as error:
         # A port that is no number is a ValueError.
         raise ConfigurationError(
@@ -55,11 +61,14 @@ def parse_url(url: str) -> sa.URL:
         ) from error
 
 
-def create_engine(url: str) -> sa.Engine:
+def create_engine(url: str, *, any_server: bool = False) -> sa.Engine:
     """Create an engine whose commits are durable, and whose errors do not repeat what was to be stored.
+
+    Each session of the journal is made by it, and each transaction makes sure that its server is the one that writes.
 
     Args:
         url: an SQLAlchemy URL, ``sqlite:///file``, ``sqlite://`` (in memory) or ``postgresql://...``.
+        any_server: for those who only read and to whom a standby will do.
 
     Raises:
         ConfigurationError: the URL is invalid, or of another database.
@@ -69,8 +78,7 @@ def create_engine(url: str) -> sa.Engine:
         return _sqlite(parsed)
     if parsed.get_backend_name() == "postgresql":
         # The driver that the bus brings along, whichever one the name alone would mean to SQLAlchemy.
-        parsed = parsed.set(drivername="postgresql+psycopg2")
-        return sa.create_engine(parsed, pool_pre_ping=False, connect_args=SIGNS_OF_LIFE, hide_parameters=True)
+        return _postgres(parsed.set(drivername="postgresql+psycopg2"), any_server)
     raise ConfigurationError(
         f"the journal can't be kept in {parsed.get_backend_name()}", "give sqlalchemy.dburi a sqlite or postgresql URL"
     )
@@ -87,10 +95,43 @@ def file_of(address: str) -> Path | None:
     Args:
         address: an SQLAlchemy URL that is valid.
     """
-    url = sa.make_url(address)
+    url = parse_url(address)
     database = url.database or ""
     is_file = url.get_backend_name() == "sqlite" and database not in ("", ":memory:")
     return Path(database) if is_file and not database.startswith("file:") else None
+
+
+def _postgres(url: sa.URL, any_server: bool) -> sa.Engine:
+    arguments: dict[str, Any] = {**SIGNS_OF_LIFE, **sessions.ARGUMENTS}
+    if not any_server and _names_several(url):
+        arguments["target_session_attrs"] = url.query.get("target_session_attrs", WRITING_SERVER)
+    engine = sa.create_engine(url, pool_pre_ping=False, connect_args=arguments, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def begin_session(session: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        sessions.begin_session(cast(PostgresSession, session))
+
+    @event.listens_for(engine, "checkout")
+    def refuse_closed(session: DBAPIConnection, *_: object) -> None:
+        if cast(PostgresSession, session).closed:
+            raise exc.DisconnectionError  # has the pool open another one
+
+    if not any_server:
+
+        @event.listens_for(engine, "begin")
+        def check_server(connection: sa.Connection) -> None:
+            session = cast(PostgresSession, connection.connection.driver_connection)
+            reads = connection.get_execution_options().get("xbus_read_only", False)
+            if sessions.is_standby(session) if reads else sessions.is_read_only(session):
+                connection.invalidate()
+                raise sessions.read_only_error()
+
+    return engine
+
+
+def _names_several(url: sa.URL) -> bool:
+    host = url.query.get("host", "")
+    return not isinstance(host, str) or "," in host
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
@@ -157,14 +198,20 @@ def journal_errors() -> Iterator[None]:
     try:
         yield
     except _WRONG as error:
+        if sessions.ends_session(error.orig if isinstance(error, exc.DBAPIError) else error):
+            raise _unavailable(error) from error
         raise JournalError(f"the database refused a statement ({_first_line(error)})") from error
     except (exc.DBAPIError, psycopg2.Error, sqlite3.Error) as error:
-        raise JournalUnavailable(
-            f"the database can't do its work now ({_first_line(error)})", "see that it runs and has room, then repeat"
-        ) from error
+        raise _unavailable(error) from error
     except (exc.StatementError, ValueError, OverflowError) as error:
         # The driver could not even write the value down, as with a zero character in a text for PostgreSQL.
         raise JournalError(f"a value can't be stored ({error})") from error
+
+
+def _unavailable(error: Exception) -> JournalUnavailable:
+    return JournalUnavailable(
+        f"the database can't do its work now ({_first_line(error)})", "see that it runs and has room, then repeat"
+    )
 
 
 _WRONG = (
@@ -180,19 +227,3 @@ def _first_line(error: Exception) -> str:
     cause = error.orig if isinstance(error, exc.DBAPIError) else error
     lines = str(cause).strip().splitlines()
     return lines[0] if lines else type(cause).__name__
-
-
-def check_durable(connection: sa.Connection) -> None:
-    """Make sure that a COMMIT means durable.
-
-    Raises:
-        ConfigurationError: a PostgreSQL that runs without fsync or without synchronous_commit.
-    """
-    if connection.dialect.name != "postgresql":
-        return
-    for setting in ("fsync", "synchronous_commit"):
-        if connection.exec_driver_sql(f"SHOW {setting}").scalar_one() == "off":
-            raise ConfigurationError(
-                f"PostgreSQL runs with {setting} = off, so what it commits can be lost",
-                f"set {setting} = on for this database",
-            )

@@ -49,7 +49,7 @@ def reading_foreign(url: str) -> Iterator[sa.Connection]:
         ConfigurationError: the URL is none, or of a database of another kind.
     """
     if parse_url(url).get_backend_name() != "sqlite":
-        with connected(url) as connection:
+        with connected(url, any_server=True) as connection:
             yield connection
         return
     check_there(url)

@@ -58,7 +58,7 @@ def fetching(url: str) -> Iterator[Fetcher]:
         JournalUnavailable: the database can't be reached.
         ConfigurationError: the URL is of neither database, or of SQLite in memory, which nobody else can read.
     """
-    engine = create_engine(url).execution_options(**READ_ONLY)
+    engine = create_engine(url, any_server=True).execution_options(**READ_ONLY)
     try:
         if is_memory(engine):
             raise ConfigurationError("a database in memory has no readers", "give sqlalchemy.dburi a file")

@@ -11,7 +11,7 @@ from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import connected, is_missing_file, writing
-from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.database.engine import create_engine, parse_url
 from xbus.broker.journal.database.exclusive import alone, check_lasting
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.database.table_rows import (
@@ -126,7 +126,7 @@ def _check_empty(target: sa.Connection) -> None:
 
 def _check_two_files(source_url: str, target_url: str) -> None:
     """Make sure that two addresses are not one file, before the one is locked for the other."""
-    files = [sa.make_url(url) for url in (source_url, target_url) if not is_missing_file(url)]
+    files = [parse_url(url) for url in (source_url, target_url) if not is_missing_file(url)]
     paths = [Path(url.database or "").resolve() for url in files if url.get_backend_name() == "sqlite"]
     if len(paths) == 2 and paths[0] == paths[1]:
         raise _one_database()

@@ -1,0 +1,147 @@
+"""The rules that hold for every session of the bus in PostgreSQL: which one is ended, and what is set at its beginning.
+
+A session that has served for a year may stop serving: its server was demoted and now only reads, or a pooler has put
+another server behind it. The driver keeps such a session open. So an error that says that a session is of no use ends
+it here, and each transaction looks first whether its server still writes. The next use opens a new session, which leads
+to the server that leads now.
+"""
+
+from contextlib import closing
+from typing import Any, TypeAlias
+
+import psycopg2
+from psycopg2 import errorcodes, extensions
+
+from xbus.errors import JournalUnavailable
+
+ENDING_CODES = frozenset(
+    {
+        errorcodes.READ_ONLY_SQL_TRANSACTION,
+        errorcodes.ADMIN_SHUTDOWN,
+        errorcodes.CRASH_SHUTDOWN,
+        errorcodes.CANNOT_CONNECT_NOW,
+        errorcodes.DATABASE_DROPPED,
+        errorcodes.IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        # A prepared statement that the session made and another one has, or has not: a pooler has changed the server.
+        errorcodes.DUPLICATE_PREPARED_STATEMENT,
+        errorcodes.INVALID_SQL_STATEMENT_NAME,
+    }
+)
+"""The SQLSTATEs of errors after which a session serves nobody; those of the class 08 do, too."""
+
+CONNECTION_CLASS = "08"
+
+REPORTING_VERSION = 14_00_00
+"""The first version, as libpq numbers them, that reports by itself whether a session only reads."""
+
+NO_TIMEOUTS = (
+    (0, ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")),
+    (14_00_00, ("idle_session_timeout",)),
+    (17_00_00, ("transaction_timeout",)),
+)
+"""The time-outs that a database or a role may set, and that would end an upgrade, a pruning or an idle session; each
+with the first version that knows them. The bus has time-outs of its own."""
+
+AT_LEAST_ON = """
+SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
+    ELSE current_setting('synchronous_commit') END, false)
+"""
+"""Set for the session, so that no later change of the server's configuration makes its commits less durable."""
+
+Parameters: TypeAlias = Any
+"""The values of a statement, as the driver takes them."""
+
+
+def ends_session(error: BaseException | None) -> bool:
+    """Check whether an error of the driver says that its session is of no more use."""
+    code = getattr(error, "pgcode", None)
+    return code is not None and (code in ENDING_CODES or code.startswith(CONNECTION_CLASS))
+
+
+class PostgresCursor(extensions.cursor):
+    """A cursor that ends its session by an error after which that serves nobody."""
+
+    def execute(self, query: Any, vars: Parameters = None) -> None:
+        """Execute a statement."""
+        try:
+            super().execute(query, vars)
+        except psycopg2.Error as error:
+            self._look_at(error)
+            raise
+
+    def executemany(self, query: Any, vars_list: Parameters) -> None:
+        """Execute a statement with each of the values."""
+        try:
+            super().executemany(query, vars_list)
+        except psycopg2.Error as error:
+            self._look_at(error)
+            raise
+
+    def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
+        """Copy rows in or out."""
+        try:
+            super().copy_expert(sql, file, size)
+        except psycopg2.Error as error:
+            self._look_at(error)
+            raise
+
+    def _look_at(self, error: psycopg2.Error) -> None:
+        if ends_session(error):
+            self.connection.close()
+
+
+class PostgresSession(extensions.connection):
+    """A connection to PostgreSQL that is closed by an error after which it serves nobody."""
+
+    reads_only = False
+    """Of a server that does not report it: whether the session only read when it began."""
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        try:
+            super().commit()
+        except psycopg2.Error as error:
+            if ends_session(error):
+                self.close()
+            raise
+
+    def rollback(self) -> None:
+        """Roll the transaction back; that of a closed session is rolled back, and the error that closed it goes on."""
+        if not self.closed:
+            super().rollback()
+
+
+ARGUMENTS = {"connection_factory": PostgresSession, "cursor_factory": PostgresCursor}
+"""Makes the driver's connections such sessions."""
+
+
+def begin_session(session: PostgresSession) -> None:
+    """Set a new session up, in one question to the server."""
+    names = (name for version, known in NO_TIMEOUTS if session.server_version >= version for name in known)
+    statements = [*(f"SET {name} = 0" for name in names), AT_LEAST_ON]
+    session.autocommit = True
+    with closing(session.cursor()) as cursor:
+        cursor.execute(";".join(statements))
+        if session.server_version < REPORTING_VERSION:
+            cursor.execute("SHOW transaction_read_only")
+            session.reads_only = cursor.fetchone() == ("on",)
+    session.autocommit = False
+
+
+def is_standby(session: PostgresSession) -> bool:
+    """Check whether the server only repeats what another one writes, as it said last; this asks nobody."""
+    return session.get_parameter_status("in_hot_standby") == "on"
+
+
+def is_read_only(session: PostgresSession) -> bool:
+    """Check whether the session can't write, as the server said last; this asks nobody."""
+    is_set: bool = session.get_parameter_status("default_transaction_read_only") == "on"
+    return is_set or is_standby(session) or session.reads_only
+
+
+def read_only_error() -> JournalUnavailable:
+    """Make the error for those whom the database does not let write, or lets read only what may be old."""
+    return JournalUnavailable(
+        "the database only reads: its server is a standby, or is set to read-only",
+        "see which server leads now, and that sqlalchemy.dburi leads there; it may name several servers",
+    )
