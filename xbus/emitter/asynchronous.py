@@ -13,7 +13,7 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, envelope_options, put_at_once
+from xbus.emitter.envelope import AsyncEnvelope, envelope_options, put_at_once, put_together
 from xbus.emitter.event import EventStart
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
@@ -22,15 +22,14 @@ from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import EmitterPatience, within
 from xbus.emitter.pending_calls import RepeatableCall
-from xbus.emitter.puts import GoesAlone, NewPut, Puts
+from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
-from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import Headers, event_tags
 from xbus.ids import Ids
 from xbus.rpc.client import Client
-from xbus.rpc.codec import Key, Value, pack_items
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
 from xbus.rpc.items import check_several, cut, item_bytes
@@ -85,7 +84,6 @@ class AsyncEmitter:
         self._hook = hook_for(pack)
         self._options = Options(**options)
         self._context: EmitterContext | None = None
-        self._puts: Puts | None = None
         self._exit = AsyncExitStack()
         self._forks = 0
         self._opening = asyncio.Lock()
@@ -108,10 +106,7 @@ class AsyncEmitter:
         async with AsyncExitStack() as exit_stack:
             taker = await (self._log_in(exit_stack) if self._outbox is None else self._queue(exit_stack, self._outbox))
             self._context = EmitterContext(taker, self._options, self._clock, self._ids, self._hook)
-            self._puts = Puts(self._context) if self._outbox is None else None
             exit_stack.callback(self._context.close)
-            if self._puts is not None:
-                exit_stack.callback(self._puts.close)
             self._exit = exit_stack.pop_all()
 
     async def _log_in(self, exit_stack: AsyncExitStack) -> CallTransport:
@@ -173,16 +168,27 @@ class AsyncEmitter:
 
     async def _put(self, start: EventStart, items: Iterable[object], options: EnvelopeOptionsMap) -> Receipt:
         check_several(items)
-        context, packed = await self._open_context(), [item_bytes(item, self._hook) for item in items]
+        return await self.put_packed(start, [item_bytes(item, self._hook) for item in items], options)
+
+    async def put_packed(self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap) -> Receipt:
+        """Send a whole envelope of one event whose items are packed.
+
+        Args:
+            start: the event type, headers and partition key.
+            packed: the items.
+            options: of the envelope, as ``envelope_options`` makes them.
+
+        Raises:
+            CallError: as ``put``.
+        """
+        context = await self._open_context()
         limits = context.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         ids: Sequence[str] = ()
-        if limits.groups and len(batches) <= 1 and self._puts is not None:
-            head = EnvelopeHead(**options) if options else PLAIN_HEAD
-            data = pack_items(packed) if packed else b""
+        if len(batches) <= 1:
             try:
-                return await self._puts.put(NewPut(start.type_name, len(packed), data, head, start.tags))
+                return await put_together(context, start, packed, options)
             except GoesAlone as alone:
                 ids = alone.ids
         # Under a key other content may be open, which only an envelope in single calls can cancel.

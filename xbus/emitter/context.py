@@ -5,17 +5,12 @@ from xbus.emitter.batch import OutgoingBatch
 from xbus.emitter.forks import begun_before
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience
+from xbus.emitter.puts import Puts, not_open
 from xbus.emitter.session import CallTransport
 from xbus.emitter.stream import Stream
 from xbus.emitter.window import SendWindow
-from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.rpc.values import PackHook, as_text
-
-
-def not_open() -> Refused:
-    """Make the error for what is sent behind the end of an emitter."""
-    return Refused("the emitter is closed", "send inside its `with` block", code="not_open")
 
 
 class EmitterContext:
@@ -30,6 +25,7 @@ class EmitterContext:
 
     Attributes:
         is_inherited: whether it is that of the process that this one was forked from.
+        puts: sends whole envelopes together.
     """
 
     def __init__(
@@ -43,6 +39,7 @@ class EmitterContext:
         self._clock = clock
         self._ids = ids
         self._streams: set[Stream] = set()
+        self.puts = Puts(self)
 
     @property
     def reply_seconds(self) -> float:
@@ -88,6 +85,7 @@ class EmitterContext:
 
     def close(self) -> None:
         """Cancel the calls in flight."""
+        self.puts.close()
         for stream in self._streams:
             stream.abandon(not_open())
         self._streams.clear()

@@ -11,9 +11,11 @@ from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent, EventStart, event_options, last_argument
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
+from xbus.emitter.puts import GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
 from xbus.emitter.stream import Stream
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.headers import Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
@@ -147,6 +149,24 @@ class AsyncEnvelope:
         # The caller of a silent bus has waited long enough, and whoever stops waiting does not want to wait here.
         if not isinstance(reason, (TimedOut, ConnectionLost, asyncio.CancelledError)):
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
+
+
+async def put_together(
+    context: EmitterContext, start: EventStart, items: Sequence[bytes], options: EnvelopeOptionsMap
+) -> Receipt:
+    """Send an envelope of one event whose items fit into one batch, in a message with others; see ``put_at_once``.
+
+    Raises:
+        GoesAlone: it has to be sent by calls of its own, or the front takes no groups.
+        CallError: the front refuses it, or nothing answered for as long as the emitter insists.
+    """
+    if not context.session.limits.groups:
+        raise GoesAlone(())
+    if not context.window.is_open():
+        await context.window.room()
+    head = EnvelopeHead(**options) if options else PLAIN_HEAD
+    data = pack_items(items) if items else b""
+    return await context.puts.put(NewPut(start.type_name, len(items), data, head, start.tags))
 
 
 async def put_at_once(

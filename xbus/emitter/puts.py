@@ -3,11 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from xbus.emitter.context import EmitterContext, not_open
+from xbus.emitter.options import Options
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
+from xbus.emitter.stream import Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
@@ -53,6 +54,26 @@ class GoesAlone(Exception):
         self.ids = ids
 
 
+def not_open() -> Refused:
+    """Make the error for what is sent behind the end of an emitter."""
+    return Refused("the emitter is closed", "send inside its `with` block", code="not_open")
+
+
+class PutLine(Protocol):
+    """The way to the front; an ``EmitterContext`` is one."""
+
+    options: Options
+
+    def new_ids(self, number: int) -> list[bytes]:
+        """Make so many ids, of 16 bytes each."""
+
+    def new_stream(self) -> Stream:
+        """Make the stream of a message."""
+
+    def end(self, stream: Stream) -> None:
+        """Forget a stream."""
+
+
 class Puts:
     """Sends the envelopes of an emitter that are put as a whole.
 
@@ -62,7 +83,7 @@ class Puts:
         context: the way to the front.
     """
 
-    def __init__(self, context: EmitterContext) -> None:
+    def __init__(self, context: PutLine) -> None:
         self._context = context
         self._waiting: deque[_Waiting] = deque()
         self._out = 0
