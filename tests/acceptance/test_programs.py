@@ -213,6 +213,14 @@ def test_a_database_of_a_newer_program_is_refused(name: str, config: Path, datab
     assert_refused(program(name, "-c", config), "this program is older than the database", "install the newer version")
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_database_of_an_unreleased_version_is_refused(name: str, config: Path, database_url: str) -> None:
+    with writing(database_url) as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0043'")
+
+    assert_refused(program(name, "-c", config), "the journal is of an unreleased version", "run xbus export")
+
+
 def test_setup_leaves_a_database_of_something_else_alone(tmp_path: Path, empty_database_url: str) -> None:
     with writing(empty_database_url) as connection:
         connection.exec_driver_sql("CREATE TABLE role (id INTEGER)")

@@ -32,39 +32,68 @@ async def test_a_good_journal_has_no_faults(shared_url: str, shared_journal: Jou
 
 
 UNPROTECTED = {
-    "api_token": {"used_at"},
+    "api_token": {"created_at", "id", "name", "token_hash", "used_at"},
     "archive_file": {"bytes", "first_position", "items", "last_position", "location"},
-    "archive_run": {"started_at", "lease_until", "ended_at"},
+    "archive_run": {"ended_at", "lease_until", "started_at"},
     "archived_envelope": {"archived_at", "restored_at"},
     "archived_event": {"hash", "segments"},
     "audit": {"id"},
-    "bot_run": {
-        *("id", "slot", "due_at", "attempts", "role_id", "started_at", "ended_at", "code", "error", "log"),
-    },
-    "bulk_attempt": {"started_at", "lease_until", "progress", "ended_at"},
+    "bot": {"attempts", "emitter_id", "max_seconds", "name"},
+    "bot_run": {"attempts", "code", "due_at", "ended_at", "error", "id", "log", "role_id", "slot", "started_at"},
+    "bot_state": {"failures", "slots_until"},
+    "bulk_attempt": {"ended_at", "lease_until", "progress", "started_at"},
     "bulk_segment": {"first_index"},
-    "configuration": {"version", "graph_edits"},
-    "contents": {"oldest_at", "newest_at"},
-    "correction": {"id"},
-    "decision": {"id", "at", "position", "reason", "role_id", "until_position"},
-    "delivery": {"role_id"},
-    "edit_count": {"edits"},
+    "configuration": {"graph_edits", "version"},
+    "correction": {"after", "at", "before", "id", "item_index", "reason"},
+    "cursor": {"handed_to", "position"},
+    "decision": {"at", "id", "position", "reason", "role_id", "until_position"},
+    "delivery": {"attempts", "cause", "changed_at", "code"},
+    "emission_profile": {"encoding", "id", "name"},
+    "emitter": {"login", "password_hash"},
+    "emitter_profile": {"name"},
+    "envelope": {"closed_at", "origin_id"},
     "event": {"estimate"},
-    "failure": {"id"},
-    "history": {"id"},
-    "object_removal": {"store_id", "hash", "removed_at"},
-    "parked_item": {"changed_at"},
-    "person": {"last_seen_at"},
-    "person_session": {"used_at"},
-    "person_token": {"used_at"},
-    "reader_range": {"attempts", "skipped"},
-    "reply": {"until"},
+    "event_type": {"immediate_reply", "is_topic", "max_isolated", "name"},
+    "failure": {"at", "code", "event_id", "id", "message", "node", "role_id", "verb"},
+    "graph": {"created_at", "number"},
+    "history": {"at", "id", "move", "reason", "subject", "subject_id"},
+    "input_descriptor": {"content", "mimetype", "name"},
+    "lag_limit": {"envelopes", "subject_id"},
+    "node": {"aside", "name"},
+    "object_removal": {"hash", "removed_at", "store_id"},
+    "object_store": {"id", "mark", "marked_at", "place"},
+    "parked_item": {"cause", "changed_at", "code", "item_index"},
+    "pause": {"paused_by", "reason", "since", "subject_id", "until"},
+    "person": {"created_at", "display_name", "email", "last_seen_at", "login", "password_hash", "rights"},
+    "person_session": {"created_at", "expires_at", "id", "origin", "token_hash", "used_at"},
+    "person_token": {"created_at", "expires_at", "id", "name", "rights", "token_hash", "used_at"},
+    "presence": {"noted_at", "role_id", "since"},
+    "reader": {"batch_bytes", "batch_items", "batch_wait", "keeps", "lease", "ranges"},
+    "reader_event_type": {"event_type_id"},
+    "reader_range": {"attempts", "counter", "skipped"},
+    "reader_stretch": {"event", "item"},
+    "registration": {"registered_at", "role_id", "token_hash", "uri"},
+    "reply": {"data", "until"},
+    "role": {"instances", "login", "standby"},
     "sample": {
-        *("step", "began_at", "ended_at", "observed", "position", "envelopes", "events", "items"),
-        *("lag", "lag_seconds", "parked"),
+        "began_at",
+        "ended_at",
+        "envelopes",
+        "events",
+        "items",
+        "lag",
+        "lag_seconds",
+        "observed",
+        "parked",
+        "position",
+        "step",
     },
-    "session": {"token_hash", "role_id", "expires_at", "started_at"},
-    "writer": {"name", "epoch", "group_number"},
+    "sending_limit": {"items_per_second", "subject_id"},
+    "service": {"key", "name"},
+    "session": {"expires_at", "role_id", "started_at", "token_hash"},
+    "subscription": {"id", "name", "url", "verify"},
+    "subscription_state": {"code", "error", "failed_at", "failing_since", "failures", "retry_at"},
+    "writer": {"epoch", "group_number", "name"},
 }
 """The columns in which a flipped bit may pass: nothing else in the journal says the same. ``docs/operating.md`` lists
 them by what they are."""
@@ -132,8 +161,12 @@ def test_a_fault_names_table_and_row(good: Path, tmp_path: Path) -> None:
         assert {(fault.table, fault.row) for fault in faults} == {("segment", f"{uuid.UUID(event_id)}, 0")}
 
 
-@pytest.mark.parametrize("page", range(2, 12))
-def test_a_page_of_the_file_that_was_overwritten_is_found(good: Path, tmp_path: Path, page: int) -> None:
+@pytest.mark.parametrize(
+    "table", ["configuration", "cursor", "delivery", "envelope", "event", "head", "node", "segment"]
+)
+def test_a_page_of_the_file_that_was_overwritten_is_found(good: Path, tmp_path: Path, table: str) -> None:
+    with closing(sqlite3.connect(good)) as database:
+        ((page,),) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchall()
     copy = tmp_path / "copy.db"
     damaged = bytearray(good.read_bytes())
     damaged[page * 4096 + 8 : page * 4096 + 64] = b"\xff" * 56

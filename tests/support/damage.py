@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from tests.support.attempts import event_of, make_output
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.housekeeping.imprints import renew_imprints
 from xbus.broker.journal.audit.chain import hang_all
 from xbus.broker.journal.database.connection import connected_to_states, writing
 from xbus.broker.journal.fsck.examination import examine
@@ -52,7 +51,6 @@ async def fill(url: str, journal: Journal, scribe: Scribe) -> None:
     flown = await event_of(journal, await scribe.put([b"x", b"y"], type_name="flights"))
     await make_output(journal, scribe, url, flown, [[b"made", b"of"], [b"y"]])
     await asyncio.to_thread(_add_rows, url, parked.envelope_id, scribe.role_id())
-    await renew_imprints(journal)
 
 
 async def _put_keyed(journal: Journal, scribe: Scribe) -> None:

@@ -55,27 +55,6 @@ configuration = Table(
     comment="One row: the version of the whole configuration.",
 )
 
-imprint = Table(
-    "imprint",
-    metadata,
-    Column("table_name", String(63), primary_key=True, comment="The table, or a part of it."),
-    required("version", Counter, comment="The version of the configuration, or the count of its edits."),
-    required("hashes", LargeBinary, comment="The hash of each of its rows, 8 bytes each, ascending."),
-    comment="What a broker has read of rarely written rows. `xbus fsck` finds those by it that damage has changed.",
-)
-
-edit_count = Table(
-    "edit_count",
-    metadata,
-    Column("table_name", String(63), primary_key=True, comment="The table that triggers watch."),
-    required(
-        "edits",
-        Counter,
-        comment="Grows with each statement that changes what an imprint of the table covers.",
-    ),
-    comment="Tells edits of tables that are no configuration from damage, as its version does for configuration.",
-)
-
 event_type = Table(
     "event_type",
     metadata,

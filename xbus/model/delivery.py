@@ -20,7 +20,6 @@ from sqlalchemy import (
 )
 
 from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index, required
-from xbus.model.checksums import checksum
 
 cursor = Table(
     "cursor",
@@ -44,7 +43,6 @@ cursor = Table(
         comment="Nothing above this position was ever handed to the role. What a crash leaves unsettled below it may "
         "have been, and comes again on its own.",
     ),
-    checksum("role_id", "position", "done", "handed_to"),
     comment="Where a consumer role stands in the log.",
 )
 
@@ -70,7 +68,6 @@ delivery = Table(
         String(255),
         comment="The envelope's ordering key, empty for none, where the role wants order; null where it does not.",
     ),
-    checksum("attempts", "code", "cause", "changed_at", "due_at"),
     Index("ix_delivery_role_id", "role_id", "position"),
     # The rows of one key in their order; those of roles that want none are not in it.
     partial_index("ix_delivery_ordering_key", "role_id", "ordering_key", "position", where="ordering_key IS NOT NULL"),
@@ -102,7 +99,6 @@ correction = Table(
     required("after", LargeBinary, comment="The item as it is handed over instead."),
     required("at", Timestamp),
     required("reason", Text),
-    checksum("role_id", "event_id", "item_index", "before", "after", "at", "reason"),
     Index("ix_correction_event_id", "event_id", "role_id"),
     # The newest correction for all is looked for whenever the end of the log is.
     partial_index("ix_correction_for_all", "id", where="role_id IS NULL"),
@@ -127,7 +123,6 @@ parked_item = Table(
     required("cause", Text, comment="Why it was parked: what the recipient said."),
     required("changed_at", Timestamp),
     Column("resumed_as", Uuid, comment="The envelope by which it was sent again; null in other states."),
-    checksum("role_id", "event_id", "item_index", "envelope_id", "code", "cause"),
     Index("ix_parked_item_state", "state", "role_id", "changed_at"),
     comment="Items that a recipient refused, of event types whose bad items are isolated: they are parked alone.",
 )
@@ -152,7 +147,6 @@ presence = Table(
         "the role has place for one alone.",
     ),
     required("noted_at", Timestamp, comment="When the broker wrote this row."),
-    checksum("role_id", "state", "since", "seen_at", "work", "instances", "noted_at"),
     comment="What the broker knows of each role's recipient, written now and then for those who operate the bus.",
 )
 
@@ -210,7 +204,6 @@ failure = Table(
         comment="The same for failures of one trouble: of role, verb, code, and the message without what varies.",
     ),
     Column("owner", String(255), comment="The name of the person who looks after it; null for nobody."),
-    checksum("at", "envelope_id", "event_id", "role_id", "node", "verb", "code", "message", "indices", "fingerprint"),
     # By these the list of groups hops from group to group, counts by state, and finds owners, without a message.
     Index("ix_failure_fingerprint", "fingerprint", "id"),
     Index("ix_failure_group_tracking", "fingerprint", "tracking"),
@@ -228,7 +221,6 @@ history = Table(
     required("move", String(32), comment="What became of it: cancelled, parked, applied, ..."),
     required("reason", Text),
     Column("who", String(255), comment="The person who did it; null where the broker did, or nobody noted it."),
-    checksum("at", "subject", "subject_id", "move", "reason", "who"),
     Index("ix_history_subject", "subject", "subject_id"),
     comment="Moves that an operator may ask about later.",
 )

@@ -20,7 +20,6 @@ from sqlalchemy import (
 )
 
 from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index, required
-from xbus.model.checksums import checksum
 
 envelope = Table(
     "envelope",
@@ -79,7 +78,6 @@ envelope = Table(
         Timestamp,
         comment="When its removal began, long after it was settled for all; null while all of it is here.",
     ),
-    checksum("emitter_id", "opened_at", "ordering_key", "origin_id", later=("closed_at",)),
     Index("ix_envelope_opened_at", "opened_at", "id"),
     partial_index("ix_envelope_open", "state", "opened_at", where="state = 'open'"),
     partial_index("ix_envelope_cancelled", "closed_at", where="state = 'cancelled' AND pruned_at IS NULL"),
@@ -155,7 +153,6 @@ envelope_role = Table(
         comment="What its operator calls the replay by which it was sent to the role again; null for what comes again "
         "because it was parked.",
     ),
-    checksum("envelope_id", "role_id", "replay"),
     comment="An envelope that is in here is owed to these roles only; any other to all that its graphs lead to.",
 )
 
@@ -170,7 +167,6 @@ reply = Table(
     Column("data", LargeBinary, comment="The reply in msgpack; null where there is none."),
     Column("code", String(64), comment="Why there is none; null where there is one."),
     Column("cause", Text, comment="Why there is none, in a sentence; null where there is one."),
-    checksum("role_id", "data", "code", "cause"),
     # Of all states: SQLite would not use an index of the open ones for a search for one of them.
     Index("ix_reply_state", "state"),
     comment="What the emitter of an event that wants an immediate reply was, or is to be, answered.",

@@ -8,7 +8,6 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, In
 from sqlalchemy import text as sql
 
 from xbus.model.base import Counter, Timestamp, flag, metadata, required
-from xbus.model.checksums import checksum
 
 HASH = String(16)
 """A 64-bit hash as 16 hexadecimal digits, so that both databases keep all of it and sort it as a number."""
@@ -77,7 +76,6 @@ reader_range = Table(
     Column("parked_at", Timestamp, comment="Since when that batch is parked; null when it is not, or was resumed."),
     Column("code", String(64), comment="The code of the failure for which it was parked."),
     Column("cause", Text, comment="The same in words."),
-    checksum("counter"),
     Index("ix_reader_range_service_id", "service_id", "completed_at"),
     comment="A stretch of the ring of hashes that one program at a time reads. The ranges in use tile the ring, "
     "without those of batch_of: each of these is one batch that was parked.",
@@ -95,7 +93,6 @@ reader_stretch = Table(
     Column("to_position", BigInteger, comment="Where the batch that is out ends; null where none is."),
     Column("to_event", BigInteger, comment="The index of the event there."),
     Column("to_item", BigInteger, comment="The index of the item there, which is not in the batch."),
-    checksum("range_id", "first", "last", "position", "event", "item", "to_position", "to_event", "to_item"),
     comment="What stands at one place: mostly a whole range. One that was merged has several until they have met.",
 )
 
@@ -116,10 +113,6 @@ reader_move = Table(
         required(f"{side}_{part}", BigInteger, comment=f"{words}: the {part}.")
         for side, words in (("from", "The place before"), ("to", "The place after"))
         for part in ("position", "event", "item")
-    ),
-    checksum(
-        *("service_id", "act", "at", "who", "kind", "reason", "undoes", "first", "last"),
-        *(f"{side}_{part}" for side in ("from", "to") for part in ("position", "event", "item")),
     ),
     Index("ix_reader_move_service_id", "service_id", "id"),
     Index("ix_reader_move_at", "at"),

@@ -57,11 +57,17 @@ def found(xbus: Xbus, config: Path) -> dict[str, dict[str, str]]:
     return {finding["code"]: finding for finding in findings}
 
 
-def test_a_sound_installation_has_no_problem(xbus: Xbus, config: Path) -> None:
-    assert set(found(xbus, config)) == {"broker_not_running"}
+def test_a_sound_installation_has_no_problem(xbus: Xbus, bus: str, config: Path) -> None:
+    # The tests' PostgreSQL has no checksums, as ordinary ones have none before version 18.
+    notes = {"no_checksums"} if bus.startswith("postgresql") else set()
+    findings = found(xbus, config)
+    assert findings.keys() == {"broker_not_running", *notes}
+    assert {findings[code]["severity"] for code in notes} <= {"note"}
     told = xbus("doctor", "-c", config)
     assert told.exit_code == 0
-    assert told.stdout.splitlines()[:4] == [f"{part:<14} well" for part in PARTS[:4]]
+    state = {part: "1 note" if notes and part == "database" else "well" for part in PARTS[:4]}
+    lines = [line for line in told.stdout.splitlines() if line.startswith(tuple(PARTS[:4]))]
+    assert lines == [f"{part:<14} {state[part]}" for part in PARTS[:4]]
 
 
 def test_a_wrong_configuration_ends_the_examination(xbus: Xbus, config: Path) -> None:

@@ -7,11 +7,13 @@ from xbus.admin.doctor.findings import DoctorFinding, of_error
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.promises import (
+    NO_CHECKSUMS,
     STANDBY_CAUSE,
     STANDBY_NOT_SYNCHRONOUS,
     STANDBY_STEP,
     check_promises,
     has_asynchronous_standby,
+    lacks_checksums,
 )
 from xbus.broker.journal.operations.checkup import read_clock
 from xbus.clock import Clock
@@ -35,10 +37,13 @@ def look_at_database(url: str, clock: Clock) -> Iterator[DoctorFinding]:
         check_promises(url)
         with reading(url) as connection:
             unsafe_standby = has_asynchronous_standby(connection)
+            is_unchecked = lacks_checksums(connection)
             apart = abs(read_clock(connection, clock.now()) - clock.now())
     except XbusError as error:
         yield of_error(error, about)
         return
+    if is_unchecked:
+        yield DoctorFinding("no_checksums", about, *NO_CHECKSUMS, is_problem=False)
     if unsafe_standby:
         yield DoctorFinding(STANDBY_NOT_SYNCHRONOUS, about, STANDBY_CAUSE, STANDBY_STEP, is_problem=False)
     if apart > MOST_APART:

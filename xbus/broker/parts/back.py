@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from functools import partial
 
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
@@ -22,7 +21,6 @@ from xbus.broker.back.verbs import (
     SubscriptionVerbs,
 )
 from xbus.broker.health_verbs import HealthVerbs
-from xbus.broker.housekeeping import imprints
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
@@ -281,8 +279,6 @@ class BackPart:
         yield "cleaning of outputs", self._output_cleaner.watch()
         yield "table of contents", ContentsKeeper(journal, clock).watch()
         yield "audit", AuditKeeper(journal).watch()
-        renewal = partial(imprints.renew_imprints, journal)
-        yield "imprints", look_regularly(renewal, imprints.LOOK_SECONDS, "imprints")
         yield "ended sessions of people", remove_ended_sessions(journal, clock)
         yield "ends of pauses", self._pause_ender.watch()
         yield "supervision", self._pinger.watch()

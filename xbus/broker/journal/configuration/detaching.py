@@ -191,5 +191,5 @@ def _drop_rows(connection: sa.Connection, role: _Role, reason: str, at: datetime
 
 
 def _cursor_of(role: _Role) -> sa.Update:
-    """Make an update of a cursor. Its checksum is unknown until the broker moves it."""
-    return sa.update(model.cursor).where(model.cursor.c.role_id == role.id).values(checksum=None)
+    """Make an update of a cursor."""
+    return sa.update(model.cursor).where(model.cursor.c.role_id == role.id)

@@ -163,3 +163,17 @@ def _has_pooler(connection: sa.Connection) -> bool:
 def _transaction(connection: sa.Connection) -> Iterator[int]:
     with connection.begin():
         yield connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+
+
+NO_CHECKSUMS = (
+    "PostgreSQL keeps no checksums of its pages, so a damaged page is read as if it were whole",
+    "stop PostgreSQL and run pg_checksums --enable",
+)
+"""The cause and the next step where :func:`lacks_checksums`."""
+
+
+def lacks_checksums(connection: sa.Connection) -> bool:
+    """Check whether PostgreSQL reads its pages without comparing checksums. SQLite has none to turn on."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.exec_driver_sql("SHOW data_checksums").scalar_one() != "on")

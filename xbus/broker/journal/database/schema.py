@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.schema import SetColumnComment, SetTableComment
 
 from xbus.broker.journal.database.connection import is_missing_file, reading, writing
 from xbus.errors import SchemaError
@@ -16,6 +17,9 @@ log = logging.getLogger(__name__)
 HERE = Path(__file__).parent
 SCRIPTS = re.compile(r"versions/([0-9]{4})_\w+\.py")
 """The file of a migration, with its number: the version that it makes."""
+
+VERSION = re.compile(r"[0-9]{4}")
+"""A version, as our programs write it."""
 
 PLACES = (HERE.parent / "migrations", HERE.parents[3] / "alembic")
 """The folders of the migrations: above this package if it is installed, at the top of a checkout."""
@@ -35,7 +39,7 @@ def upgrade(url: str, migrations: Path | None = None) -> None:
         migrations: the folder of the migrations; None for this program's.
 
     Raises:
-        SchemaError: the schema is newer than this program, or the database has other tables.
+        SchemaError: the schema is newer than this program, or unreleased, or the database has other tables.
         JournalUnavailable: the database can't be reached or written.
         ConfigurationError: the URL names neither SQLite nor PostgreSQL.
     """
@@ -47,7 +51,7 @@ def upgrade_connection(connection: sa.Connection, migrations: Path | None = None
     """Upgrade as :func:`upgrade` does, in the transaction of the only connection of a database.
 
     Raises:
-        SchemaError: the schema is newer than this program, or the database has other tables.
+        SchemaError: the schema is newer than this program, or unreleased, or the database has other tables.
     """
     # Alembic takes as long to import as a whole command should take, and only an upgrade needs it.
     from alembic import command
@@ -60,13 +64,15 @@ def upgrade_connection(connection: sa.Connection, migrations: Path | None = None
     before = _version(connection)
     if before is None:
         _refuse_foreign_tables(connection)
-    _refuse_newer(before, versions)
+    _refuse_others(before, versions)
     configuration = Config()
     configuration.set_main_option("script_location", str(folder).replace("%", "%%"))
     configuration.set_main_option("path_separator", "os")
     configuration.attributes["connection"] = connection
     command.upgrade(configuration, "head")
     after = versions[-1]
+    if before != after:
+        _comment(connection)
     log.info("schema %s", "unchanged" if before == after else "upgraded", extra={"action": "upgrade", "version": after})
 
 
@@ -78,7 +84,7 @@ def check(url: str, migrations: Path | None = None) -> None:
         migrations: the folder of the migrations; None for this program's.
 
     Raises:
-        SchemaError: the schema is missing, older or newer.
+        SchemaError: the schema is missing, older, newer or unreleased.
         JournalUnavailable: the database can't be reached.
         ConfigurationError: the URL names neither SQLite nor PostgreSQL.
     """
@@ -92,13 +98,13 @@ def check_connection(connection: sa.Connection, migrations: Path | None = None) 
     """Check as :func:`check` does, over an open connection.
 
     Raises:
-        SchemaError: the schema is missing, older or newer.
+        SchemaError: the schema is missing, older, newer or unreleased.
     """
     versions = _versions(migrations or _migrations())
     version, wanted = _version(connection), versions[-1]
     if version is None:
         raise _not_set_up()
-    _refuse_newer(version, versions)
+    _refuse_others(version, versions)
     if version != wanted:
         raise SchemaError(
             f"the database is older than this program (its schema is {version}, {wanted} is needed)",
@@ -119,11 +125,31 @@ def _refuse_foreign_tables(connection: sa.Connection) -> None:
         )
 
 
-def _refuse_newer(version: str | None, versions: Sequence[str]) -> None:
-    if version is not None and version not in versions:
+def _refuse_others(version: str | None, versions: Sequence[str]) -> None:
+    """Refuse the schema of a newer program, and one of which no migration knows."""
+    if version is None or version in versions:
+        return
+    if VERSION.fullmatch(version) and version > versions[-1]:
         raise SchemaError(
             f"this program is older than the database (its schema is {version})", "install the newer version of xbusd"
         )
+    raise SchemaError(
+        f"the journal is of an unreleased version of xbusd (its schema is {version}), which can't be upgraded",
+        "with that version run xbus export, and drain the bus or archive its envelopes; then have this version make a "
+        "new journal with setup_xbusbroker, and run xbus apply with the exported file",
+        code="journal_unreleased",
+    )
+
+
+def _comment(connection: sa.Connection) -> None:
+    """Have PostgreSQL keep what the model says of tables and columns; SQLite keeps no comments."""
+    if connection.dialect.name != "postgresql":
+        return
+    for table in metadata.sorted_tables:
+        connection.execute(SetTableComment(table))
+        for column in table.columns:
+            if column.comment:
+                connection.execute(SetColumnComment(column))
 
 
 def _version(connection: sa.Connection) -> str | None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -69,9 +69,9 @@ class TableContents:
             yield row
 
 
-def read_rows(connection: sa.Connection, table: sa.Table, but: Collection[str] = ()) -> Iterator[TableRow]:
-    """Stream the rows of a table, each by column and packed; columns can be left out."""
-    packers = [(column.name, _packer(column)) for column in table.columns if column.name not in but]
+def read_rows(connection: sa.Connection, table: sa.Table) -> Iterator[TableRow]:
+    """Stream the rows of a table, each by column and packed."""
+    packers = [(column.name, _packer(column)) for column in table.columns]
     is_large = any(isinstance(column.type, sa.LargeBinary) for column in table.columns)
     streaming = {"stream_results": True, "yield_per": LARGE_ROWS if is_large else SMALL_ROWS}
     for row in connection.execute(sa.select(table), execution_options=streaming).mappings():

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.promises import NO_CHECKSUMS, lacks_checksums
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 
 MOST_OF_A_TABLE = 100
@@ -21,18 +22,11 @@ def check_pages(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
 
 
 def check_checksums(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
-    """See whether PostgreSQL keeps checksums of its pages; SQLite has none."""
+    """See whether PostgreSQL keeps checksums of its pages."""
     tell(0)
-    if connection.dialect.name != "postgresql":
-        return
     with connection.begin():
-        if connection.exec_driver_sql("SHOW data_checksums").scalar_one() != "on":
-            yield Fault(
-                FaultCode.NO_CHECKSUMS,
-                "",
-                "",
-                "PostgreSQL keeps no checksums of its pages: pg_checksums --enable, while it is stopped, adds them",
-            )
+        if lacks_checksums(connection):
+            yield Fault(FaultCode.NO_CHECKSUMS, "", "", ": ".join(NO_CHECKSUMS))
 
 
 def _check_pages_of_sqlite(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:

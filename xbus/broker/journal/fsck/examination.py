@@ -8,7 +8,6 @@ from xbus import model
 from xbus.broker.journal.audit.verifying import verify
 from xbus.broker.journal.configuration.table_checks import read_checked
 from xbus.broker.journal.database.table_rows import count_rows
-from xbus.broker.journal.fsck.checksums import check_rows
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.fsck.database import check_checksums, check_pages, check_references
 from xbus.broker.journal.fsck.faults import Check, Fault, FaultCode, Tell
@@ -17,7 +16,6 @@ from xbus.broker.journal.fsck.outputs import check_outputs, check_stored_bytes
 from xbus.broker.journal.fsck.progress import check_progress
 from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.fsck.values import check_values
-from xbus.broker.journal.imprints import compare_imprints
 
 ROUNDS = 2
 """How often most rows are read: value by value, and with what they belong to."""
@@ -46,22 +44,11 @@ def check_configuration(connection: sa.Connection, tell: Tell) -> Iterator[Fault
     tell(0)
 
 
-def check_imprints(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
-    """Compare rarely written rows with what a broker has read of them."""
-    with connection.begin():
-        for found in compare_imprints(connection):
-            code = FaultCode.CONFIGURATION_CHANGED if found.of_configuration else FaultCode.ROW_CHANGED
-            yield Fault(code, found.table, found.row, found.cause)
-    tell(0)
-
-
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("the pages", check_pages),
     ("the values", check_values),
     ("the references", check_references),
     ("the configuration", check_configuration),
-    ("the imprints", check_imprints),
-    ("the checksums of rows", check_rows),
     ("the envelopes", check_content),
     ("the end of the log", check_log),
     ("the progress", check_progress),

@@ -13,7 +13,6 @@ from xbus.broker.journal.log.deliveries import RESUMED
 from xbus.broker.journal.log.event_states import DROPPED
 from xbus.broker.journal.operations.failures import role_name
 from xbus.broker.journal.operations.parked import not_parked
-from xbus.model.checksums import row_checksum
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
 
@@ -47,7 +46,7 @@ def resume_deliveries(
             delivery.envelope_id.in_(envelope_ids),
             delivery.state == DeliveryState.PARKED.value,
         )
-        .values(state=DeliveryState.RETRY.value, checksum=row_checksum(model.delivery, values), **values)
+        .values(state=DeliveryState.RETRY.value, **values)
         .returning(delivery.envelope_id)
     )
     moved = connection.execute(resumed).scalars().all()

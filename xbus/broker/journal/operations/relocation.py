@@ -28,8 +28,7 @@ from xbus.broker.journal.database.table_rows import (
 from xbus.broker.journal.operations.copies import SUBJECT
 from xbus.errors import JournalError
 
-COUNTED_BY_TRIGGERS = (model.configuration, model.edit_count)
-SEEDED = (model.audit_head, model.contents_end, model.head, *COUNTED_BY_TRIGGERS)
+SEEDED = (model.audit_head, model.configuration, model.contents_end, model.head)
 """The tables that have a row from the beginning."""
 
 Told = Callable[[str, int], None]
@@ -71,8 +70,8 @@ def move(source_url: str, target_url: str, at: datetime, told: Told, tell: Tell)
             _check_empty(target)
             for table in SEEDED:
                 target.execute(sa.delete(table))
-            # Triggers count up the version of the configuration and the edits, which therefore come last.
-            tables = sorted(model.metadata.sorted_tables, key=lambda table: table in COUNTED_BY_TRIGGERS)
+            # Triggers count up the version of the configuration, which therefore comes last.
+            tables = sorted(model.metadata.sorted_tables, key=lambda table: table is model.configuration)
             rows = [_copy(source, target, table, told, tell) for table in tables]
             _settle_down(source, target, at)
     return rows

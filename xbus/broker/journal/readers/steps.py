@@ -22,7 +22,6 @@ from xbus.broker.journal.readers.ranges import (
     written_hash,
 )
 from xbus.errors import Refused
-from xbus.model.checksums import checksum_of
 
 KEPT_MOVES = 100_000
 """So many of the newest moves of all readers stay in the history. More can be undone, and take space."""
@@ -102,7 +101,7 @@ def take(connection: sa.Connection, lease: LeaseOf, role_id: int | None, expires
     taken = (
         sa.update(model.reader_range)
         .where(row.id == lease.range_id, row.counter == lease.counter, row.completed_at.is_(None))
-        .values(owner=lease.program, role_id=role_id, expires_at=expires_at, **_counted(lease.counter + 1))
+        .values(owner=lease.program, role_id=role_id, expires_at=expires_at, counter=lease.counter + 1)
     )
     if connection.execute(taken).rowcount != 1:
         raise lease_lost(lease.range_id)
@@ -220,17 +219,13 @@ def write_range(connection: sa.Connection, changed: ReaderRange, **columns: obje
     Args:
         columns: further columns of ``model.reader_range``.
     """
-    values: dict[str, object] = {"owner": changed.owner, "handed_out": changed.handed_out, **_counted(changed.counter)}
+    values: dict[str, object] = {"owner": changed.owner, "handed_out": changed.handed_out, "counter": changed.counter}
     values |= {"attempts": changed.attempts, "retry_at": changed.retry_at, **columns}
     of_range = {"of_range": changed.id}
     connection.execute(_WRITE_RANGE, of_range | values)
     connection.execute(_DELETE_STRETCHES, of_range)
     connection.execute(_INSERT_STRETCHES, [{"range_id": changed.id, **_columns(each)} for each in changed.stretches])
     return changed
-
-
-def _counted(counter: int) -> dict[str, int]:
-    return {"counter": counter, "checksum": checksum_of(counter)}
 
 
 def complete(connection: sa.Connection, ended: ReaderRange, at: datetime) -> ReaderRange:

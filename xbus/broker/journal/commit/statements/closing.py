@@ -20,7 +20,6 @@ from xbus.broker.journal.log.envelopes import read_cancel_reason
 from xbus.broker.journal.log.segments import content_hash
 from xbus.errors import EnvelopeCancelled, JournalError
 from xbus.headers import EventTags
-from xbus.model.checksums import checksum_of
 from xbus.states import EnvelopeState
 
 _MOVE_HEAD = Prepared(
@@ -50,11 +49,8 @@ _SEAL_ENVELOPES = update_rows(
     ["state", "closed_at", "position", "events", "items", "bytes", "hash", "content_hash"],
     "id",
     _STILL_OPEN,
-    more="checksum",
 )
-_CANCEL_ENVELOPES = update_rows(
-    "cancel_envelopes", model.envelope, ["state", "closed_at"], "id", _STILL_OPEN, more="checksum"
-)
+_CANCEL_ENVELOPES = update_rows("cancel_envelopes", model.envelope, ["state", "closed_at"], "id", _STILL_OPEN)
 
 
 @dataclass(slots=True)
@@ -152,7 +148,7 @@ def cancel(connection: sa.Connection, group: Sequence[writes.Cancel]) -> None:
 
 
 def _cancelled(write: writes.Cancel) -> Row:
-    return (EnvelopeState.CANCELLED.value, write.at, checksum_of(write.at), write.envelope_id)
+    return (EnvelopeState.CANCELLED.value, write.at, write.envelope_id)
 
 
 def _received(receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | None) -> Row:
@@ -163,7 +159,7 @@ def _received(receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | 
     """
     return (
         *(EnvelopeState.RECEIVED.value, at, receipt.position, receipt.events, receipt.items, receipt.data_bytes),
-        *(receipt.hash, keyed_content, checksum_of(at), receipt.envelope_id),
+        *(receipt.hash, keyed_content, receipt.envelope_id),
     )
 
 

@@ -14,7 +14,6 @@ from xbus.broker.journal.commit.statements.rows import insert_rows, update_rows
 from xbus.broker.journal.database.binary_copy import copy_in
 from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalError
-from xbus.model.checksums import checksum_of
 from xbus.states import EnvelopeState
 
 COPY_FROM_BYTES = 64 * 1024
@@ -23,7 +22,7 @@ COPY_FROM_BYTES = 64 * 1024
 INSERT_ENVELOPES = insert_rows(
     model.envelope,
     *("id", "emitter_id", "state", "opened_at", "ordering_key", "idempotency_key", "headers"),
-    *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash", "checksum"),
+    *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
 )
 _NOT_RECEIVED = (None,) * 7
 """The values of an open envelope that it gets when it is sealed."""
@@ -45,7 +44,6 @@ def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvel
         (
             *(write.envelope_id, write.emitter_id, EnvelopeState.OPEN.value, write.at),
             *(write.ordering_key, write.idempotency_key, write.headers, *_NOT_RECEIVED),
-            checksum_of(write.emitter_id, write.at, write.ordering_key, None),
         )
         for write in group
     ]

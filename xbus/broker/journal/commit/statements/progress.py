@@ -13,10 +13,9 @@ from xbus.broker.journal.commit.statements.rows import Row, update_rows
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError
-from xbus.model.checksums import checksum_of, row_checksum
 from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
 
-_MOVE_CURSORS = update_rows("move_cursors", model.cursor, ["position", "done", "handed_to", "checksum"], "role_id")
+_MOVE_CURSORS = update_rows("move_cursors", model.cursor, ["position", "done", "handed_to"], "role_id")
 _INSERT_DELIVERY = sa.insert(model.delivery)
 _THIS_DELIVERY = (
     model.delivery.c.role_id == bindparam("of_role"),
@@ -47,8 +46,7 @@ def _move_cursors(connection: sa.Connection, cursors: Mapping[int, Cursor]) -> N
 
 
 def _cursor_row(role_id: int, cursor: Cursor) -> Row:
-    values = (cursor.position, cursor.bitmap(), cursor.handed_to)
-    return (*values, checksum_of(role_id, *values), role_id)
+    return (cursor.position, cursor.bitmap(), cursor.handed_to, role_id)
 
 
 def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:
@@ -101,7 +99,6 @@ def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move
         "due_at": delivery.due_at,
         "changed_at": write.at,
     }
-    values["checksum"] = row_checksum(model.delivery, values)
     key = {"of_role": delivery.role_id, "of_envelope": delivery.envelope_id, "old_state": move.old}
     if move.old is None:
         row = {"role_id": delivery.role_id, "envelope_id": delivery.envelope_id, **values}

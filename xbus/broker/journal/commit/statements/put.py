@@ -27,7 +27,6 @@ from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, 
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
 from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
-from xbus.model.checksums import checksum_of
 from xbus.states import EnvelopeState
 
 ASKED_AT_ONCE = 500
@@ -83,7 +82,6 @@ def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
         *(receipt.position, receipt.events, receipt.items, receipt.data_bytes, receipt.hash),
         # Each of its events is one segment, so its hash is also the one that does not depend on how they are cut.
         None if write.idempotency_key is None else receipt.hash,
-        checksum_of(write.emitter_id, write.at, write.ordering_key, None) + checksum_of(write.at),
     )
 
 
@@ -118,7 +116,6 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
         *(ones, counts, [len(each) for each in data], hashes),
         # One segment each, so the hash is also the one that does not depend on how it is cut.
         [None if head.key is None else whole for head, whole in zip(heads, hashes, strict=True)],
-        nothing,
     )
     events: Columns = (
         *(event_ids, ids, ones, [each.id for each in types], [each.graph_id for each in types], counts, counts),

@@ -8,7 +8,6 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one
-from xbus.model.checksums import row_checksum
 from xbus.states import REPLY_MOVES, ReplyState, check_move, predecessors
 
 _MOVE = sa.update(model.reply).where(
@@ -19,7 +18,7 @@ _INSERT = sa.insert(model.reply)
 _CALL_OFF = (
     sa.update(model.reply)
     .where(model.reply.c.state == ReplyState.ASKED.value)
-    .values(state=ReplyState.FAILED.value, code=bindparam("why"), cause=bindparam("in_words"), checksum=None)
+    .values(state=ReplyState.FAILED.value, code=bindparam("why"), cause=bindparam("in_words"))
 )
 
 
@@ -31,7 +30,7 @@ def call_off(connection: sa.Connection, group: Sequence[writes.CallOffAsks]) -> 
 
 def ask(connection: sa.Connection, group: Sequence[writes.AskReply]) -> None:
     for write in group:
-        values = {"state": ReplyState.ASKED.value, "until": write.until, "code": None, "cause": None, "checksum": None}
+        values = {"state": ReplyState.ASKED.value, "until": write.until, "code": None, "cause": None}
         moved = connection.execute(_MOVE.values(values), _which(write.event_id, ReplyState.ASKED))
         if moved.rowcount == 0:
             row = {"event_id": write.event_id, "envelope_id": write.envelope_id, **values}
@@ -43,7 +42,6 @@ def move(connection: sa.Connection, group: Sequence[writes.MoveReply]) -> None:
         values: dict[str, object] = {"state": write.state.value}
         if write.state is not ReplyState.GIVEN:
             values |= {"role_id": write.role_id, "data": write.data, "code": write.code, "cause": write.cause}
-            values["checksum"] = row_checksum(model.reply, values)
         moved = connection.execute(_MOVE.values(values), _which(write.event_id, write.state))
         exactly_one(moved, f"the reply to event {write.event_id} can't become {write.state} now")
 

@@ -104,13 +104,7 @@ def insert_rows(table: sa.Table, *names: str) -> RowStatement:
 
 
 def update_rows(
-    statement: str,
-    table: sa.Table,
-    names: Sequence[str],
-    key: str,
-    still: str | None = None,
-    *,
-    more: str | None = None,
+    statement: str, table: sa.Table, names: Sequence[str], key: str, still: str | None = None
 ) -> RowStatement:
     """A statement that updates rows.
 
@@ -119,13 +113,10 @@ def update_rows(
         names: the columns that get new values, which come first in its rows.
         key: the column that says which row; its values come last.
         still: a condition on other columns: a row that does not meet it is not changed, and not counted.
-        more: a column to which a number is added, which comes behind the new values.
     """
     condition = "" if still is None else f" AND {table.name}.{still}"
-    values = [(name, "") for name in names] + ([] if more is None else [(more, f"{table.name}.{more} + ")])
-    names = [name for name, _ in values]
-    old = ", ".join(f"{name} = {before}?" for name, before in values)
-    new = ", ".join(f"{name} = {before}new.{name}" for name, before in values)
+    old = ", ".join(f"{name} = ?" for name in names)
+    new = ", ".join(f"{name} = new.{name}" for name in names)
     rows = f"unnest({_arrays(len(names) + 1)}) AS new ({', '.join((*names, key))})"
     return RowStatement(
         f"xbus_{statement}",

@@ -10,7 +10,6 @@ from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.log.envelopes import is_in, read_cancel_reason
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown
 from xbus.errors import Refused
-from xbus.model.checksums import checksum_of
 from xbus.states import ENVELOPE_MOVES, EnvelopeState, check_move
 
 
@@ -58,7 +57,7 @@ def cancel_open(connection: sa.Connection, envelope_id: UUID, at: datetime, told
     moved = connection.execute(
         sa.update(model.envelope)
         .where(model.envelope.c.id == envelope_id, is_in(EnvelopeState.OPEN))
-        .values(state=cancelled, closed_at=at, checksum=model.envelope.c.checksum + checksum_of(at))
+        .values(state=cancelled, closed_at=at)
     )
     if moved.rowcount != 1:
         check_open(connection, envelope_id)
