@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import accumulate, chain
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -100,13 +99,14 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
         EnvelopeIdTaken: an envelope of one of the ids exists.
         EventIdTaken: another envelope has an event of one of the ids; told only of a group of one that is alone.
     """
-    ids, event_ids = _column(groups, "envelope_ids"), _column(groups, "event_ids")
-    types, counts = _column(groups, "types"), _column(groups, "items")
-    heads, tags, data = _column(groups, "heads"), _column(groups, "tags"), _column(groups, "data")
+    whole = groups[0] if len(groups) == 1 else _joined(groups)
+    ids, event_ids, types, counts = whole.envelope_ids, whole.event_ids, whole.types, whole.items
+    heads, tags, data = whole.heads, whole.tags, whole.data
     segment_hashes = [sha256(each).digest() if each else b"" for each in data]
     hashes = _hashes(types, counts, segment_hashes, heads, tags)
     stored, plain_sizes = _stored(types, data)
-    emitters, moments = _repeated(groups, "emitter_id"), _repeated(groups, "at")
+    emitters = [group.emitter_id for group in groups for _ in range(len(group))]
+    moments = [group.at for group in groups for _ in range(len(group))]
     number = len(ids)
     ones, nothing = [1] * number, [None] * number
     envelopes: Columns = (
@@ -115,7 +115,7 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
         *(moments, [first + place for group, first in zip(groups, firsts, strict=True) for place in range(len(group))]),
         *(ones, counts, [len(each) for each in data], hashes),
         # One segment each, so the hash is also the one that does not depend on how it is cut.
-        [None if head.key is None else whole for head, whole in zip(heads, hashes, strict=True)],
+        [None if head.key is None else hashed for head, hashed in zip(heads, hashes, strict=True)],
     )
     events: Columns = (
         *(event_ids, ids, ones, [each.id for each in types], [each.graph_id for each in types], counts, counts),
@@ -140,13 +140,20 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
     ]
 
 
-def _column(groups: Sequence[PutGroup], name: str) -> Sequence[Any]:
-    columns = [getattr(group, name) for group in groups]
-    return columns[0] if len(columns) == 1 else [*chain.from_iterable(columns)]
-
-
-def _repeated(groups: Sequence[PutGroup], name: str) -> list[Any]:
-    return [*chain.from_iterable([[getattr(group, name)] * len(group) for group in groups])]
+def _joined(groups: Sequence[PutGroup]) -> PutGroup:
+    """Join the columns of groups; emitter and moment are those of the first."""
+    return PutGroup(
+        groups[0].emitter_id,
+        groups[0].at,
+        [*chain.from_iterable([group.envelope_ids for group in groups])],
+        [*chain.from_iterable([group.event_ids for group in groups])],
+        [*chain.from_iterable([group.types for group in groups])],
+        [*chain.from_iterable([group.items for group in groups])],
+        [*chain.from_iterable([group.data for group in groups])],
+        [*chain.from_iterable([group.heads for group in groups])],
+        [*chain.from_iterable([group.tags for group in groups])],
+        sum([group.size for group in groups]),
+    )
 
 
 def _hashes(
