@@ -51,7 +51,7 @@ def alone(group: PutGroup, place: int) -> PutEnvelope:
         tags=group.tags[place],
         compress=of_type.compress,
     )
-    return PutEnvelope(uuid.uuid4(), group.emitter_id, [event], group.at, *group.heads[place])
+    return PutEnvelope(uuid.uuid4(), group.emitter_id, [event], group.at, group.heads[place])
 
 
 def ids_of(group: PutGroup) -> list[uuid.UUID]:

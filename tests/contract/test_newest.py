@@ -21,6 +21,7 @@ from xbus.broker.journal.log.slices import (
     whole_ring,
 )
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
+from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags, pack_headers
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
@@ -61,7 +62,7 @@ def whole(scribe: Scribe, *events: tuple[str, list[bytes], EventTags], **options
         kind = scribe.catalog.event_types[type_name]
         data = pack_items(items)
         puts.append(PutEvent(uuid.uuid4(), kind.id, kind.name, kind.graph_id, len(items), data, tags=tags))
-    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, **options)
+    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, EnvelopeHead(**options))
 
 
 async def put_some(scribe: Scribe) -> None:

@@ -15,6 +15,7 @@ from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head, read_log, read_segments
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
+from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalUnavailable
 from xbus.rpc.codec import pack_items
 
@@ -30,7 +31,7 @@ def whole(scribe: Scribe, *events: list[bytes], **options: Any) -> PutEnvelope:
     puts = [
         PutEvent(uuid.uuid4(), kind.id, kind.name, kind.graph_id, len(items), pack_items(items)) for items in events
     ]
-    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, **options)
+    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, EnvelopeHead(**options))
 
 
 def rows_of(connection: sa.Connection, envelope_id: uuid.UUID) -> list[dict[str, object]]:
@@ -60,9 +61,7 @@ async def test_what_arrived_meanwhile_is_kept_by_one_commit(journal: Journal, sc
     receipts = await asyncio.gather(*map(journal.write, puts))
     assert [receipt.position for receipt in receipts] == list(range(1, 101))
     log = await journal.read(read_log, 0, 200)
-    assert [(found.envelope_id, found.ordering_key) for found in log] == [
-        (put.envelope_id, put.ordering_key) for put in puts
-    ]
+    assert [(found.envelope_id, found.head) for found in log] == [(put.envelope_id, put.head) for put in puts]
     (segment,) = await journal.read(read_segments, log[41].events[0].event_id, 0, 1000)
     assert segment.data == puts[41].events[0].data
 

@@ -292,7 +292,7 @@ class Front:
         data_bytes = sum(len(event.data) for event in events)
         self._check_new(emitter_id, data_bytes)
         self._checks.throttle.charge(emitter_id, sum(event.items for event in events), data_bytes)
-        write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), *options)
+        write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
 
     def heard_of(self, envelope_ids: Sequence[bytes]) -> set[bytes]:

@@ -175,8 +175,8 @@ class _NewestItems:
         self._events[event_id] = event
         facts = EventHead(
             *(str(content.envelope_id), event_id, event.type_name, position, index),
-            *(self._logins[content.emitter_id] or "", content.at, content.idempotency_key, content.ordering_key),
-            *(event.tags.partition_key, content.headers, event.tags.headers),
+            *(self._logins[content.emitter_id] or "", content.at, content.head.key, content.head.ordering_key),
+            *(event.tags.partition_key, content.head.headers, event.tags.headers),
         )
-        hashed = ring_hash(event.tags.partition_key, content.ordering_key, event_id)
+        hashed = ring_hash(event.tags.partition_key, content.head.ordering_key, event_id)
         return ListedEvent(facts, event.items, event_id, hashed, len(event.data) if len(content.events) == 1 else None)

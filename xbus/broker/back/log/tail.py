@@ -133,5 +133,5 @@ def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:
             for event in content.events
         ]
     )
-    about = (content.ordering_key, content.emitter_id, content.idempotency_key, content.at, content.headers)
-    return LogEnvelope(content.envelope_id, position, events, None, *about, content.size)
+    about = (content.head, content.emitter_id, content.at, content.size)
+    return LogEnvelope(content.envelope_id, position, events, None, *about)

@@ -164,7 +164,7 @@ class EnvelopeDirectory:
         envelope = self._keep(state)
         self.called.add(envelope_id)
         state.opened_at = now = self._clock.now()
-        envelope.write(StartEnvelope(envelope_id, emitter_id, now, *options))
+        envelope.write(StartEnvelope(envelope_id, emitter_id, now, options))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
@@ -268,8 +268,8 @@ class EnvelopeDirectory:
         else:
             receipt = writing.result()
             self.intake.take(write.emitter_id, receipt, write.events)
-            if write.headers is not None:
-                trace_received(write.headers, write.at, write.at, receipt)
+            if write.head.headers is not None:
+                trace_received(write.head.headers, write.at, write.at, receipt)
             call.succeed(receipt)
         if lookup.waiting:
             self._spawn(self._look_up(envelope_id, lookup))
@@ -359,14 +359,14 @@ class EnvelopeDirectory:
     async def _know(self, stored: StoredEnvelope) -> Known:
         if stored.state is EnvelopeState.OPEN:
             digests = {}
-            if stored.key is not None:
+            if stored.head.key is not None:
                 digests = {
                     event.event_id: await stored_digest(self._journal, event.event_id) for event in stored.events
                 }
             return self._keep(OpenEnvelopeState.of_stored(stored, digests))
         if stored.state is EnvelopeState.CANCELLED:
             kind = ClosedEnvelope
-        elif stored.key is None:
+        elif stored.head.key is None:
             kind = PrunedEnvelope if stored.pruned else ClosedEnvelope
         elif stored.pruned:
             return self._compare(stored)

@@ -86,7 +86,7 @@ def write_size(write: Write[object]) -> int:
         case PutGroup():
             return 200 + 600 * len(write) + write.size
         case StartEnvelope():
-            return 200 + len(write.headers or b"")
+            return 200 + len(write.head.headers or b"")
         case StartEvent():
             return 200 + write.tags.size
         case Repeat():

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.writes.write import Write
-from xbus.envelope import EnvelopeHead
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
 
 Indices: TypeAlias = list[list[int]]
@@ -33,14 +33,12 @@ class StoredObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartEnvelope(Write[None]):
-    """An envelope begins; ``ordering_key``, ``idempotency_key`` and ``headers`` as in ``model.envelope``."""
+    """An envelope begins."""
 
     envelope_id: UUID
     emitter_id: int
     at: datetime
-    ordering_key: str | None = None
-    idempotency_key: str | None = None
-    headers: bytes | None = None
+    head: EnvelopeHead = PLAIN_HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +136,7 @@ class PutEnvelope(Write["SealReceipt"]):
     emitter_id: int
     events: Sequence[PutEvent]
     at: datetime
-    ordering_key: str | None = None
-    idempotency_key: str | None = None
-    headers: bytes | None = None
+    head: EnvelopeHead = PLAIN_HEAD
 
     @property
     def size(self) -> int:
@@ -149,7 +145,7 @@ class PutEnvelope(Write["SealReceipt"]):
     @property
     def header_bytes(self) -> int:
         """The bytes of all its headers."""
-        own = len(self.headers or b"")
+        own = len(self.head.headers or b"")
         return own + sum([event.tags.size for event in self.events if event.tags is not NO_TAGS])
 
 
@@ -323,7 +319,7 @@ class SealedGroup(NamedTuple):
             *(of_type.id, of_type.name, of_type.graph_id, group.items[place], data, first_name, group.tags[place]),
             compress=of_type.compress,
         )
-        return PutEnvelope(UUID(bytes=group.envelope_ids[place]), group.emitter_id, (event,), group.at, *head)
+        return PutEnvelope(UUID(bytes=group.envelope_ids[place]), group.emitter_id, (event,), group.at, head)
 
 
 class SealedEnvelope(NamedTuple):

@@ -21,7 +21,7 @@ COPY_FROM_BYTES = 64 * 1024
 
 INSERT_ENVELOPES = insert_rows(
     model.envelope,
-    *("id", "emitter_id", "state", "opened_at", "ordering_key", "idempotency_key", "headers"),
+    *("id", "emitter_id", "state", "opened_at", *(column.name for column in model.ENVELOPE_HEAD)),
     *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
 )
 _NOT_RECEIVED = (None,) * 7
@@ -29,7 +29,8 @@ _NOT_RECEIVED = (None,) * 7
 
 INSERT_EVENTS = insert_rows(
     model.event,
-    *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items", "headers", "partition_key"),
+    *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"),
+    *(column.name for column in model.EVENT_TAGS),
 )
 INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
@@ -43,7 +44,7 @@ def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvel
     rows = [
         (
             *(write.envelope_id, write.emitter_id, EnvelopeState.OPEN.value, write.at),
-            *(write.ordering_key, write.idempotency_key, write.headers, *_NOT_RECEIVED),
+            *(*write.head, *_NOT_RECEIVED),
         )
         for write in group
     ]

@@ -70,17 +70,17 @@ def _receipt(write: PutEnvelope, position: int, segments: Sequence[SegmentRow]) 
         Content(event.hashed_name, event.items, hashes.get(event.event_id, ()), event.tags) for event in write.events
     ]
     items = sum([event.items for event in write.events])
-    whole = content_hash(contents, write.headers)
+    whole = content_hash(contents, write.head.headers)
     return SealReceipt(write.envelope_id, position, len(contents), items, write.size, whole)
 
 
 def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
     return (
         *(write.envelope_id, write.emitter_id, EnvelopeState.RECEIVED.value, write.at),
-        *(write.ordering_key, write.idempotency_key, write.headers, write.at),
+        *(*write.head, write.at),
         *(receipt.position, receipt.events, receipt.items, receipt.data_bytes, receipt.hash),
         # Each of its events is one segment, so its hash is also the one that does not depend on how they are cut.
-        None if write.idempotency_key is None else receipt.hash,
+        None if write.head.key is None else receipt.hash,
     )
 
 
