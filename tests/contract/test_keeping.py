@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe, settle_all
 from xbus import model
 from xbus.broker.housekeeping.pruning import Pruner
+from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.retention.bounds import begin_count, count_bytes, last_before
@@ -17,6 +18,7 @@ from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.errors import JournalError
 from xbus.headers import EventTags
+from xbus.supervision.health import Health
 
 DAY = timedelta(days=1)
 FOR_EVER = float("inf")
@@ -168,3 +170,27 @@ async def test_the_last_position_before_a_moment_is_found(journal: Journal, scri
     await journal.run(lambda connection: connection.execute(gone))
     moments = [NOW - days * DAY for days in (6, 4.5, 3.5, 2, 0)]
     assert [await journal.read(last_before, moment) for moment in moments] == [0, 1, 2, 2, 5]
+
+
+async def test_for_space_what_somebody_has_got_goes_before_what_nobody_takes(journal: Journal, scribe: Scribe) -> None:
+    await put(journal, scribe, [1, 1], "secrets", "notes")
+    await settle_all(journal, 4)
+    await pruner(journal, max_bytes=300).prune_for_space()
+    assert await read_events(journal) == {1, 3}
+    await pruner(journal, max_bytes=1).prune_for_space()
+    assert await read_events(journal) == set()
+
+
+async def test_a_full_journal_names_who_keeps_it_full(journal: Journal, scribe: Scribe) -> None:
+    await put(journal, scribe, [1], "notes")
+    health = Health("front", Today())
+    space = Space(journal, 50, health, 1.0)
+    await space.refresh()
+    await space.name_holders()
+    assert "(store_1, store_2)" in health.problems[0].next_step
+    await settle_all(journal, 1)
+    await keep(journal, "notes", keep=FOR_EVER)
+    await space.name_holders()
+    assert health.problems[0].next_step == (
+        "give types that are kept for ever a limit or an archive (notes); or raise [journal] max_bytes"
+    )

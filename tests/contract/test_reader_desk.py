@@ -8,21 +8,26 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 
+from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.back.readers.calls import BatchCall
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
+from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import Place, Slice
-from xbus.broker.journal.readers import read_readers
-from xbus.clock import SystemClock
+from xbus.broker.journal.readers import ActNote, ReaderAct, pass_idle, read_ranges, read_readers
+from xbus.broker.journal.readers.status import list_moves, list_readers
+from xbus.clock import Clock, SystemClock
 from xbus.config import BackSettings
 from xbus.rpc.bell import Bell
+from xbus.states import PresenceState
 
 ENVELOPES = 6
+LEASE = 10.0
 
 
 class CountingJournal:
@@ -109,6 +114,77 @@ async def test_the_end_of_a_batch_and_the_bounds_of_the_next_are_one_commit(jour
     assert await next_batch(batch) is None, "a repeat settles nothing more"
 
 
+async def desk_of(journal: Journal, clock: Clock) -> tuple[ReaderDesk, LogReader, ReadingProgram]:
+    """The desk of the reader, with its log, and a program."""
+    log = LogReader(journal, cast(Bell, None))
+    await log.refresh()
+    (entry,) = await journal.read(read_readers)
+    failing = FailingBatches(BackSettings(), clock, Random(1))
+    desk = ReaderDesk(entry, journal, LogSlices(journal, log), clock, failing)
+    await desk.follow()
+    (role_id,) = (await journal.read(read_catalog)).reader_roles
+    return desk, log, ReadingProgram(uuid.uuid4(), role_id, "billing_1")
+
+
+async def test_a_reader_that_has_read_all_lags_by_nothing(engine: sa.Engine, journal: Journal, scribe: Scribe) -> None:
+    """All events have one key, so nothing falls into most of the ranges."""
+    await journal.run(configure, 8)
+    for _ in range(ENVELOPES):
+        await scribe.put([b"x"], type_name="notes", ordering_key="client 7")
+    clock = StandingClock()
+    desk, log, program = await desk_of(journal, clock)
+    done = None
+    while (found := (await desk.read(program, BatchCall(0.0, 1, None, done), lambda: False))["batch"]) is not None:
+        done = Settlement(found["range"], found["counter"], Place(*found["to"]))
+    await desk.look()
+    (status,) = await journal.read(list_readers)
+    assert (status.lag, status.waits_since) == (0, None)
+    assert {each.behind for each in status.ranges} == {0}
+    assert {each.kind for each in await journal.read(list_moves, status.entry.id, 99)} == {"checkpoint"}
+    await scribe.put([b"y"], type_name="notes", ordering_key="client 7")
+    await log.refresh()
+    (status,) = await journal.read(list_readers)
+    assert status.lag == 1
+    with engine.connect() as connection:
+        assert [fault.cause for fault in check_readers(connection, lambda number: None)] == []
+    await desk.leave(program)
+    again, _, successor = await desk_of(journal, clock)
+    batch = (await again.read(successor, BatchCall(0.0, 9, None, None), lambda: False))["batch"]
+    assert batch is not None
+    assert [event["position"] for event in batch["events"]] == [ENVELOPES + 1]
+
+
+async def test_what_falls_into_a_range_meanwhile_is_not_passed(journal: Journal, scribe: Scribe) -> None:
+    """1. A range passes what falls into others. 2. A batch of it is handed out. 3. The pass is written too late."""
+    await journal.run(configure, 1)
+    clock = StandingClock()
+    desk, log, program = await desk_of(journal, clock)
+    assert (await desk.read(program, BatchCall(0.0, 1, None, None), lambda: False))["batch"] is None
+    (passed,) = await journal.read(read_ranges)
+    await scribe.put([b"x"], type_name="notes")
+    await log.refresh()
+    batch = (await desk.read(program, BatchCall(0.0, 1, None, None), lambda: False))["batch"]
+    assert batch is not None
+    note = ActNote(uuid.uuid4(), clock.now(), "xbus", ReaderAct.PASS)
+    await journal.run(pass_idle, [passed.passed(Place(99))], note)
+    (found,) = await journal.read(read_ranges)
+    assert (found.place, found.handed_out) == (Place(1), True)
+
+
+async def test_a_program_that_was_lost_counts_as_none_when_its_lease_is_over(journal: Journal, scribe: Scribe) -> None:
+    await journal.run(configure)
+    clock = StandingClock()
+    desk, _, program = await desk_of(journal, clock)
+    await desk.read(program, BatchCall(0.0, 1, None, None), lambda: False)
+    await desk.look()
+    (status,) = await journal.read(list_readers)
+    assert (status.state, status.programs) == (PresenceState.PRESENT, 1)
+    clock.go_on(LEASE + 1)
+    await desk.look()
+    (status,) = await journal.read(list_readers)
+    assert (status.state, status.programs) == (PresenceState.ABSENT, 0)
+
+
 async def test_a_program_without_a_range_waits_in_one_call_and_calls_again_before_it_gets_one(
     journal: Journal, scribe: Scribe
 ) -> None:
@@ -128,14 +204,14 @@ async def test_a_program_without_a_range_waits_in_one_call_and_calls_again_befor
     done = Settlement(batch["range"], batch["counter"], Place(*batch["to"]))
     waiting = asyncio.create_task(desk.read(second, BatchCall(30.0, 1, None, None), lambda: False))
 
-    def is_forgotten() -> bool:
+    async def is_forgotten() -> bool:
         desk.renew(first)
-        desk.look()
+        await desk.look()
         return second.id in desk.calls and second.id not in desk.sharing.programs
 
     await eventually(lambda: second.id in desk.sharing.programs, "it asks")
     desk.sharing.leases[batch["range"]].heir = None  # the first one has not settled for longer than it waits
-    await eventually(is_forgotten, "its lease is over, and it waits")
+    await answered(is_forgotten, "its lease is over, and it waits")
     assert not waiting.done()
 
     await desk.settle(first, done)

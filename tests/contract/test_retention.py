@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.contents import BLOCK_POSITIONS, read_unlisted
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.overlays import read_overlays
@@ -197,16 +199,70 @@ async def test_what_is_repeated_by_another_stays_as_long_as_that(journal: Journa
     assert await journal.read(read_stored_bytes) == 0
 
 
-@pytest.mark.parametrize("type_name", ["flights", "secrets"])
-async def test_what_nobody_can_get_yet_waits_for_its_first_recipient(
-    journal: Journal, scribe: Scribe, type_name: str
+async def test_what_nobody_can_get_yet_waits_for_the_first_role_of_its_service(
+    journal: Journal, scribe: Scribe
 ) -> None:
-    """A type without a consumer, and a service without a role."""
-    await scribe.put([b"x"], type_name=type_name)
+    await scribe.put([b"x"], type_name="flights")
     await settle(journal, scribe, 1)
-    if type_name == "flights":
-        await execute(journal, sa.delete(model.cursor))
+    await execute(journal, sa.delete(model.cursor))
     assert await prune(journal) == 0
+
+
+async def test_a_type_without_a_consumer_keeps_nothing(journal: Journal, scribe: Scribe) -> None:
+    await scribe.put([b"x"], type_name="secrets")
+    assert await prune(journal, scan=replace(OLD, claimed=True)) == 0
+    assert await prune(journal) == 1
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_an_absent_role_keeps_its_own_types_alone(journal: Journal, scribe: Scribe, is_listed: bool) -> None:
+    """Notes lead to the store, which is away; fares lead elsewhere, and secrets nowhere."""
+    kinds = ["notes", "fares", "notes", "secrets", "fares", "notes"] * 2
+    for kind in kinds:
+        await scribe.put([b"x"], type_name=kind)
+    await lead_to_another_service(journal, "fares", "store_2")
+    await settle(journal, scribe, len(kinds), "store_2")
+    if is_listed:
+        await list_all(journal)
+    assert await prune(journal) == kinds.count("fares") + kinds.count("secrets")
+    assert await positions(journal) == [place for place, kind in enumerate(kinds, 1) if kind == "notes"]
+
+
+async def test_an_envelope_with_events_of_two_types_stays_for_either(journal: Journal, scribe: Scribe) -> None:
+    envelope_id, _ = scribe.start_envelope()
+    for number, type_name in enumerate(("secrets", "notes"), start=1):
+        event_id, _ = scribe.start_event(envelope_id, number, type_name)
+        scribe.append(envelope_id, event_id, 0, [b"x"])
+        scribe.end_event(envelope_id, event_id, 1)
+    await scribe.seal(envelope_id, 2, 2)
+    await list_all(journal)
+    assert await prune(journal) == 0
+    await settle(journal, scribe, 1)
+    assert await prune(journal) == 1
+
+
+async def lead_to_another_service(journal: Journal, type_name: str, role: str) -> None:
+    """Have a type lead to a service of its own, which a role serves that has got all."""
+    graphs = sa.select(model.graph.c.id).join(model.event_type).where(model.event_type.c.name == type_name)
+    store = sa.select(model.service.c.id).where(model.service.c.name == "store").scalar_subquery()
+    nodes = sa.update(model.node).where(model.node.c.graph_id.in_(graphs), model.node.c.service_id == store)
+
+    def edit(connection: sa.Connection) -> None:
+        made = sa.insert(model.service).values(name="elsewhere", kind="consumer").returning(model.service.c.id)
+        service_id = connection.execute(made).scalar_one()
+        of_role = sa.update(model.role).where(model.role.c.login == role)
+        connection.execute(of_role.values(service_id=service_id))
+        connection.execute(nodes.values(service_id=service_id))
+
+    await journal.run(edit)
+
+
+async def list_all(journal: Journal) -> None:
+    """List the log in the table of contents, as if a block of it were full."""
+    await execute(journal, sa.update(model.head).values(position=BLOCK_POSITIONS))
+    listed = await journal.read(read_unlisted)
+    assert listed is not None
+    await journal.write(listed)
 
 
 async def test_an_envelope_with_an_idempotency_key_keeps_its_row_for_good(journal: Journal, scribe: Scribe) -> None:

@@ -2,16 +2,19 @@
 
 import asyncio
 import signal
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import psycopg2
 import pytest
 
-from tests.conftest import StartDaemon
+from tests.conftest import StartDaemon, StartProcess
 from tests.support import postgres
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import write_config
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
+from tests.support.ports import free_port
 from tests.support.processes import Process, script
 from tests.support.showing import become
 from tests.support.waiting import DEADLINE_SECONDS, answered, eventually, wait_until
@@ -201,3 +204,27 @@ def test_a_broker_that_starts_before_its_database_waits_for_it(
         assert "Traceback" not in broker.text
     finally:
         broker.kill()
+
+
+def test_a_broker_that_can_not_write_yet_leaves_its_own_ports(
+    postgres_url: str, start_process: StartProcess, tmp_path: Path
+) -> None:
+    """The schema can be read, and the journal can't be taken over: the ports are open by then."""
+    add_bus(postgres_url, {"test_event": {"c": []}})
+    zmq = {f"{side}socket": f"tcp://127.0.0.1:{free_port()}" for side in ("front", "back")}
+    config, ready = write_config(tmp_path / "config.ini", postgres_url, {"zmq": zmq}), tmp_path / "ready.json"
+    set_read_only(postgres_url, "on")
+    broker = start_process(script("start_xbusbroker"), "-c", config, "--ready-file", ready)
+    wait_until(lambda: broker.text.count("action=database_away") >= 2 or not broker.runs, "it tries again")
+    assert broker.runs, broker.text
+    set_read_only(postgres_url, "off")
+    wait_until(ready.exists, "it serves")
+
+
+def set_read_only(url: str, value: str) -> None:
+    with closing(
+        psycopg2.connect(url.replace("+psycopg2", ""), options="-c default_transaction_read_only=off")
+    ) as connection:
+        connection.autocommit = True
+        name = connection.info.dbname
+        connection.cursor().execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {value}')

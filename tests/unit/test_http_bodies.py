@@ -1,11 +1,13 @@
 """Bodies of requests keep no more than there is room for."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from xbus.errors import Failed, Refused
 from xbus.http.bodies import Body, Room, items_of
+from xbus.rpc.codec import unpack
 
 
 async def parts() -> AsyncIterator[bytes]:
@@ -16,18 +18,18 @@ async def parts() -> AsyncIterator[bytes]:
 
 
 async def test_a_row_with_many_lines_takes_room_until_it_is_complete() -> None:
-    body = Body(parts(), Room(100), 1000)
+    body = Body(parts(), Room(100), 100_000)
     with pytest.raises(Failed) as failure:
         [item async for item in items_of("text/csv", body)]
     assert failure.value.code == "gateway_full"
 
 
 async def test_what_a_row_took_is_given_back() -> None:
-    room = Room(1000)
-    body = Body(parts(), room, 1000)
+    room = Room(100_000)
+    body = Body(parts(), room, 100_000)
     assert len([item async for item in items_of("text/csv", body)]) == 1
     body.close()
-    room.take(1000)
+    room.take(100_000)
 
 
 async def test_a_row_of_one_line_may_take_all_the_room() -> None:
@@ -78,6 +80,117 @@ async def test_too_many_values_are_refused_before_they_are_made(media_type: str,
     with pytest.raises(Refused) as refusal:
         [item async for item in items_of(media_type, Body(whole(text), Room(10**9), len(text)))]
     assert refusal.value.code == "body_too_large"
+
+
+async def items(media_type: str, text: bytes, said: list[str] | None = None) -> list[object]:
+    body = Body(whole(text), Room(10**9), 10**8)
+    found = items_of(media_type, body, (said if said is not None else []).append)
+    return [unpack(item) async for item in found]
+
+
+@pytest.mark.parametrize(
+    ("media_type", "text", "expected"),
+    [
+        ("text/csv", b"id;name\n1;Ada\n", [{"id": "1", "name": "Ada"}]),
+        ("text/csv; header=absent", b"1,Ada\n2,Bob\n", [["1", "Ada"], ["2", "Bob"]]),
+        ('text/csv; header=present; delimiter=";"', b"a,b;c\n1,2;3\n", [{"a,b": "1,2", "c": "3"}]),
+        ("text/csv; delimiter=tab", b"a,b\tc\n1,2\t3\n", [{"a,b": "1,2", "c": "3"}]),
+        ("text/csv", b'id,size\n1,5" pipe\n2,ok\n', [{"id": "1", "size": '5" pipe'}, {"id": "2", "size": "ok"}]),
+        ("text/csv", b"sep=;\r\nid;name\r\n1;Ada\r\n", [{"id": "1", "name": "Ada"}]),
+        ("text/csv", b"id,name\r1,Ada\r", [{"id": "1", "name": "Ada"}]),
+        ("text/csv", "id,name\n1,é\n".encode("utf-16"), [{"id": "1", "name": "é"}]),
+        ("text/csv; charset=ISO-8859-1", "id,name\n1,é\n".encode("latin-1"), [{"id": "1", "name": "é"}]),
+        ("text/csv", b"id\n" + b"x" * 140_000, [{"id": "x" * 140_000}]),
+        ("application/x-ndjson", b'{"id": "%s"}' % (b"x" * 140_000), [{"id": "x" * 140_000}]),
+    ],
+)
+async def test_bodies_become_the_same_items_as_files(media_type: str, text: bytes, expected: list[object]) -> None:
+    assert await items(media_type, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("media_type", "text", "why"),
+    [
+        ("text/csv", b"id,name\n1,Ada\n2\n", "line 3: 1 fields, but the first line names 2"),
+        ("text/csv", b'id\n1\n"2\n3\n', "line 3: this is not CSV (a quoted field is still open where the file ends)"),
+        ("text/csv", b"id,,\n1,2,3\n", "line 1: the columns 2 and 3 have no name"),
+        ("text/csv", b"id\n\xff\n", "line 2: this is not text in UTF-8"),
+        ("text/csv", "id\n1\n".encode("utf-16-be"), "it looks like UTF-16-BE without a mark"),
+        ("text/csv", b"id,name\n", "the body has no items"),
+        ("text/csv", b"", "the body has no items"),
+        ("application/x-ndjson", b"", "the body has no items"),
+        ("application/x-ndjson", b"\n \n", "the body has no items"),
+        ("application/x-ndjson", b'1\n{"a":1,"a":2}\n', 'line 2 is no JSON (a map has the name "a" twice)'),
+        ("application/json", b'{"a":12345678901234567.89}', "has more digits than a double holds"),
+    ],
+)
+async def test_a_body_that_would_lose_something_is_refused(media_type: str, text: bytes, why: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        await items(media_type, text)
+    assert refusal.value.code == "bad_body"
+    assert why in refusal.value.cause
+
+
+async def test_the_form_that_was_found_is_told() -> None:
+    said: list[str] = []
+    await items("text/csv", b"id|name\n1|Ada\n", said)
+    assert said == ["its fields are separated by vertical bars"]
+
+
+@pytest.mark.parametrize(
+    "parameter", ["header=maybe", "delimiter=ab", 'delimiter="\\""', "charset=klingon"], ids=lambda text: text[:9]
+)
+async def test_a_parameter_that_means_nothing_is_refused(parameter: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        await items(f"text/csv; {parameter}", b"id\n1\n")
+    assert refusal.value.code in ("unknown_format", "unknown_encoding")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"x" * 14_000_000 + b"\n1\n",
+        b",".join(b"%0100d" % number for number in range(2_000)) + b"\n" + (b"," * 1_999 + b"\n") * 400,
+        b"a" * 200_000 + b"\n" + b"1\n" * 100,
+    ],
+    ids=["name", "columns", "rows"],
+)
+async def test_small_rows_do_not_become_large_items(text: bytes) -> None:
+    size = 0
+    with pytest.raises(Refused) as refusal:
+        async for item in items_of("text/csv", Body(whole(text), Room(10**9), 10**8)):
+            size += len(item)
+    assert refusal.value.code in ("bad_body", "body_too_large")
+    assert size <= 64 * len(text) + 1_048_576
+    assert size < 100_000_000
+
+
+async def test_a_line_is_counted_as_a_document() -> None:
+    line = b"[" + b"1," * 1_000_001 + b"1]\n"
+    with pytest.raises(Refused) as refusal:
+        await items("application/x-ndjson", line)
+    assert refusal.value.code == "body_too_large"
+    room = Room(30_000_000)
+    body = Body(whole(MANY_VALUES + b"\n" + MANY_VALUES), room, 10**8)
+    assert len([item async for item in items_of("application/x-ndjson", body)]) == 2
+    room.take(25_000_000)
+
+
+@pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/json", "text/csv"])
+async def test_other_requests_go_on_while_a_large_line_is_read(media_type: str) -> None:
+    text = b'["' + b'""' * 400_000 + b'x"]' if media_type == "text/csv" else b"[" + b"1," * 900_000 + b"1]"
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    await items("text/csv; header=absent" if media_type == "text/csv" else media_type, text)
+    task.cancel()
+    assert turns > 10
 
 
 async def test_one_document_may_take_all_the_room() -> None:

@@ -12,6 +12,8 @@ from typing import IO
 from xbus.bots.job import RunJob
 from xbus.bots.output import BotOutput
 from xbus.errors import Failed, Refused
+from xbus.json_text import parse_json
+from xbus.json_views import has_one_name_twice
 from xbus.reader import ReadItem
 
 LONGEST_LINE = 16 * 1024 * 1024
@@ -72,8 +74,10 @@ def _lines(items: Sequence[ReadItem], *, is_typed: bool) -> Iterator[bytes]:
     """Write each item: alone, or, where the bot reads several types, in a list of its type and itself."""
     for item in items:
         try:
+            if has_one_name_twice(item.value):
+                raise ValueError("two keys of a map would be the same name")
             line = json.dumps([item.event_type, item.value] if is_typed else item.value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise Refused(
                 f'item {item.index} of an event of "{item.event_type}" has no JSON ({error})',
                 "use call in the place of command",
@@ -88,10 +92,12 @@ def _items(lines: Iterable[bytes], emits: list[str]) -> Iterator[tuple[str, obje
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
-        except ValueError:
+            found = parse_json(line)
+        except ValueError as error:
             raise Refused(
-                f"line {number} of what the command printed is no JSON", "print an item a line", code="bad_output"
+                f"line {number} of what the command printed is no JSON ({error!s:.160})",
+                "print an item a line",
+                code="bad_output",
             ) from None
         if len(emits) == 1:
             yield emits[0], found

@@ -73,6 +73,8 @@ class _Session:
     ends_at: datetime | None
     is_of_run: bool = False
     renewed: bool = False
+    heard_at: datetime | None = None
+    """When its owner called last, since the process began."""
 
 
 class Sessions:
@@ -193,7 +195,17 @@ class Sessions:
             raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
         session.expires_at = self._lifetimes.next_end(now, session.ends_at)
         session.renewed = True
+        session.heard_at = now
         return session.owner_id
+
+    def heard(self) -> dict[int, datetime]:
+        """Give when each owner called last, by a session or an API token that has not ended."""
+        calls = [(session.owner_id, session.heard_at) for session in self._sessions.values()]
+        found: dict[int, datetime] = {}
+        for owner_id, at in (*calls, *self._api_tokens.heard()):
+            if at is not None:
+                found[owner_id] = max(at, found.get(owner_id, at))
+        return found
 
     def knows(self, token: str) -> bool:
         """Check whether a session or an API token exists, without renewing it."""

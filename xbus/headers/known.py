@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 Rule: TypeAlias = Callable[[object], object]
@@ -13,6 +13,7 @@ LONGEST_SCHEMA = 1024
 MOST_STATES = 32
 """The most members of a ``tracestate``, by W3C Trace Context."""
 
+_LEAP_SECOND = re.compile(r"(.+[T ]\d\d:\d\d:)60(\D.*)?")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _STATE = re.compile(r"[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # noqa: S105 - of RFC 9110
@@ -37,12 +38,20 @@ def source_time(value: object) -> datetime:
     """Read when the source made the data: a moment, or its text in ISO 8601."""
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
+            value = _moment(value)
+        except (ValueError, OverflowError):
             raise UnfitValue("is no moment in ISO 8601", "give one such as 2030-01-31T12:00:00+01:00") from None
     if not isinstance(value, datetime):
         raise UnfitValue("is no moment", "give a datetime with its time zone")
     return value
+
+
+def _moment(text: str) -> datetime:
+    """Read a moment; RFC 3339 allows letters in lower case, and the second 60 of a minute with a leap second."""
+    text = text.upper()
+    if leap := _LEAP_SECOND.fullmatch(text):
+        return datetime.fromisoformat(f"{leap[1]}59{leap[2]}") + timedelta(seconds=1)
+    return datetime.fromisoformat(text)
 
 
 def traceparent(value: object) -> str:

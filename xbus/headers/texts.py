@@ -5,6 +5,7 @@ from datetime import datetime
 
 from xbus.errors import Refused
 from xbus.headers.packing import BAD_HEADER, HeaderValue, unpack_headers
+from xbus.json_text import parse_json
 
 
 def header_text(value: HeaderValue) -> str:
@@ -37,7 +38,7 @@ def header_of_text(option: str) -> tuple[str, object]:
         return name, value
     name = name.removesuffix(":")
     try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError) as error:
+        return name, parse_json(value)
+    except ValueError as error:
         step = "give a number, true, false or a text in quotes behind :="
         raise Refused(f"header {name} is no JSON: {value!r:.40}", step, code=BAD_HEADER) from error

@@ -5,9 +5,13 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from xbus.json_views import json_map
+
 
 def plain(value: object) -> object:
     """Turn a value into one that JSON has: bytes become Base64, infinite numbers null, moments texts of ISO 8601.
+
+    A map in which two keys would be the same name becomes a list of pairs.
 
     Raises:
         RecursionError: it is nested too deep.
@@ -20,7 +24,7 @@ def plain(value: object) -> object:
         case bytes():
             return base64.b64encode(value).decode()
         case Mapping():
-            return {str(plain(key)): plain(each) for key, each in value.items()}
+            return json_map(value, plain)
         case list() | tuple():
             return [plain(each) for each in value]
     return _moment_text(value)

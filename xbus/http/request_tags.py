@@ -119,7 +119,8 @@ def _texts(headers: RequestHeaders) -> Iterator[tuple[str, str]]:
         name = raw_name.decode("latin-1").lower()
         if name == IDEMPOTENCY_KEY or name in TRACE or name.startswith(PREFIX):
             try:
-                yield name, raw.decode()
+                # Blanks around a value are no part of it (RFC 9110, 5.5), though servers leave some of them there.
+                yield name, raw.strip(b" \t").decode()
             except UnicodeDecodeError:
                 raise Refused(f"the header {name} is no UTF-8", "send it in UTF-8", code="bad_request") from None
 

@@ -12,7 +12,7 @@ from typing import Unpack
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, Refused
-from xbus.reader.claimed import ReaderBatch, lease_lost
+from xbus.reader.claimed import LEASE_LOST, ReaderBatch, lease_lost
 from xbus.reader.options import ReaderKeywords, ReaderOptions
 from xbus.reader.session import ReaderSession, VerbCaller
 from xbus.reader.view import AsyncLogView
@@ -112,13 +112,29 @@ class AsyncReader:
 
     async def __aiter__(self) -> AsyncIterator[ReaderBatch]:
         while True:
-            yield await self.next_batch()
+            yield await self.next_kept()
+
+    async def next_kept(self) -> ReaderBatch:
+        """Wait for the next batch as ``next_batch``, and drop the former one where its range was lost.
+
+        Somebody may split, merge or move ranges at any moment. A program that iterates reads on: what was in the
+        batch is handed out again.
+        """
+        while True:
+            try:
+                return await self.next_batch()
+            except Refused as refusal:
+                if refusal.code != LEASE_LOST:
+                    raise
+                extra = {"action": "batch_dropped", "code": refusal.code}
+                logger.warning("a batch is dropped and handed out again: %s", refusal, extra=extra)
 
     async def next_batch(self) -> ReaderBatch:
         """Wait for the next batch, and note with the same call that the former one is done.
 
         Raises:
-            Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``).
+            Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``): the next
+                call reads on.
             Failed: nothing answered within ``retry_seconds``.
         """
         while (batch := await self.poll(self._options.wait)) is None:
@@ -136,8 +152,8 @@ class AsyncReader:
             Failed: as ``next_batch``.
         """
         if self._batch is not None and self._batch.is_lost:
-            # Another program has it, and done() says so.
-            self._batch = None
+            lost, self._batch = self._batch, None
+            raise lease_lost(lost.range)
         if self._batch is not None and not self._batch.is_done:
             raise Refused(
                 f"the batch from {self._batch.place} to {self._batch.end} is not done",
@@ -147,8 +163,8 @@ class AsyncReader:
         self._has_asked = True
         async with self._asking:
             if self._lost is not None:
-                lost, self._lost = self._lost, None
-                raise lost
+                refusal, self._lost = self._lost, None
+                raise refusal
             return await self._read(seconds)
 
     async def _read(self, wait: float) -> ReaderBatch | None:
@@ -167,10 +183,9 @@ class AsyncReader:
         try:
             return await self._session.call(verb, self._program, *arguments, wait=wait)
         except Refused as refusal:
-            if refusal.code != "lease_lost" or self._batch is None:
-                raise
-            lost, self._batch = self._batch, None
-            raise lease_lost(lost.range) from refusal
+            if refusal.code == LEASE_LOST and self._batch is not None:
+                self._batch.is_lost, self._batch = True, None
+            raise
 
     async def _keep_leases(self) -> None:
         """For ever: renew the leases while the author works on a batch; a call that waits for one renews them, too."""
@@ -192,12 +207,13 @@ class AsyncReader:
             try:
                 await self._settle(batch)
             except Refused as refusal:
-                if refusal.code != "lease_lost":
+                if refusal.code != LEASE_LOST:
                     raise
                 self._lost = refusal
         answer = _RANGES.read(await self._session.call("xbus.renew_ranges", self._program))
         if batch is not None and [*batch.lease] not in answer["ranges"]:
-            batch.is_lost = not batch.is_done
+            # One that was done may be settled already.
+            batch.is_lost = batch.is_lost or not batch.is_done
 
     async def _settle(self, batch: ReaderBatch) -> None:
         await self._settling("xbus.checkpoint", *batch.settled())

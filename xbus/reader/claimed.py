@@ -5,15 +5,18 @@ from xbus.reader.batch import EventBatch
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import ClaimedBatchMap
 
+LEASE_LOST = "lease_lost"
+
 
 class ReaderBatch(EventBatch):
-    """Items of a range. Call ``done`` when all of them are processed: then they never come again.
+    """Items of a range. Call ``done`` when all of them are processed: then they are not read again.
 
     Attributes:
         range: the number of the range.
         is_repeated: whether it was handed out before, to this program or another. It holds the same items again.
         is_done: whether ``done`` was called.
-        is_lost: whether another program reads the range by now, as far as this one knows. The batch comes there again.
+        is_lost: whether this program has lost the range, as far as it knows: another program reads it, or somebody
+            moved, split or merged it. What is in the batch is handed out again, and ``done`` has no effect.
     """
 
     def __init__(self, told: ClaimedBatchMap) -> None:
@@ -29,13 +32,8 @@ class ReaderBatch(EventBatch):
         """Say that all items are processed.
 
         The bus notes it with the next batch that the program asks for, or when the program leaves the reader, and at
-        the latest after a third of the lease.
-
-        Raises:
-            Refused: the range is another program's by now (``lease_lost``).
+        the latest after a third of the lease. If the range was lost meanwhile (``is_lost``), this has no effect.
         """
-        if self.is_lost:
-            raise lease_lost(self.range)
         self.is_done = True
 
     @property
@@ -49,10 +47,10 @@ class ReaderBatch(EventBatch):
 
 
 def lease_lost(number: int) -> Refused:
-    """Make the error of a program that has been silent for longer than its lease."""
+    """Make the error of a program that has lost a range, as a renewal of its leases shows."""
     return Refused(
-        f"another program reads range {number} by now: this one was silent for longer than its lease",
-        "read on: the batch comes to the other program again; if batches keep the whole machine busy for longer than "
-        "the lease, raise `lease` of the reader in the bus file",
-        code="lease_lost",
+        f"range {number} is read by another program now, or was moved, split or merged",
+        "read on: its batch is handed out again; if programs lose ranges that nobody changes, raise `lease` of the "
+        "reader in the bus file",
+        code=LEASE_LOST,
     )

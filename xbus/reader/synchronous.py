@@ -41,8 +41,7 @@ class Reader:
         ConfigurationError: ``url`` makes no sense, or names a key file that can't be used; login or password are
             missing.
         Refused: at ``with``: login or password are wrong (``login_refused``). Later: the broker is too old for readers
-            (``readers_unsupported``), the role is not a reader's (``not_a_reader``), the lease was lost
-            (``lease_lost``).
+            (``readers_unsupported``), the role is not a reader's (``not_a_reader``).
         Failed: at ``with``: nothing answers at ``url`` within ``open_seconds``.
     """
 
@@ -70,13 +69,14 @@ class Reader:
 
     def __iter__(self) -> Iterator[ReaderBatch]:
         while True:
-            yield self.next_batch()
+            yield self._hosted.run(self._reader.next_kept())
 
     def next_batch(self) -> ReaderBatch:
         """Wait for the next batch, and note with the same call that the former one is done.
 
         Raises:
-            Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``).
+            Refused: the former batch is not done (``batch_not_done``), or its range was lost (``lease_lost``): the next
+                call reads on. A program that iterates does so without the error.
             Failed: nothing answered within ``retry_seconds``.
         """
         return self._hosted.run(self._reader.next_batch())

@@ -48,10 +48,7 @@ def main(url: str, login: str, path: str) -> None:
             notes.write("got", **_told(batch))
             time.sleep(chance.uniform(0, LONGEST_WORK))
             notes.write("settling")
-            try:
-                batch.done()
-            except Refused:
-                notes.write("lost")
+            batch.done()
 
 
 def _told(batch: ReaderBatch) -> dict[str, Any]:

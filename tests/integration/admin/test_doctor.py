@@ -124,13 +124,13 @@ def test_what_an_administrator_left_unfinished_is_told(xbus: Xbus, bus: str, con
 def test_object_stores_that_can_not_be_used_are_told(xbus: Xbus, bus: str, config: Path, tmp_path: Path) -> None:
     place, elsewhere = tmp_path / "objects", tmp_path / "elsewhere"
     config.write_text(f"{config.read_text()}[journal]\nobjects = {place}\n")
-    assert set(found(xbus, config)) == {"broker_not_running"}, "the broker may begin it"
+    assert found(xbus, config).keys() - {"no_checksums"} == {"broker_not_running"}, "the broker may begin it"
     claim(create_engine(bus), str(place), NOON)
-    assert set(found(xbus, config)) == {"broker_not_running"}
+    assert found(xbus, config).keys() - {"no_checksums"} == {"broker_not_running"}
     place.rename(elsewhere)
     assert found(xbus, config)["objects_not_there"]["about"] == str(place)
     config.write_text(config.read_text().replace(str(place), str(elsewhere)))
-    assert set(found(xbus, config)) == {"broker_not_running"}, "the broker knows it by its mark"
+    assert found(xbus, config).keys() - {"no_checksums"} == {"broker_not_running"}, "the broker knows it by its mark"
     (elsewhere / MARK).write_text("{}")
     assert found(xbus, config)["objects_foreign"]["about"] == str(elsewhere)
     assert found(xbus, config)["objects_not_there"]["about"] == str(place)

@@ -1,6 +1,7 @@
 """CloudEvents as the library of the package index sends them, in all modes."""
 
 import json
+from base64 import b64decode
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,6 +69,23 @@ def test_data_becomes_the_item(
 ) -> None:
     event = cloud_event(data, **({"datacontenttype": content_type} if content_type else {}))
     assert shop.stored(send(program, write(event))["envelope_id"]).items == [item]
+
+
+@pytest.mark.parametrize("time", ["2030-01-31t00:00:00z", "2030-01-30T23:59:60Z", "2030-01-31t05:00:00.0+05:00"])
+def test_a_time_is_any_of_rfc_3339(shop: Shop, program: TestClient, time: str) -> None:
+    event = {"specversion": "1.0", "id": time, "source": "time", "type": "orders", "time": time}
+    answer = program.post(EVENTS, json=event, headers={"content-type": "application/cloudevents+json"})
+    assert answer.status_code == 201, answer.text
+    headers = shop.stored(answer.json()["envelope_id"]).headers
+    assert headers["source_time"] == datetime(2030, 1, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("data", ["AP8=", "eyJhIjoxfQ==", ""])
+def test_base64_without_a_type_is_bytes(shop: Shop, program: TestClient, data: str) -> None:
+    event = {"specversion": "1.0", "id": f"64 {data}", "source": "base64", "type": "orders", "data_base64": data}
+    answer = program.post(EVENTS, json=event, headers={"content-type": "application/cloudevents+json"})
+    assert answer.status_code == 201, answer.text
+    assert shop.stored(answer.json()["envelope_id"]).items == [b64decode(data)]
 
 
 def test_a_batch_is_many_envelopes(shop: Shop, program: TestClient) -> None:

@@ -1,5 +1,6 @@
 """Envelopes by HTTP: every format, every key, every refusal."""
 
+import gzip
 import json
 import re
 from base64 import b64encode
@@ -50,6 +51,16 @@ def test_every_format_becomes_items(
     assert (stored.type_name, stored.items) == ("orders", items)
 
 
+@pytest.mark.parametrize("path", [ORDERS, "/v1/cloudevents", "/topics/orders"])
+def test_a_packed_body_is_refused_by_name(program: TestClient, path: str) -> None:
+    packed = gzip.compress(b'{"a": 1}')
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = program.post(path, content=packed, headers=headers)
+    assert answer.status_code == 415
+    assert (answer.json()["code"], "gzip" in answer.json()["detail"]) == ("packed_body", True)
+    assert program.post(ORDERS, json=[], headers={"content-encoding": "Identity"}).status_code == 201
+
+
 def test_keys_and_headers_travel(shop: Shop, program: TestClient) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {
@@ -77,6 +88,29 @@ def test_under_a_key_an_envelope_is_taken_once(shop: Shop, program: TestClient) 
     assert shop.stored(first.json()["envelope_id"]).key == "order 1"
     other = program.post(ORDERS, json=[1, 3], headers=keyed)
     assert (other.status_code, other.json()["code"]) == (422, "key_reused")
+
+
+def test_a_body_without_items_leaves_its_key_free(program: TestClient) -> None:
+    keyed = {**NDJSON, "Idempotency-Key": "empty at first"}
+    empty = program.post(ORDERS, content=b"", headers=keyed)
+    assert (empty.status_code, empty.json()["code"]) == (400, "bad_body")
+    assert program.post(ORDERS, content=b'{"a":1}\n', headers=keyed).status_code == 201
+
+
+@pytest.mark.parametrize("path", [ORDERS, "/v1/cloudevents"])
+def test_a_blank_behind_a_header_is_no_part_of_it(program: TestClient, path: str) -> None:
+    event = {"ce-specversion": "1.0", "ce-type": "orders", "ce-id": "blank"}
+    headers = [("Idempotency-Key", "blank"), ("ce-source", "/shop"), *event.items()]
+    first = program.post(path, json=[1], headers=headers)
+    padded = [(name, f"{value} \t") for name, value in headers]
+    assert program.post(path, json=[1], headers=padded).json() == first.json()
+    assert first.status_code == 201
+
+
+def test_the_delimiter_that_was_found_is_told(shop: Shop, program: TestClient) -> None:
+    answer = program.post(ORDERS, content=b"id;name\n1;Ada\n", headers={"content-type": "text/csv"})
+    assert shop.stored(answer.json()["envelope_id"]).items == [{"id": "1", "name": "Ada"}]
+    assert answer.headers["x-xbus-note"] == "its fields are separated by semicolons"
 
 
 @pytest.mark.parametrize("name", ["Idempotency-Key", "X-Xbus-Ordering-Key", "X-Xbus-Shop", "traceparent"])
@@ -152,7 +186,10 @@ def test_a_fault_late_in_a_large_body_leaves_nothing(program: TestClient) -> Non
         ("text/csv", b'a,b\n1,"2\n', 400, "bad_body"),
         ("text/csv", b'a\n"' + b"\n" * DOCUMENT_BYTES, 413, "body_too_large"),
         ("text/csv", b"a\n\xff\n", 400, "bad_body"),
-        ("text/csv; charset=latin-1", b"a\n1\n", 415, "unknown_format"),
+        ("text/csv; charset=klingon", b"a\n1\n", 415, "unknown_encoding"),
+        ("application/json; charset=latin-1", b"1", 415, "unknown_format"),
+        ("application/x-ndjson", b"", 400, "bad_body"),
+        ("text/csv", b"a\n", 400, "bad_body"),
         ("text/plain", b"1", 415, "unknown_format"),
         ("", b"1", 415, "unknown_format"),
     ],

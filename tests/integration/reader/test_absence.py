@@ -1,5 +1,6 @@
 """Health tells of a reader that nobody reads for."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,12 @@ from tests.support.bus import add_bus, add_reader
 from tests.support.daemon import Daemon
 from tests.support.waiting import answered
 from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.roles import list_roles
 from xbus.clock import SystemClock
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
+from xbus.states import PresenceState
 
 
 async def test_health_tells_of_a_reader_that_stays_away(tmp_path: Path) -> None:
@@ -40,8 +44,16 @@ async def test_health_tells_of_a_reader_that_stays_away(tmp_path: Path) -> None:
             program = await programs.begin("billing")
             batch = await program.batch()
             await answered(present, "the end is told of")
+
+            async def is_shown(state: PresenceState) -> bool:
+                with reading(url) as connection:
+                    return [role.state for role in list_roles(connection, "billing_1")] == [state]
+
             await program.drain(batch)
             await program.call("xbus.leave_ranges")
+            await answered(partial(is_shown, PresenceState.PRESENT), "the role is shown as present")
+            await program.log_out()
+            await answered(partial(is_shown, PresenceState.ABSENT), "the role is shown as absent")
     finally:
         client.close()
         context.destroy(linger=0)

@@ -102,10 +102,10 @@ async def test_a_lost_lease_is_told(back: ReaderDouble) -> None:
         batch = await reader.next_batch()
         back.take_over()
         batch.done()
-        with pytest.raises(Refused, match="another program reads range 7") as refused:
+        with pytest.raises(Refused, match="the lease is another program's") as refused:
             await reader.next_batch()
         assert refused.value.code == "lease_lost"
-        assert refused.value.next_step
+        assert batch.is_lost
         back.owner = str(program)
         assert [item.value for item in await reader.next_batch()] == [0], "it reads on"
 
@@ -116,8 +116,9 @@ async def test_a_renewal_tells_of_a_lost_lease(back: ReaderDouble) -> None:
         batch = await reader.next_batch()
         back.take_over()
         await eventually(lambda: batch.is_lost, "the renewal tells it")
-        with pytest.raises(Refused, match="another program reads range 7"):
-            batch.done()
+        batch.done()
+        with pytest.raises(Refused, match="range 7 is read by another program now, or was moved"):
+            await reader.next_batch()
         back.owner = None
         async with asyncio.timeout(10):
             assert [item.value for item in await reader.next_batch()] == [0], "it reads on, as the error says"
@@ -137,6 +138,30 @@ async def test_a_renewal_that_settles_too_late_is_told_with_the_next_batch(back:
         assert refused.value.code == "lease_lost"
         back.owner = str(program)
         assert [item.value for item in await reader.next_batch()] == [0], "it reads on"
+
+
+@pytest.mark.parametrize("lease", [10.0, 0.03], ids=["told by the call", "told by a renewal"])
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_a_program_that_iterates_drops_the_batch_of_a_lost_range_and_reads_on(
+    back: ReaderDouble, lease: float, is_done: bool
+) -> None:
+    """As the documented program does, when somebody splits, merges or moves a range."""
+    back.items, back.lease = numbers(3), lease
+    found: list[int] = []
+    async with asyncio.timeout(60), reader_of(back, batch_items=1) as reader:
+        async for batch in reader:
+            found += [item.value for item in batch]
+            if len(found) == 1:
+                batch.is_done = is_done
+                back.take_over()
+                if lease < 1:
+                    await eventually(lambda: batch.is_lost, "a renewal tells it")  # noqa: B023
+                back.owner = None
+            batch.done()
+            if len(found) == 4:
+                break
+    assert found == [0, 0, 1, 2]
+    assert back.settled == 3
 
 
 async def test_a_forgotten_session_and_a_lost_connection_are_no_trouble(back: ReaderDouble) -> None:

@@ -8,7 +8,11 @@ import pytest
 
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.readers import people, read_ranges
+from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
 from xbus.reader import AsyncReader
@@ -86,3 +90,32 @@ async def test_a_program_that_was_silent_has_lost_its_ranges(broker: Daemon) -> 
             with pytest.raises(Refused) as refused:
                 await silent.next_batch()
             assert refused.value.code == "lease_lost"
+
+
+def rearrange(url: str, turn: int, range_id: int) -> None:
+    """Change the range of a batch that is out, as operators do: move it, split it, merge all."""
+    decision = RepairDecision("ann", "to share the work", SystemClock().now())
+    with writing(url) as connection:
+        match turn:
+            case 0:
+                people.move(connection, "billing", "oldest", decision, range_id)
+            case 1:
+                people.split(connection, "billing", range_id, decision)
+            case _:
+                people.merge(connection, "billing", [each.id for each in read_ranges(connection)], decision)
+
+
+async def test_the_documented_program_reads_on_when_its_ranges_are_moved_split_and_merged(broker: Daemon) -> None:
+    await send(broker, *range(20))
+    found: set[int] = set()
+    dropped = 0
+    async with asyncio.timeout(100), reader_of(broker, batch_items=3) as reader:
+        async for batch in reader:
+            if dropped < 3:
+                await asyncio.to_thread(rearrange, broker.url, dropped, batch.range)
+                dropped += 1
+            else:
+                found |= {item.value for item in batch}
+            batch.done()
+            if found == {*range(20)}:
+                break

@@ -31,6 +31,9 @@ class Program:
     async def call(self, verb: str, *arguments: object) -> Any:
         return await self._client.call(verb, self._token, self.id, *arguments, timeout=60)
 
+    async def log_out(self) -> None:
+        await self._client.call("xbus.logout", self._token, timeout=60)
+
     async def batch(self, wait: float = 0.0, done: Any = None, **options: Any) -> Any:
         settled = {} if done is None else {"done": [done["range"], done["counter"], done["to"]]}
         return (await self.call("xbus.read_batch", {"wait": wait, **settled, **options}))["batch"]

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +72,14 @@ RAISED: list[BaseException] = [
 ]
 EXCEPTIONS = [error for error in RAISED if isinstance(error, Exception)]
 RETURNED: list[Any] = [LONE, {1, 2}, 2**70, object(), {LONE: b""}]
+
+
+@pytest.fixture(autouse=True)
+def _no_log() -> Iterator[None]:
+    """Log nothing, as the processes of a test run can't send each other a captured log with such texts."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
 
 
 async def answers(dispatch: Dispatch, method: str, *arguments: object) -> Reply:

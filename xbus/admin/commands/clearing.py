@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from typing import cast
 
 import click
 
 from xbus.admin.address import broker_address
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
-from xbus.admin.json_text import parse_json
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.output import STATE, Output, escaped, name_column
 from xbus.admin.program import (
@@ -21,7 +21,7 @@ from xbus.admin.program import (
     secrets_option,
 )
 from xbus.admin.repair.masking import mask_details
-from xbus.admin.repair.payload import Payload
+from xbus.admin.repair.payload import Payload, showable
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
@@ -31,6 +31,7 @@ from xbus.clock import SystemClock
 from xbus.emitter import Emitter
 from xbus.ending import exit_code, tell
 from xbus.errors import Refused, XbusError
+from xbus.json_text import LossyJson, parse_json
 from xbus.rpc.codec import Key, Value
 
 ALL = "all"
@@ -245,7 +246,7 @@ def _ask(address: str, login: str, password: str, type_name: str, request: dict[
 
 def _show(reply: Value, secrets: Mapping[str, Set[str]]) -> None:
     (shown,) = mask_details([reply], secrets)
-    click.echo(escaped(json.dumps(shown, indent=2, default=_plain, ensure_ascii=False)))
+    click.echo(escaped(json.dumps(showable(shown), indent=2, default=_plain, ensure_ascii=False)))
 
 
 def _field(text: str) -> tuple[str, Value]:
@@ -253,7 +254,9 @@ def _field(text: str) -> tuple[str, Value]:
     if not (name and separator):
         raise click.UsageError(f'"{text}" is no NAME=VALUE')
     try:
-        return name, parse_json(value)
+        return name, cast(Value, parse_json(value))
+    except LossyJson as error:
+        raise click.UsageError(f"{name}: {error}") from error
     except ValueError:
         return name, value
 

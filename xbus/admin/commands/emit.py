@@ -27,6 +27,7 @@ from xbus.admin.progress import progress, tell
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.emitter import Emitter
 from xbus.errors import Refused
+from xbus.files import CsvForm
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers
 from xbus.rpc.curve import PASSWORD_VARIABLE
 
@@ -129,6 +130,11 @@ def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
     metavar="CHARACTER",
     help="Between two fields of a .csv file, or tab; by default the one in its first line.",
 )
+@click.option(
+    "--without-names",
+    is_flag=True,
+    help="The first row of a .csv file has no names: each row is a list of texts.",
+)
 @click.option("--allow-empty", is_flag=True, help="Send a file without items, too.")
 @click.option("--encoding", metavar="NAME", help="The files' encoding; by default the descriptor's, or utf-8.")
 @click.option(
@@ -161,6 +167,7 @@ def emit(
     descriptors: Sequence[Descriptor],
     kind: str | None,
     delimiter: str,
+    without_names: bool,
     allow_empty: bool,
     encoding: str | None,
     policy: str,
@@ -187,7 +194,7 @@ def emit(
         raise click.UsageError(f"A file for bad lines goes with {_POLICY} {COLLECT}.")
     if policy == COLLECT and len(paths) > 1:
         raise click.UsageError(f"{_POLICY} {COLLECT} takes one file to send at a time.")
-    form = _form(paths, descriptors, kind, delimiter)
+    form = _form(paths, descriptors, kind, CsvForm(delimiter, has_names=not without_names))
     address = broker_address("front", url, config_path)
     with ExitStack() as opened:
         files = [
@@ -218,15 +225,17 @@ def _kinds(files: int, descriptors: Sequence[Descriptor]) -> Sequence[Descriptor
     return [descriptors[0] if descriptors else None] * files
 
 
-def _form(paths: Sequence[Path], descriptors: Sequence[Descriptor], kind: str | None, delimiter: str) -> PlainForm:
+def _form(paths: Sequence[Path], descriptors: Sequence[Descriptor], kind: str | None, csv: CsvForm) -> PlainForm:
     """Give what is said of files without a descriptor."""
     if paths.count(STANDARD_INPUT) > 1:
         raise click.UsageError("The standard input can be sent once.")
-    if descriptors and (kind or delimiter):
-        raise click.UsageError("A descriptor says the form of the files: leave out --format and --delimiter.")
+    if descriptors and (kind or csv != CsvForm()):
+        raise click.UsageError(
+            "A descriptor says the form of the files: leave out --format, --delimiter and --without-names."
+        )
     if STANDARD_INPUT in paths and not (descriptors or kind):
         raise click.UsageError("Nothing says what the standard input is: give --format, or --descriptor.")
-    return PlainForm(kind or "", delimiter)
+    return PlainForm(kind or "", csv)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ A file's way through this package: ``ItemFile`` opens its ``Source`` and picks a
 from xbus.admin.files.bad_lines import CollectBadLines, SkipBadLines, StopAtBadLine
 from xbus.admin.files.descriptor import Descriptor
 from xbus.admin.files.descriptor_file import parse_descriptor, read_descriptor
-from xbus.admin.files.entry import Entry
 from xbus.admin.files.item_file import ItemFile
 from xbus.admin.files.plain_form import KINDS, PlainForm
 from xbus.admin.files.source import STANDARD_INPUT
+from xbus.files.entry import Entry
 
 __all__ = [
     "KINDS",

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from xbus.admin.files.entry import Entry
 from xbus.admin.files.item_file import ItemFile
-from xbus.admin.files.text import NO_TEXT, TITLE
+from xbus.admin.files.text import TITLE
 from xbus.errors import XbusError
+from xbus.files.entry import Entry
+from xbus.files.text_lines import NO_TEXT
 
 
 class StopAtBadLine:

@@ -4,15 +4,24 @@ The values are those that xbus.file_emitter 0.1.2 sends with pyjon.descriptors 1
 a text, a decimal is a float.
 """
 
-import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import Any, TypeAlias
+
+from xbus.json_text import exact_float
 
 SMALLEST_INT, LARGEST_INT = -(2**63), 2**64 - 1
 """The whole numbers that msgpack can write."""
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+"""A whole number. Python's own reader takes digits of any script, and underscores between them."""
+
+_MOST_DIGITS = 1_000
+"""Digits of a number that is read at all. More cost time, and are too large with hardly an exception."""
 
 
 class Misfit(Exception):
@@ -44,10 +53,12 @@ def cast_int(text: str) -> int:
     Raises:
         Misfit: the text is not a whole number, or one that msgpack can't write.
     """
-    try:
-        number = int(text.strip())
-    except ValueError as error:
-        raise Misfit(f"{text!r} is no whole number", is_lenient=True) from error
+    plain = text.strip()
+    if not _WHOLE.fullmatch(plain):
+        raise Misfit(f"{text!r} is no whole number", is_lenient=True)
+    if len(plain) > _MOST_DIGITS:
+        raise Misfit(f"{text!r:.80} is a number of more than 64 bits")
+    number = int(plain)
     if not SMALLEST_INT <= number <= LARGEST_INT:
         raise Misfit(f"{text!r} is a number of more than 64 bits")
     return number
@@ -76,6 +87,9 @@ class DateCast:
 class DecimalCast:
     """Reads a decimal number, to be sent as a float.
 
+    A number that does not fit exactly is refused, as its amount would be read 10 to 1000 times too large. Thousands are
+    in groups of three, and the first group does not begin with 0. Digits are those of ASCII.
+
     Args:
         places: so many of its last digits are decimals; None if the text has a point. With it the delimiters mean
             nothing.
@@ -88,20 +102,37 @@ class DecimalCast:
     point: str = "."
 
     def __call__(self, text: str) -> float:
-        plain = self._delimited(text) if self.places is None else self._implied(text, self.places)
+        found = self._form.fullmatch(text.strip())
+        if found is None:
+            raise Misfit(f"{text!r:.80} is no decimal number{self._as_written}")
+        sign, whole, decimals, exponent = found.group("sign", "whole", "decimals", "exponent")
+        if self.places is None:
+            whole = whole.replace(self.thousands, "") if self.thousands else whole
+        else:
+            whole = whole.zfill(self.places)
+            whole, decimals = whole[: -self.places], whole[-self.places :]
         try:
-            number = float(Decimal(plain.strip()))
-        except (InvalidOperation, ValueError) as error:
-            raise Misfit(f"{text!r} is no decimal number") from error
-        if not math.isfinite(number):
-            raise Misfit(f"{text!r} is no decimal number, or too large for a float")
-        return number
+            return exact_float(f"{sign or ''}{whole or '0'}.{decimals or '0'}{exponent or ''}")
+        except ValueError as error:
+            raise Misfit(f"{text!r:.80} is no decimal number that a float holds: {error}") from error
 
-    def _delimited(self, text: str) -> str:
-        plain = text.replace(self.thousands, "") if self.thousands else text
-        return plain.replace(self.point, ".")
+    @cached_property
+    def _form(self) -> re.Pattern[str]:
+        sign = "(?P<sign>[+-]?)"
+        if self.places is not None:
+            return re.compile(f"{sign}(?P<whole>[0-9]+)(?P<decimals>)(?P<exponent>)")
+        whole = "[0-9]*"
+        if self.thousands:
+            whole = f"[1-9][0-9]{{0,2}}(?:{re.escape(self.thousands)}[0-9]{{3}})+|{whole}"
+        # Where both delimiters are the same, only thousands are meant.
+        point = re.escape(self.point) if self.point != self.thousands else "(?!)"
+        number = rf"(?=[0-9]|{point}[0-9])(?P<whole>{whole})(?:{point}(?P<decimals>[0-9]*))?"
+        return re.compile(f"{sign}{number}(?P<exponent>[eE][+-]?[0-9]+)?")
 
-    def _implied(self, text: str, places: int) -> str:
-        sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-        digits = digits.zfill(places)
-        return f"{sign}{digits[:-places]}.{digits[-places:]}"
+    @property
+    def _as_written(self) -> str:
+        """The delimiters, for people."""
+        if self.places is not None:
+            return f" of digits alone, of which the last {self.places} are decimals"
+        thousands = f"with {self.thousands!r} between groups of three digits" if self.thousands else "without groups"
+        return f" {thousands} and {self.point!r} before the decimals"

@@ -1,14 +1,14 @@
 """Files of columns by a descriptor: CSV, and records of one length."""
 
-import csv
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 from xbus.admin.files.casting import Misfit
 from xbus.admin.files.descriptor import CsvLayout, FixedLayout, item_of_columns
-from xbus.admin.files.entry import Entry
-from xbus.admin.files.rows import rows
-from xbus.admin.files.text import Text, TextReader, ended
+from xbus.admin.files.text import Text, TextReader
+from xbus.files.csv_rows import Row, RowReader, ended
+from xbus.files.entry import Entry
 
 
 class DescribedCsvReader(TextReader):
@@ -24,25 +24,30 @@ class DescribedCsvReader(TextReader):
         self._layout = layout
 
     def __iter__(self) -> Iterator[Entry]:
+        # The dialect of pyjon.descriptors: text behind a closing quote belongs to the field.
+        reader = RowReader(self._layout.delimiter, "\\", is_strict=False)
+        reader.whose = "the descriptor has"
+        rows = self._rows(reader)
+        self._head += [row.raw() for row in islice(rows, self._layout.first_row - 1)]
+        reader.columns = len(self._layout.columns)
+        yield from map(self._entry, rows)
+
+    def _rows(self, reader: RowReader) -> Iterator[Row]:
+        for line in self._text.lines():
+            yield from reader.take(line)
+        yield from reader.finish()
+
+    def _entry(self, row: Row) -> Entry:
         columns = self._layout.columns
-        for number, row in enumerate(rows(self._text, _dialect(self._layout.delimiter)), 1):
-            if number < self._layout.first_row:
-                self._head.append(row.raw())
-            elif row.fault:
-                yield Entry(row.line, row.raw, fault=row.fault)
-            elif len(row.fields) != len(columns):
-                fault = f"{len(row.fields)} fields, but the descriptor has {len(columns)}"
-                yield Entry(row.line, row.raw, fault=fault)
-            else:
-                try:
-                    yield Entry(row.line, row.raw, item_of_columns(columns, row.fields))
-                except Misfit as misfit:
-                    yield Entry(row.line, row.raw, fault=misfit.reason)
-
-
-def _dialect(delimiter: str) -> type[csv.Dialect]:
-    """Make the dialect of pyjon.descriptors: text behind a closing quote belongs to the field."""
-    return type("_Dialect", (csv.excel,), {"delimiter": delimiter, "escapechar": "\\"})
+        fault = row.fault or self._text.decoder.fault(row.raw())
+        if not fault and len(row.fields) != len(columns):
+            fault = f"{len(row.fields)} fields, but the descriptor has {len(columns)}"
+        if fault:
+            return Entry(row.line, row.raw, fault=fault)
+        try:
+            return Entry(row.line, row.raw, item_of_columns(columns, row.fields))
+        except Misfit as misfit:
+            return Entry(row.line, row.raw, fault=misfit.reason)
 
 
 class FixedReader(TextReader):
@@ -83,7 +88,7 @@ class FixedReader(TextReader):
     def _entry(self, line: int, text: str, whole: str, place: str = "") -> Entry:
         raw = partial(str, whole)
         record = text.rstrip("\r\n")
-        fault = self._text.fault(record)
+        fault = self._text.decoder.fault(record)
         if not fault and len(record) != self._layout.length:
             fault = f"{len(record)} characters, but the descriptor has {self._layout.length}"
         if fault:

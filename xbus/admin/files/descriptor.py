@@ -132,7 +132,7 @@ def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[s
     Raises:
         Misfit: a field is not what it must be; the reason names it.
     """
-    return _item(fields, lambda field: _element_value(field, field.source.first_in(record)))
+    return _item(fields, lambda field: _element_value(field, record))
 
 
 def _item(fields: tuple[Field[Source], ...], value_of: Callable[[Field[Source]], object]) -> dict[str, object]:
@@ -165,16 +165,21 @@ def _value(field: Column, text: str) -> object:
         raise
 
 
-def _element_value(field: ElementField, element: Element | None) -> object:
-    if element is None and field.is_mandatory:
-        raise Misfit("it is mandatory, but missing")
+def _element_value(field: ElementField, record: Element) -> object:
+    found = _text_at(field.source, record)
+    if field.is_mandatory and not found:
+        raise Misfit("it is mandatory, but missing" if found is None else "it is mandatory, but empty")
+    text = (found or "").strip()
+    return field.cast(text) if text else None
+
+
+def _text_at(path: ElementPath, record: Element) -> str | None:
+    """Find the text of the element or attribute at a path; None without any."""
+    if path.attribute is not None:
+        return path.attribute_in(record)
+    element = path.first_in(record)
     if element is None:
         return None
-    if not element.text:
-        if len(element):
-            raise Misfit("it begins with an element, not with a text")
-        if field.is_mandatory:
-            raise Misfit("it is mandatory, but empty")
-        return None
-    text = element.text.strip()
-    return field.cast(text) if text else None
+    if not element.text and len(element):
+        raise Misfit("it begins with an element, not with a text")
+    return element.text or ""

@@ -38,10 +38,10 @@ from xbus.admin.files.descriptor import (
     Layout,
     XmlLayout,
 )
-from xbus.admin.files.entry import Unreadable
 from xbus.admin.files.paths import NAME, ElementPath
 from xbus.admin.files.xml_parser import malformed, paired, qualified, safe_parser
 from xbus.errors import XbusError
+from xbus.files.entry import Unreadable
 
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
@@ -263,7 +263,7 @@ def _element_field(field: _Element) -> ElementField:
     except ValueError as error:
         _refuse(
             source,
-            f"field {field.get('name')}: {error}: it must lead to an element by names, *, . and //, "
+            f"field {field.get('name')}: {error}: it must lead to an element or @attribute by names, *, . and //, "
             "with conditions like [2], [last()], [name], [name='text'] or [@name='text']",
         )
     return ElementField(field.get("name", ""), path, _cast(field), mandatory in ("true", "True"))

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from xbus.admin.files.described import DescribedCsvReader, FixedReader
-from xbus.admin.files.descriptor import CsvLayout, Descriptor, FixedLayout
-from xbus.admin.files.entry import Entry, EntryReader, Unreadable
+from xbus.admin.files.descriptor import CsvLayout, Descriptor, XmlLayout
+from xbus.admin.files.entry_reader import EntryReader
 from xbus.admin.files.plain import CsvReader, JsonReader
 from xbus.admin.files.plain_form import AS_NAMED, JSON_LINES, PlainForm
 from xbus.admin.files.source import Source
-from xbus.admin.files.text import DEFAULT_ENCODING, Text
+from xbus.admin.files.text import Text
 from xbus.admin.files.xml_records import XmlReader
 from xbus.errors import XbusError
-
-
-def say_nothing(sentence: str) -> None:
-    """Keep a sentence from whoever does not want it."""
+from xbus.files.entry import Entry, Unreadable
+from xbus.files.text_lines import say_nothing
 
 
 class ItemFile:
@@ -87,8 +85,11 @@ class ItemFile:
                 yield entry
             self._report(on_bytes)
         except Unreadable as error:
+            other = f", or name its encoding with --encoding {error.encoding}" if error.encoding else ""
             raise XbusError(
-                f"{self.name}:{error.line}: {error.reason}", "correct the file and send it again", code="bad_line"
+                f"{self.name}:{error.line}: {error.reason}",
+                f"correct the file and send it again{other}",
+                code="bad_line",
             ) from error
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise XbusError(
@@ -112,17 +113,19 @@ class ItemFile:
         ) from error
 
     def _reader(self, form: PlainForm, encoding: str | None) -> EntryReader:
-        text_encoding = encoding or DEFAULT_ENCODING
         if form.kind == JSON_LINES:
-            return JsonReader(Text(self._source.file, text_encoding, "\n"))
-        text = Text(self._source.file, text_encoding)
-        return CsvReader(text, form.delimiter, lambda found: self._tell(f"{self.name}: {found}"))
+            return JsonReader(self._text(encoding, is_universal=False))
+        return CsvReader(self._text(encoding), form.csv, self._told)
 
     def _described(self, descriptor: Descriptor, encoding: str | None) -> EntryReader:
         layout = descriptor.layout
-        text_encoding = encoding or descriptor.encoding or DEFAULT_ENCODING
-        if isinstance(layout, CsvLayout):
-            return DescribedCsvReader(layout, Text(self._source.file, text_encoding))
-        if isinstance(layout, FixedLayout):
-            return FixedReader(layout, Text(self._source.file, text_encoding))
-        return XmlReader(layout, self._source.file, encoding)
+        if isinstance(layout, XmlLayout):
+            return XmlReader(layout, self._source.file, encoding, tell=self._told)
+        text = self._text(encoding or descriptor.encoding)
+        return DescribedCsvReader(layout, text) if isinstance(layout, CsvLayout) else FixedReader(layout, text)
+
+    def _text(self, encoding: str | None, *, is_universal: bool = True) -> Text:
+        return Text(self._source.file, encoding or "", self._told, is_universal=is_universal)
+
+    def _told(self, found: str) -> None:
+        self._tell(f"{self.name}: {found}")

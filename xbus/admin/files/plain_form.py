@@ -1,19 +1,14 @@
 """The form of a file that has no descriptor: what its name says, or whoever sends it."""
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xbus.admin.files.source import PACKED
 from xbus.errors import XbusError
+from xbus.files.csv_items import CsvForm
 
 CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"
 KINDS = (CSV, TSV, JSON_LINES)
-
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-"""The delimiters that are looked for, and their names; the first one where nothing speaks for another."""
-
-_QUOTED = re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True)
@@ -22,11 +17,11 @@ class PlainForm:
 
     Args:
         kind: one of ``KINDS``; "" for what the name says.
-        delimiter: between two fields of CSV; "" for what the name or the first line says.
+        csv: the form of CSV; without a delimiter the name or the first line says it.
     """
 
     kind: str = ""
-    delimiter: str = ""
+    csv: CsvForm = field(default_factory=CsvForm)
 
     def complete(self, path: Path) -> "PlainForm":
         """Add what the name of a file says.
@@ -41,14 +36,9 @@ class PlainForm:
                 "say what it is with --format, convert it, or name a descriptor",
                 code="unknown_format",
             )
-        return PlainForm(kind, self.delimiter or ("\t" if kind == TSV else ""))
+        delimiter = self.csv.delimiter or ("\t" if kind == TSV else "")
+        return PlainForm(kind, replace(self.csv, delimiter=delimiter))
 
 
 AS_NAMED = PlainForm()
 """Nobody says more than the name."""
-
-
-def delimiter_in(first_line: str) -> str:
-    """Find the delimiter of CSV by the names in its first line: the most frequent one outside of quotes."""
-    names = _QUOTED.sub("", first_line)
-    return max(DELIMITERS, key=names.count)

@@ -1,21 +1,10 @@
 """Text in lines, or in pieces of one length, out of a file that need not be text everywhere."""
 
-import codecs
-import io
-import re
-from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple, cast
 
-from xbus.admin.files.entry import Unreadable
-from xbus.errors import XbusError
-
-DEFAULT_ENCODING = "utf-8"
-
-NO_TEXT = "not text in"
-"""Is in the sentence about bytes that the encoding does not have."""
-
-LONGEST_LINE = 16_777_216
-"""Characters of the longest line. A file with a longer one has no lines."""
+from xbus.files.entry import Unreadable
+from xbus.files.text_lines import NO_TEXT, LineDecoder, TextDecoder, TextLine, say_nothing
 
 MARK = "#xbus# "
 """Begins a remark."""
@@ -23,13 +12,8 @@ MARK = "#xbus# "
 TITLE = "bad lines of "
 """Begins the first remark. Only a file that begins with it has any: no line of another one is taken for a remark."""
 
-_NO_TEXT = re.compile("[\ud800-\udfff]")
-"""The characters that ``surrogateescape`` makes of bytes that are no text."""
-
-
-class TextLine(NamedTuple):
-    number: int
-    text: str
+CHUNK_BYTES = 16_384
+"""Bytes that are read at once. More are read ahead of what is sent, fewer cost more calls."""
 
 
 class TextPiece(NamedTuple):
@@ -44,25 +28,26 @@ class Text:
 
     Args:
         file: gives the bytes.
-        encoding: a name that Python knows; UTF-8 may begin with a byte order mark.
-        newline: the end of a line: "\n", or "" for any of CR, LF and CRLF.
+        encoding: a name that Python knows; "" for UTF-8. A byte order mark says it, too.
+        tell: takes the encoding that a mark shows, where another one is named.
+        is_universal: whether any of CR, LF and CRLF ends a line, or LF alone.
 
     Raises:
-        XbusError: the encoding does not exist (``unknown_encoding``).
+        Refused: the encoding does not exist (``unknown_encoding``).
     """
 
-    def __init__(self, file: BinaryIO, encoding: str, newline: str = "") -> None:
-        self.encoding = encoding
-        try:
-            name = codecs.lookup(encoding).name
-            # What can't be decoded must not end the reading: it is one bad line, and goes out again as it came in.
-            self._text = io.TextIOWrapper(
-                file, "utf-8-sig" if name == "utf-8" else name, errors="surrogateescape", newline=newline
-            )
-        except LookupError as error:
-            raise XbusError(
-                f'there is no encoding "{encoding}"', "name one that Python knows, as latin-1", code="unknown_encoding"
-            ) from error
+    def __init__(
+        self,
+        file: BinaryIO,
+        encoding: str = "",
+        tell: Callable[[str], object] = say_nothing,
+        *,
+        is_universal: bool = True,
+    ) -> None:
+        self.decoder = TextDecoder(encoding, tell)
+        self._is_universal = is_universal
+        # Pipes and unpacked files give what they have at once.
+        self._read = cast(Callable[[int], bytes], getattr(file, "read1", file.read))
 
     def lines(self) -> Iterator[TextLine]:
         """Iterate over each line with its end, without remarks.
@@ -70,12 +55,14 @@ class Text:
         Raises:
             Unreadable: the file is not text in this encoding in a way that leaves no lines to tell apart.
         """
-        number, has_remarks = 0, False
-        while text := self._read_line(number + 1):
-            number += 1
-            has_remarks = text.startswith(MARK + TITLE) if number == 1 else has_remarks
-            if not (has_remarks and text.startswith(MARK)):
-                yield TextLine(number, text)
+        decoder, has_remarks, is_last = LineDecoder(self.decoder, is_universal=self._is_universal), False, False
+        while not is_last:
+            data = self._read(CHUNK_BYTES)
+            is_last = not data
+            for line in decoder.take(data, is_last=is_last):
+                has_remarks = line.text.startswith(MARK + TITLE) if line.number == 1 else has_remarks
+                if not (has_remarks and line.text.startswith(MARK)):
+                    yield line
 
     def pieces(self, length: int) -> Iterator[TextPiece]:
         """Iterate over pieces of ``length`` characters, of which the last may be shorter, without remarks.
@@ -83,44 +70,67 @@ class Text:
         Raises:
             Unreadable: as ``lines``.
         """
-        line, number, offset, ahead = 1, 0, 0, ""
-        has_remarks: bool | None = None
-        while ahead := ahead + self._read(max(length, len(MARK + TITLE)) - len(ahead), line):
-            has_remarks = ahead.startswith(MARK + TITLE) if has_remarks is None else has_remarks
-            if has_remarks and ahead.startswith(MARK):
-                if "\n" not in ahead:
-                    ahead += self._read_line(line)
-                ahead = ahead.partition("\n")[2]
+        ahead = _Ahead(self)
+        line, number, offset, least = 1, 0, 0, max(length, len(MARK + TITLE))
+        has_remarks = ahead.has(least) and ahead.starts_with(MARK + TITLE)
+        while ahead.has(least, line):
+            if has_remarks and ahead.starts_with(MARK):
+                ahead.skip_line()
                 line += 1
             else:
-                text, ahead = ahead[:length], ahead[length:]
+                text = ahead.take(length)
                 number += 1
                 yield TextPiece(line, number, offset, text)
                 line += text.count("\n")
                 offset += len(text)
 
-    def fault(self, text: str) -> str:
-        """Find the fault of a text as such, "" for a good one."""
-        return "" if text.isascii() or not _NO_TEXT.search(text) else f"this is {NO_TEXT} {self._label}"
+    def next_text(self, line: int) -> str | None:
+        """Read some text, which may be empty; None at the end.
 
-    @property
-    def _label(self) -> str:
-        return self.encoding.upper()
+        Raises:
+            Unreadable: the rest is no text.
+        """
+        if self.decoder.is_broken:
+            raise Unreadable(line, f"the rest is {NO_TEXT} {self.decoder.label}")
+        data = self._read(CHUNK_BYTES)
+        text = self.decoder.take(data, is_last=not data)
+        return text if data or text else None
 
-    def _read_line(self, line: int) -> str:
-        try:
-            text = self._text.readline(LONGEST_LINE)
-        except UnicodeDecodeError as error:
-            raise Unreadable(line, f"the rest is {NO_TEXT} {self._label}") from error
-        if len(text) >= LONGEST_LINE:
-            raise Unreadable(line, f"the line is longer than {LONGEST_LINE:,} characters")
-        return text
 
-    def _read(self, characters: int, line: int) -> str:
-        try:
-            return self._text.read(max(characters, 0))
-        except UnicodeDecodeError as error:
-            raise Unreadable(line, f"the rest is {NO_TEXT} {self._label}") from error
+class _Ahead:
+    """The text that is read ahead of the present piece.
+
+    Args:
+        text: the file.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._read = ""
+        self._place = 0
+
+    def has(self, characters: int, line: int = 1) -> bool:
+        """Read until there are so many characters, or the file ends; say whether there are any."""
+        while len(self._read) - self._place < characters and (more := self._text.next_text(line)) is not None:
+            self._read, self._place = self._read[self._place :] + more, 0
+        return len(self._read) > self._place
+
+    def starts_with(self, text: str) -> bool:
+        """Check what comes next."""
+        return self._read.startswith(text, self._place)
+
+    def take(self, characters: int) -> str:
+        """Take so many characters, or what there is."""
+        begin, self._place = self._place, min(self._place + characters, len(self._read))
+        return self._read[begin : self._place]
+
+    def skip_line(self) -> None:
+        """Leave out everything up to the end of the line."""
+        while (end := self._read.find("\n", self._place)) < 0:
+            self._place = len(self._read)
+            if not self.has(1):
+                return
+        self._place = end + 1
 
 
 class TextReader:
@@ -131,10 +141,13 @@ class TextReader:
     """
 
     def __init__(self, text: Text) -> None:
-        self.encoding = text.encoding
         self._text = text
         self._head: list[str] = []
         """Lines that stand before the entries."""
+
+    @property
+    def encoding(self) -> str:
+        return self._text.decoder.encoding
 
     def remark(self, sentence: str) -> str:
         return remark(sentence)
@@ -144,11 +157,6 @@ class TextReader:
 
     def tail(self) -> str:
         return ""
-
-
-def ended(text: str) -> str:
-    """Complete a line with its end, which the last one of a file may lack."""
-    return text if text.endswith(("\n", "\r")) else text + "\n"
 
 
 def remark(sentence: str) -> str:

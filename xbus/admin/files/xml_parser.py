@@ -3,7 +3,7 @@
 from typing import NoReturn
 from xml.parsers import expat
 
-from xbus.admin.files.entry import Unreadable
+from xbus.files.entry import Unreadable
 
 DEEPEST = 200
 """Elements within elements."""

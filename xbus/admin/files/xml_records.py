@@ -1,6 +1,7 @@
 """Files of XML by a descriptor: one record after the other, of which only the current one is kept."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import BinaryIO
 from xml.etree import ElementTree
@@ -9,10 +10,17 @@ from xml.parsers import expat
 
 from xbus.admin.files.casting import Misfit
 from xbus.admin.files.descriptor import XmlLayout, item_of_element
-from xbus.admin.files.entry import Entry, Unreadable
+from xbus.admin.files.paths import ANY_NAMESPACE, is_called
 from xbus.admin.files.xml_parser import DEEPEST, malformed, paired, qualified, safe_parser
+from xbus.errors import Refused
+from xbus.files.entry import Entry, Unreadable
+from xbus.files.text_lines import DEFAULT_ENCODING, MARKS, NO_TEXT, TextDecoder, order_of, say_nothing
 
 CHUNK_BYTES = 65_536
+
+_DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.-]{1,40})["']""", re.ASCII)
+
+_OF_THE_PARSER = ("utf-8", "utf-16", "iso-8859-1", "us-ascii")
 
 LARGEST_RECORD = 67_108_864
 """Bytes; above all that the bus takes for one item."""
@@ -24,33 +32,47 @@ class XmlReader:
     Args:
         layout: what the file looks like.
         file: where the bytes come from.
-        encoding: what to read it by instead of what it declares; None for that.
+        encoding: what to read it by instead of what it declares; None for that. A byte order mark goes before both.
         largest_record: bytes of the largest record that is kept.
+        tell: takes the encoding that a mark shows, where another one is named.
 
     Raises:
         Unreadable: while it reads: the file is not well-formed, or not safe.
     """
 
     def __init__(
-        self, layout: XmlLayout, file: BinaryIO, encoding: str | None = None, largest_record: int = LARGEST_RECORD
+        self,
+        layout: XmlLayout,
+        file: BinaryIO,
+        encoding: str | None = None,
+        largest_record: int = LARGEST_RECORD,
+        tell: Callable[[str], object] = say_nothing,
     ) -> None:
-        self.encoding = encoding or "utf-8"
-        self._layout = layout
+        self.encoding = encoding or DEFAULT_ENCODING
         self._file = file
-        self._given_encoding = encoding
         self._largest_record = largest_record
+        self._layout = layout
+        self._tell = tell
+        self._decoder = TextDecoder(encoding, tell) if encoding else None
+        self._seen: dict[str, str] = {}
+        """The tag of an element of the zone that was met last, by its name in the layout."""
 
     def __iter__(self) -> Iterator[Entry]:
-        parser = safe_parser(self._given_encoding)
-        records = _Records(self._layout, parser, self._largest_record)
+        chunk = self._file.read(CHUNK_BYTES)
+        decoder = self._decoder or _decoder_of(chunk)
+        parser = safe_parser(None if decoder is None else "utf-8")
+        records = _Records(self._layout, parser, self._largest_record, self._seen)
         size = 0
         try:
-            while chunk := self._file.read(CHUNK_BYTES):
-                parser.Parse(chunk, False)
-                size += len(chunk)
+            while chunk:
+                data = chunk if decoder is None else _in_utf_8(decoder, chunk, parser)
+                parser.Parse(data, False)
+                size += len(data)
                 records.check_size(size)
                 yield from records.take()
-            parser.Parse(b"", True)
+                chunk = self._file.read(CHUNK_BYTES)
+            parser.Parse(b"" if decoder is None else _in_utf_8(decoder, b"", parser), True)
+            yield from records.take()
         except expat.ExpatError as error:
             raise malformed(error) from error
         except (LookupError, ValueError) as error:
@@ -68,10 +90,11 @@ class XmlReader:
     @property
     def _frame(self) -> tuple[str, str]:
         """The elements of the zone around nothing: what begins and what ends them."""
-        frame = Element(self._layout.zone[0])
-        inmost = frame
-        for name in self._layout.zone[1:]:
-            inmost = SubElement(inmost, name)
+        # A name of any namespace is that which the file has.
+        outmost, *others = [self._seen.get(name, name.removeprefix(ANY_NAMESPACE)) for name in self._layout.zone]
+        inmost = frame = Element(outmost)
+        for tag in others:
+            inmost = SubElement(inmost, tag)
         inmost.text = "\n"
         begin, _, end = ElementTree.tostring(frame, encoding="unicode").partition("\n")
         return begin, end
@@ -83,11 +106,11 @@ class _Records:
     A record belongs to the zone from where an element of the zone begins to where one of them ends.
     """
 
-    def __init__(self, layout: XmlLayout, parser: expat.XMLParserType, largest: int) -> None:
+    def __init__(self, layout: XmlLayout, parser: expat.XMLParserType, largest: int, seen: dict[str, str]) -> None:
         self._layout = layout
+        self._seen = seen
         self._largest = largest
         self._parser = parser
-        self._zone = frozenset(layout.zone)
         self._in_zone = False
         self._builder = TreeBuilder()
         self._depth = 0
@@ -120,8 +143,8 @@ class _Records:
         self._depth += 1
         if self._depth > DEEPEST:
             raise Unreadable(self._parser.CurrentLineNumber, f"more than {DEEPEST} elements within each other")
-        self._in_zone = self._in_zone or tag in self._zone
-        if tag == self._layout.record:
+        self._in_zone = self._is_of_zone(tag) or self._in_zone
+        if is_called(tag, self._layout.record):
             if not self._lines:
                 self._builder = TreeBuilder()
                 self._offset = self._parser.CurrentByteIndex
@@ -134,11 +157,17 @@ class _Records:
         self._depth -= 1
         if self._lines:
             element = self._builder.end(tag)
-            if tag == self._layout.record:
+            if is_called(tag, self._layout.record):
                 line = self._lines.pop()
                 if self._in_zone:
                     self._entries.append(self._entry(line, element))
-        self._in_zone = self._in_zone and tag not in self._zone
+        self._in_zone = self._in_zone and not self._is_of_zone(tag)
+
+    def _is_of_zone(self, tag: str) -> bool:
+        name = next((name for name in self._layout.zone if is_called(tag, name)), None)
+        if name is not None:
+            self._seen[name] = tag
+        return name is not None
 
     def _text(self, text: str) -> None:
         if self._lines:
@@ -150,6 +179,27 @@ class _Records:
             return Entry(line, raw, item_of_element(self._layout.fields, record))
         except Misfit as misfit:
             return Entry(line, raw, fault=misfit.reason)
+
+
+def _decoder_of(first: bytes) -> TextDecoder | None:
+    """Choose the decoder by the first bytes of a file; None where the parser itself knows the encoding."""
+    declared = _DECLARATION.match(first)
+    name = order_of(first) or (declared[1].decode() if declared else "")
+    if first.startswith(MARKS):
+        return TextDecoder()
+    if not name or name.lower() in _OF_THE_PARSER:
+        return None
+    try:
+        return TextDecoder(name)
+    except Refused as error:
+        raise Unreadable(1, error.cause) from error
+
+
+def _in_utf_8(decoder: TextDecoder, data: bytes, parser: expat.XMLParserType) -> bytes:
+    text = decoder.take(data, is_last=not data)
+    if fault := decoder.fault(text) or (decoder.is_broken and f"the rest is {NO_TEXT} {decoder.label}"):
+        raise Unreadable(parser.CurrentLineNumber, fault)
+    return text.encode()
 
 
 def _written(record: Element) -> str:

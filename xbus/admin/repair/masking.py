@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from itertools import count
+from typing import cast
 
 from xbus.errors import Refused
+from xbus.json_views import cut
 from xbus.rpc.codec import Value
 
 MASK = "***"
@@ -83,7 +85,7 @@ def mask_details(details: Iterable[Value], secrets: Mapping[str, Set[str]]) -> l
         secrets: the secret fields of each type. All count: the details do not say of which type their item is.
     """
     paths = {f"{key}.{field}" for fields in secrets.values() for field in fields for key in DATA_OF_REPLY}
-    return [mask(each, paths) for each in details]
+    return [mask(cast(Value, cut(each)), paths) for each in details]
 
 
 def _replaced(value: Value, paths: Set[str], replace: Callable[[Value], Value], within: str = "") -> Value:

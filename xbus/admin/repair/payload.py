@@ -5,11 +5,13 @@ import math
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import cast
 
-from xbus.admin.json_text import parse_json
-from xbus.admin.repair.masking import mask, numbered_mask, unmask
+from xbus.admin.repair.masking import MASK, mask, numbered_mask, unmask
 from xbus.ending import printable_lines
 from xbus.errors import ProtocolError, Refused
+from xbus.json_text import LossyJson, parse_json
+from xbus.json_views import cut, has_one_name_twice, json_map
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
 
@@ -37,29 +39,39 @@ class Payload:
     Args:
         value: the whole value that its bytes say.
         secret: paths of the fields that people do not see; see :mod:`xbus.admin.repair.masking`.
+        is_whole: whether ``value`` is all that the bytes say.
     """
 
     kind: Kind
     value: Value
     secret: Set[str] = frozenset()
+    is_whole: bool = True
 
     @classmethod
     def of(cls, data: bytes, secret: Set[str] = frozenset()) -> "Payload":
         """Recognise the bytes of an item: msgpack, as our SDK sends it, otherwise JSON, otherwise text, otherwise
-        bytes."""
+        bytes. Of a value that is nested too deep there is what can be shown."""
         text = _text(data)
         # Each character of ASCII is a number of msgpack too, and few items are a lone number.
         if not (text is not None and len(data) == 1 and text.isprintable()):
             try:
-                return cls(Kind.MSGPACK, unpack(data), secret)
+                return cls._shown(Kind.MSGPACK, unpack(data), secret)
             except ProtocolError:
                 pass
         if text is None:
             return cls(Kind.BYTES, data, secret)
         try:
-            return cls(Kind.JSON, read_json(text), secret)
-        except Refused:
+            return cls._shown(Kind.JSON, cast(Value, parse_json(text)), secret)
+        except LossyJson:
+            # Nobody can say which of its texts are the secret fields.
+            return cls(Kind.TEXT, MASK if secret else text, secret, is_whole=not secret)
+        except ValueError:
             return cls(Kind.TEXT, text, secret)
+
+    @classmethod
+    def _shown(cls, kind: Kind, value: Value, secret: Set[str]) -> "Payload":
+        shown = cast(Value, cut(value))
+        return cls(kind, shown, secret, is_whole=shown is value)
 
     def lines(self) -> Iterator[str]:
         """Show it to a person, long lines cut."""
@@ -86,6 +98,8 @@ class Payload:
         Raises:
             Refused: it can't be written so that nothing is lost (``not_editable``).
         """
+        if not self.is_whole:
+            raise Refused("not all of the item can be shown", "give it with --file instead", code="not_editable")
         if self.kind is Kind.TEXT:
             return str(self.value)
         try:
@@ -130,7 +144,7 @@ def read_json(text: str) -> Value:
         Refused: it is no JSON (``bad_json``).
     """
     try:
-        return parse_json(text)
+        return cast(Value, parse_json(text))
     except ValueError as error:
         raise Refused(f"that is no JSON: {error}", 'write as {"name": "ADA"}', code="bad_json") from error
 
@@ -148,13 +162,20 @@ def _written(value: Value) -> str:
     return line if len(line) <= LINE_CHARACTERS else json.dumps(value, ensure_ascii=False, indent=2)
 
 
+def showable(value: Value) -> Value:
+    """Give a value that JSON can write: cut where it is nested too deep, and no name twice in a map."""
+    shown = cast(Value, cut(value))
+    return as_json(shown) if has_one_name_twice(shown) else shown
+
+
 def as_json(value: object) -> Value:
-    """Convert what JSON lacks in a value to text: bytes to hexadecimal, keys, NaN and infinity."""
+    """Convert what JSON lacks in a value to text: bytes to hexadecimal, keys, NaN and infinity.
+
+    A map in which two keys would be the same text becomes a list of pairs.
+    """
     match value:
         case dict():
-            return {
-                key if isinstance(key, str) else str(as_json(key)): as_json(of_key) for key, of_key in value.items()
-            }
+            return cast(Value, json_map(value, as_json))
         case list():
             return [as_json(element) for element in value]
         case bytes():

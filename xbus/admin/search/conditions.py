@@ -1,11 +1,11 @@
 """Conditions on the fields of items, such as ``client.number=4711``; pure."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from xbus.errors import Refused
+from xbus.json_text import parse_json
 from xbus.rpc.codec import Value
 
 
@@ -68,8 +68,8 @@ class Condition:
                 f'"{text}" is no condition', "write it as FIELD=VALUE, such as client.number=4711", code="bad_condition"
             )
         try:
-            value: Value = json.loads(wanted)
-        except (ValueError, RecursionError):
+            value = cast(Value, parse_json(wanted))
+        except ValueError:
             value = wanted
         return cls(names, wanted, value)
 

@@ -123,7 +123,10 @@ class Pruner:
         if scan is not None:
             cancelled = now - timedelta(seconds=CANCELLED_SECONDS)
             await self._prune(self._cancelled_before(cancelled, now), "cancelled, to make space", self._is_tight)
-            await self._prune_settled(scan, now, "settled, to make space", self._is_tight, keep_rows=True)
+            # What somebody has got goes before what nobody takes.
+            for why, claimed in (("settled", True), ("settled, and nobody takes their types", False)):
+                way = replace(scan, claimed=claimed)
+                await self._prune_settled(way, now, f"{why}, to make space", self._is_tight, keep_rows=True)
 
     async def _ages(self) -> Ages:
         return Ages(await self._journal.read(read_keepings), self._keep_days * DAY_SECONDS or math.inf)

@@ -1,9 +1,11 @@
 """The limit of the journal's size: above it nothing new begins, open envelopes may end, and delivery goes on."""
 
 import logging
+import math
 from collections import defaultdict
 
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.retention.holders import Holders, read_holders
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.errors import Failed, JournalUnavailable
 from xbus.periodic import every
@@ -12,8 +14,6 @@ from xbus.supervision.health import Health
 log = logging.getLogger(__name__)
 
 CODE = "journal_full"
-
-NEXT_STEP = "see with xbus recipient list who is behind, and have it catch up or detach it; or raise max_bytes"
 
 REFRESH_SECONDS = 1.0
 """Seconds between looks at what other processes stored and removed."""
@@ -39,13 +39,17 @@ class Space:
         journal: entered.
         max_bytes: the most bytes of all segments' data; 0 for no limit.
         health: shows a problem while the journal is full.
+        keep_seconds: how long types without a limit of their own are kept; infinite for ever.
     """
 
-    def __init__(self, journal: Journal, max_bytes: int, health: Health) -> None:
+    def __init__(self, journal: Journal, max_bytes: int, health: Health, keep_seconds: float = math.inf) -> None:
         self._journal = journal
         self._max_bytes = max_bytes
         self._health = health
         self._elsewhere = 0
+        self._keep_seconds = keep_seconds
+        self._next_step = Holders().next_step()
+        self._cause: str | None = None
         self._full = False
         self._taken: defaultdict[int, int] = defaultdict(int)
         """By emitter, the bytes that it has sent since the space became scarce."""
@@ -106,7 +110,7 @@ class Space:
             return
         if self._taken[emitter_id] > (self._max_bytes * FINISH_SHARE - live) * OF_ONE:
             cause = f"the journal has {live} bytes of items, max_bytes is {self._max_bytes}, and one emitter fills it"
-            self._health.trouble(CODE, cause, NEXT_STEP)
+            self._trouble(cause)
             raise self._refusal("less from an emitter that has sent so much lately; others", self._max_bytes)
         self._taken[emitter_id] += data_bytes
 
@@ -117,15 +121,23 @@ class Space:
         live = self.live_bytes
         if self._taken and live <= self._max_bytes * REOPEN_SHARE:
             self._taken.clear()
-            self._health.over(CODE)
+            self._over()
         if self._full != (live > self._max_bytes * (REOPEN_SHARE if self._full else 1)):
             self._full = not self._full
             if self._full:
                 cause = f"the journal has {live} bytes of items, and max_bytes is {self._max_bytes}"
-                self._health.trouble(CODE, cause, NEXT_STEP)
+                self._trouble(cause)
             else:
-                self._health.over(CODE)
+                self._over()
         return self._full
+
+    def _trouble(self, cause: str) -> None:
+        self._cause = cause
+        self._health.trouble(CODE, cause, self._next_step)
+
+    def _over(self) -> None:
+        self._cause = None
+        self._health.over(CODE)
 
     def _refusal(self, what: str, limit: int) -> Failed:
         return Failed(
@@ -144,6 +156,17 @@ class Space:
         self._elsewhere = await self._journal.read(read_stored_bytes) - stored_here
         self._look()
 
+    async def name_holders(self) -> None:
+        """Name in health, while the journal is full, who or what keeps envelopes there.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        if self._cause is not None:
+            self._next_step = (await self._journal.read(read_holders, self._keep_seconds)).next_step()
+            if self._cause is not None:
+                self._trouble(self._cause)
+
     async def watch(self) -> None:
         """Refresh, for ever; an unreachable database only delays it. Return at once without a limit."""
         if self._max_bytes:
@@ -152,5 +175,6 @@ class Space:
     async def _try_to_refresh(self) -> None:
         try:
             await self.refresh()
+            await self.name_holders()
         except JournalUnavailable as error:
             log.debug("space not read: %s", error, extra={"action": "space_unread"})

@@ -1,5 +1,8 @@
 """The API tokens of one kind of owner, in memory: operators make and revoke them in the database."""
 
+from collections.abc import Iterator
+from datetime import datetime
+
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import read_api_tokens
 from xbus.broker.journal.writes import NoteTokens
@@ -21,6 +24,7 @@ class ApiTokens:
         self._clock = clock
         self._owners: dict[bytes, int] = {}
         self._used: set[bytes] = set()
+        self._heard: dict[bytes, datetime] = {}
 
     def __contains__(self, of_token: bytes) -> bool:
         """Check whether a token with this hash is valid."""
@@ -31,7 +35,12 @@ class ApiTokens:
         owner_id = self._owners.get(of_token)
         if owner_id is not None:
             self._used.add(of_token)
+            self._heard[of_token] = self._clock.now()
         return owner_id
+
+    def heard(self) -> Iterator[tuple[int, datetime]]:
+        """Give the owner of each token that was used since the process began, and when it was used last."""
+        return ((self._owners[of_token], at) for of_token, at in self._heard.items())
 
     async def read(self) -> set[bytes]:
         """Read them anew.
@@ -44,7 +53,10 @@ class ApiTokens:
         """
         before = set(self._owners)
         self._owners = await self._journal.read(read_api_tokens, of_roles=self._of_roles)
-        return before - set(self._owners)
+        ended = before - set(self._owners)
+        for of_token in ended:
+            self._heard.pop(of_token, None)
+        return ended
 
     async def save(self) -> None:
         """Write down which were used since the last time.

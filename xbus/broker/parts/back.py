@@ -5,7 +5,13 @@ from dataclasses import replace
 
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
-from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
+from xbus.broker.back.monitoring import (
+    CALLING_SECONDS,
+    OverdueBacklog,
+    Presence,
+    RecipientSigns,
+    StalledDeliveries,
+)
 from xbus.broker.back.readers import AbsentReaders, BehindReaders, Subscriptions
 from xbus.broker.back.reading import LogReading, ReaderTypes
 from xbus.broker.back.recipients import RecipientHosts, RecipientProxy
@@ -35,6 +41,8 @@ from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.returning import ArchiveReturns
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.engine import file_of
+from xbus.broker.journal.log.bots.entries import RunnerEntry
+from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_back import delivery_families
 from xbus.broker.metrics.of_journal import JournalLook
@@ -139,9 +147,16 @@ class BackPart:
                 self._pinger.is_silent,
                 self._back.breakers.is_troubled,
                 self._back.outputs.made_by,
+                self._sessions.heard,
+                self._calls_within,
                 HEARTBEATS_LATE * shared.config.supervision.heartbeat,
             ),
         )
+
+    def _calls_within(self, role: RoleEntry | RunnerEntry) -> float:
+        """Give for how long a role may be silent: the program of a reader renews its leases within each of them."""
+        desk = self._back.readers.desk(role.service) if isinstance(role, RoleEntry) else None
+        return CALLING_SECONDS if desk is None else max(CALLING_SECONDS, desk.entry.lease)
 
     def _subscribe(self) -> None:
         events = self._back.events
@@ -314,5 +329,8 @@ class BackPart:
         self._server.pause()
         await self._server.drain(seconds)
         await self._sessions.save(is_last=True)
+        self.close()
+
+    def close(self) -> None:
         self._server.close()
         self._bell.close()

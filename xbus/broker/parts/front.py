@@ -1,5 +1,6 @@
 """The part that serves emitters."""
 
+import math
 from collections.abc import Iterator
 
 from xbus.broker.front.envelopes import (
@@ -71,7 +72,8 @@ class FrontPart:
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket, shared.encryption.bell_pair)
         self._stopping = False
         self._replies = ReplyRequests(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
-        self._space = Space(shared.journal, shared.config.journal.max_bytes, shared.health)
+        keep_seconds = shared.config.journal.keep_settled_days * 24 * 3600 or math.inf
+        self._space = Space(shared.journal, shared.config.journal.max_bytes, shared.health, keep_seconds)
         self._front = Front(
             shared.journal,
             checks,
@@ -187,5 +189,8 @@ class FrontPart:
         self._restoring.give_up()
         await self._server.drain(seconds)
         await self._sessions.save(is_last=True)
+        self.close()
+
+    def close(self) -> None:
         self._server.close()
         self._bell.close()

@@ -71,6 +71,9 @@ class BrokerPart(Protocol):
     async def stop(self, seconds: float) -> None:
         """Take nothing new, finish running work within this time, and close."""
 
+    def close(self) -> None:
+        """Close its ports, whether it began to serve or not; closing again does nothing."""
+
 
 def sessions(
     shared: Shared,

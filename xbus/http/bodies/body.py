@@ -1,8 +1,14 @@
 """The body of a request, as it comes, within the gateway's limits."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sized
+from typing import TypeVar
 
 from xbus.errors import Failed, Refused
+from xbus.http.bodies.json_body import read_json
+
+Text = TypeVar("Text", bound=Sized)
+Found = TypeVar("Found")
 
 MOST_VALUES = 1_000_000
 """The values of a document that is read as a whole. More take more memory, many times that of their text."""
@@ -90,8 +96,12 @@ class Body:
     def close(self) -> None:
         """Give the room back."""
         self.keep(-self._kept)
-        self._room.take(-self._made)
-        self._made = 0
+        self.unmake()
+
+    def unmake(self) -> None:
+        """Give the room of the values back."""
+        made, self._made = self._made, 0
+        self._room.take(-made)
 
     async def json_text(self) -> bytes:
         """Read all of it, and take room for the values that are to be made of it.
@@ -101,9 +111,27 @@ class Body:
             Failed: ``gateway_full``.
         """
         text = await self.whole()
+        self.make_of_json(text)
+        return text
+
+    async def json(self) -> object:
+        """Read all of it as JSON.
+
+        Raises:
+            Refused: it is no JSON (``bad_body``), or as of :meth:`json_text`.
+            Failed: ``gateway_full``.
+        """
+        return await off_loop(read_json, await self.json_text())
+
+    def make_of_json(self, text: bytes) -> None:
+        """Take room for the values that are to be made of a document or a line.
+
+        Raises:
+            Refused: there are too many (``body_too_large``).
+            Failed: ``gateway_full``.
+        """
         if len(text) > UNCOUNTED_BYTES:
             self.make(1 + sum(map(text.count, SEPARATORS)))
-        return text
 
     def make(self, values: int) -> None:
         """Take room for values. A request that needs more than the whole room takes all.
@@ -121,6 +149,10 @@ class Body:
         size = min(values * VALUE_BYTES, self._room.most - self._kept - self._made)
         self._room.take(size)
         self._made += size
+
+    def parts(self) -> AsyncIterator[bytes]:
+        """Give its parts, as they come. What is kept of them is to be told by :meth:`hold`."""
+        return self._parts
 
     async def whole(self) -> bytes:
         """Read all of it.
@@ -158,6 +190,15 @@ class Body:
         if of_line:
             yield b"".join(rest)
 
+    def hold(self, kept: int) -> None:
+        """Take room for so many bytes in all, and give back what was kept beyond.
+
+        Raises:
+            Refused: it is more than is allowed at once (``body_too_large``).
+            Failed: ``gateway_full``.
+        """
+        self.keep(kept - self._kept)
+
     def keep(self, more: int) -> None:
         """Take room for bytes that are kept; a negative number gives some back.
 
@@ -173,3 +214,8 @@ class Body:
             )
         self._room.take(more)
         self._kept += more
+
+
+async def off_loop(read: Callable[[Text], Found], text: Text) -> Found:
+    """Read a text; a large one in a thread, as it would keep other requests waiting."""
+    return read(text) if len(text) <= UNCOUNTED_BYTES else await asyncio.to_thread(read, text)

@@ -11,6 +11,7 @@ import binascii
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -23,7 +24,7 @@ from xbus.emitter.event import EventStart
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.headers import HeaderValue, event_tags
-from xbus.http.bodies import media_type, parse_json
+from xbus.http.bodies import Body, MediaType, off_loop, read_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.native import REFUSALS, receipt_map
 from xbus.http.publishing import publish
@@ -84,13 +85,15 @@ async def _post(gateway: Gateway, request: Request) -> Response:
     body = gateway.body(request)
     try:
         content_type = one_value(request.headers, CONTENT_TYPE)
-        kind = media_type(content_type)
-        data = await (body.json_text() if _JSON.fullmatch(kind) else body.whole())
-        if kind == BATCHED:
-            return JsonAnswer([*map(receipt_map, await _send_all(line, _batch(data)))], HTTPStatus.CREATED)
-        event = (
-            _structured(parse_json(data, "the body")) if kind == STRUCTURED else _binary(request, content_type, data)
-        )
+        kind = MediaType.of(content_type)
+        if kind.name == BATCHED:
+            kind.check_utf_8()
+            return JsonAnswer([*map(receipt_map, await _send_all(line, _batch(await body.json())))], HTTPStatus.CREATED)
+        if kind.name == STRUCTURED:
+            kind.check_utf_8()
+            event = _structured(await body.json())
+        else:
+            event = await _binary(request, content_type, body)
         return JsonAnswer(receipt_map(await _send(line, event)), HTTPStatus.CREATED)
     finally:
         body.close()
@@ -118,8 +121,7 @@ async def _send_all(line: EmitterContext, events: list[CloudEvent]) -> list[Rece
     return receipts
 
 
-def _batch(data: bytes) -> list[CloudEvent]:
-    found = parse_json(data, "the body")
+def _batch(found: object) -> list[CloudEvent]:
     if not isinstance(found, list):
         raise _bad("the batch is no list", "send a list of events")
     if len(found) > MOST_EVENTS:
@@ -142,32 +144,43 @@ def _structured(found: object) -> CloudEvent:
         binary = base64.b64decode(encoded, validate=True)
     except binascii.Error:
         raise _bad("data_base64 is no base64", "encode it by RFC 4648") from None
-    return CloudEvent(attributes, _packed(binary, str(attributes.get("datacontenttype", ""))))
+    content_type = str(attributes.get("datacontenttype") or "")
+    # Without a type JSON is meant for data alone (JSON format, 3.1): here nothing says more than bytes.
+    return CloudEvent(attributes, _packed(binary, content_type) if content_type else _as_bytes(binary))
 
 
-def _binary(request: Request, content_type: str, data: bytes) -> CloudEvent:
+async def _binary(request: Request, content_type: str, body: Body) -> CloudEvent:
     attributes: dict[str, object] = {
-        name.removeprefix("ce-"): unquote(value) for name, value in request.headers.items() if name.startswith("ce-")
+        name.removeprefix("ce-"): unquote(value.strip())
+        for name, value in request.headers.items()
+        if name.startswith("ce-")
     }
     if content_type:
         attributes["datacontenttype"] = content_type
     _check(attributes)
-    return CloudEvent(attributes, _packed(data, content_type))
+    is_json = not content_type or _JSON.fullmatch(MediaType.of(content_type).name)
+    data = await (body.json_text() if is_json else body.whole())
+    return CloudEvent(attributes, await off_loop(partial(_packed, content_type=content_type), data))
 
 
 def _packed(data: bytes, content_type: str) -> bytes:
     """Pack data by its media type: JSON as what it says, text as text, and anything else as bytes."""
-    kind = content_type.partition(";")[0].strip().lower()
-    if _JSON.fullmatch(kind) or (not kind and data):
-        return item_bytes(parse_json(data, "the data"))
+    kind = MediaType.of(content_type)
+    if _JSON.fullmatch(kind.name) or (not kind.name and data):
+        kind.check_utf_8()
+        return item_bytes(read_json(data, "the data"))
     if not data:
         return item_bytes(None)
-    if kind.startswith("text/"):
-        media_type(content_type)
+    if kind.name.startswith("text/"):
+        kind.check_utf_8()
         try:
             return item_bytes(data.decode())
         except UnicodeDecodeError:
             raise Refused("the data is no UTF-8", "send it in UTF-8", code="bad_body") from None
+    return _as_bytes(data)
+
+
+def _as_bytes(data: bytes) -> bytes:
     return item_bytes([data])[1:]
 
 

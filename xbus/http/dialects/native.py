@@ -20,12 +20,16 @@ from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.schemas import RECEIPT, SUBSCRIPTIONS
 from xbus.http.publishing import ask, publish
 from xbus.http.request_tags import CONTENT_TYPE, one_value, tags_of, token_of
+from xbus.json_views import has_one_name_twice
 from xbus.rpc.codec import Value, pack
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.messages.subscriptions import MeasuredSubscriptions, SubscriptionHealthMap
 from xbus.rpc.shapes import AnswerReader
 
 MSGPACK = "application/msgpack"
+
+NOTE = "x-xbus-note"
+"""The header of an answer that tells what was found out about the form of a body, such as the delimiter of CSV."""
 
 TAGS = {
     "Idempotency-Key": "The key of the envelope: sent again under it, the envelope is taken once.",
@@ -66,27 +70,29 @@ def receipt_map(receipt: Receipt) -> dict[str, object]:
     }
 
 
-async def _sent(gateway: Gateway, request: Request, send: Send[T]) -> T:
-    """Send what a request brings, as an envelope of one event."""
+async def _sent(gateway: Gateway, request: Request, send: Send[T]) -> tuple[T, dict[str, str]]:
+    """Send what a request brings, as an envelope of one event; give what came of it, and headers of the answer."""
+    notes: list[str] = []
     tags = tags_of(request.headers)
     line = await gateway.line(request)
     body = gateway.body(request)
     start = EventStart(request.path_params["type"], tags=event_tags(None, tags.partition_key))
     options = envelope_options(tags.ordering_key, tags.key, tags.headers)
     try:
-        items = items_of(one_value(request.headers, CONTENT_TYPE), body)
-        return await send(line, start, items, options)
+        items = items_of(one_value(request.headers, CONTENT_TYPE), body, notes.append)
+        return await send(line, start, items, options), {NOTE: ascii("; ".join(notes))[1:-1]} if notes else {}
     finally:
         body.close()
 
 
 async def _post_envelope(gateway: Gateway, request: Request) -> Response:
-    return JsonAnswer(receipt_map(await _sent(gateway, request, publish)), HTTPStatus.CREATED)
+    receipt, notes = await _sent(gateway, request, publish)
+    return JsonAnswer(receipt_map(receipt), HTTPStatus.CREATED, notes)
 
 
 async def _ask(gateway: Gateway, request: Request) -> Response:
-    receipt, reply = await _sent(gateway, request, ask)
-    headers = {"x-xbus-envelope-id": receipt.envelope_id, "x-xbus-position": str(receipt.position)}
+    (receipt, reply), notes = await _sent(gateway, request, ask)
+    headers = {"x-xbus-envelope-id": receipt.envelope_id, "x-xbus-position": str(receipt.position), **notes}
     if MSGPACK in request.headers.get("accept", ""):
         return Response(pack(reply), headers=headers, media_type=MSGPACK)
     return Response(f"{_json(reply)}\n", headers=headers, media_type="application/json")
@@ -94,13 +100,15 @@ async def _ask(gateway: Gateway, request: Request) -> Response:
 
 def _json(reply: Value) -> str:
     try:
-        return json.dumps(reply, allow_nan=False)
-    except (TypeError, ValueError):
-        raise Refused(
-            "the reply has values that JSON has not, and the envelope is sealed",
-            f"ask with Accept: {MSGPACK}",
-            code="reply_not_json",
-        ) from None
+        if not has_one_name_twice(reply):
+            return json.dumps(reply, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    raise Refused(
+        "the reply has values that JSON has not, and the envelope is sealed",
+        f"ask with Accept: {MSGPACK}",
+        code="reply_not_json",
+    )
 
 
 async def _get_subscriptions(gateway: Gateway, request: Request) -> Response:

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xbus.errors import Refused
-from xbus.http.bodies import parse_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.schemas import BATCH, LEASE, RANGES
 from xbus.http.reading import (
@@ -109,7 +108,7 @@ def _written(
 async def _post_checkpoint(gateway: Gateway, request: Request) -> Response:
     body = gateway.body(request)
     try:
-        ticket, place = _checkpoint(await body.json_text())
+        ticket, place = _checkpoint(await body.json())
     finally:
         body.close()
     token = token_of(request.headers)
@@ -119,8 +118,7 @@ async def _post_checkpoint(gateway: Gateway, request: Request) -> Response:
     return JsonAnswer({"lease": int(lease) if lease == int(lease) else lease})
 
 
-def _checkpoint(body: bytes) -> tuple[CheckpointTicket, list[int] | None]:
-    told = parse_json(body, "the body")
+def _checkpoint(told: object) -> tuple[CheckpointTicket, list[int] | None]:
     ticket = told.get("checkpoint") if isinstance(told, dict) else None
     place = told.get("place") if isinstance(told, dict) else None
     if not isinstance(ticket, str) or not isinstance(place, str | None):

@@ -1,7 +1,8 @@
 """Writes what was read in the formats of HTTP. Pure.
 
 An item is what its bytes say: msgpack, else JSON, else bytes. JSON has no bytes, which become base64; no number that is
-infinite or none, which become null; and no keys but texts. Whoever wants all of it asks for msgpack.
+infinite or none, which become null; and no keys but texts. A map in which two keys would be the same text becomes a
+list of pairs. Whoever wants all of it asks for msgpack.
 """
 
 import json
@@ -14,6 +15,8 @@ from xbus.errors import ProtocolError
 from xbus.http.json_values import plain
 from xbus.http.reading.questions import AT
 from xbus.http.reading.tickets import CheckpointTicket, place_text
+from xbus.json_text import parse_json
+from xbus.json_views import has_one_name_twice
 from xbus.reader import ReadEvent
 from xbus.rpc.codec import pack, unpack
 from xbus.rpc.messages import ClaimedBatchMap
@@ -114,27 +117,31 @@ def _is_packed(data: bytes) -> bool:
 
 def _json_item(data: bytes) -> str:
     try:
-        return _json(unpack(data))
-    except ProtocolError:
-        return _json(_foreign(data))
+        return _json(_value(data))
     except RecursionError:
         # It is nested too deep for JSON.
         return _json(data)
 
 
-def _foreign(data: bytes) -> object:
-    """Read an item that is no msgpack, or has what the bus does not unpack."""
+def _value(data: bytes) -> object:
+    """Read an item; its bytes where they are neither msgpack that the bus unpacks nor JSON."""
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return unpack(data)
+    except ProtocolError:
+        pass
+    try:
+        return parse_json(data)
+    except ValueError:
         return data
 
 
 def _json(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError):
-        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    if not has_one_name_twice(value):
+        try:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except (TypeError, ValueError):
+            pass
+    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def _with(facts: dict[str, object], name: str, written: str) -> str:

@@ -1,7 +1,7 @@
 """Uploading a file: its first items are shown, then its person sends it as an emitter does, through the front."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from xbus.admin.address import broker_address
 from xbus.admin.files import Descriptor, ItemFile, PlainForm, SkipBadLines, StopAtBadLine, parse_descriptor
 from xbus.admin.files.sending import send_files
+from xbus.admin.repair.payload import showable
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.operations.descriptors import list_descriptors, read_descriptor
@@ -83,7 +84,7 @@ class UploadPreview:
         is_whole: whether that is all of them.
     """
 
-    items: list[object]
+    items: Sequence[object]
     faults: list[str]
     entries: int
     is_whole: bool
@@ -97,7 +98,7 @@ def preview(bus: TheBus, page: ThePage, file: TheUpload, asked: TheAnswers) -> H
     with _received(file, descriptor, found) as (items, digest):
         seen = list(islice(items.entries(lambda _: None), CHECKED_ENTRIES + 1))
         shown = UploadPreview(
-            [entry.item for entry in seen if not entry.fault][:SHOWN_ITEMS],
+            [showable(entry.item) for entry in seen if not entry.fault][:SHOWN_ITEMS],
             [items.describe(entry, entry.fault) for entry in seen if entry.fault][:SHOWN_FAULTS],
             min(len(seen), CHECKED_ENTRIES),
             len(seen) <= CHECKED_ENTRIES,

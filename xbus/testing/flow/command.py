@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -13,9 +14,11 @@ from xbus.admin.files import KINDS, Descriptor, ItemFile, PlainForm, read_descri
 from xbus.admin.names import TYPE
 from xbus.admin.output import counted, one_json
 from xbus.admin.program import CommandGroup, json_option
+from xbus.admin.repair.payload import showable
 from xbus.admin.table import on_one_line
 from xbus.errors import XbusError
 from xbus.recipient import Recipient
+from xbus.rpc.codec import Value
 from xbus.testing.flow.hops import Hop
 from xbus.testing.flow.running import FlowResult, run_flow, types_of
 
@@ -81,7 +84,7 @@ def run(
     """
     described = None if descriptor is None else read_descriptor(descriptor)
     event_type = type_name or _type_of(bus_path, path, described)
-    items = [*_items(path, described, encoding, PlainForm(kind or "", ""))]
+    items = [*_items(path, described, encoding, PlainForm(kind or ""))]
     # The bus would log each failure as well.
     logging.getLogger("xbus").addHandler(logging.NullHandler())
     # What authors print is no part of the answer.
@@ -154,7 +157,7 @@ def _object(hop: Hop, files: dict[str, str]) -> dict[str, object]:
         "name": hop.name,
         "items": hop.items_in,
         "items_out": hop.items_out,
-        "values": [*hop.items] if hop.kind == "consumer" else None,
+        "values": [*(showable(cast(Value, each)) for each in hop.items)] if hop.kind == "consumer" else None,
         "file": files.get(hop.name) if hop.kind == "consumer" else None,
     }
 
@@ -172,4 +175,4 @@ def _file(hop: Hop, files: dict[str, str]) -> str:
 
 def _json(value: object) -> str:
     """Write a value as JSON; items that are no maps, too."""
-    return one_json({"": value})[len('{"": ') : -1]
+    return one_json({"": showable(cast(Value, value))})[len('{"": ') : -1]

@@ -39,7 +39,7 @@ def test_a_bad_line_of_csv_is_told_with_line_and_field(tmp_path: Path) -> None:
         {"number": 1, "net": 2.0, "day": "2020-01-01", "code": "abc"},
         "3: field number: it is mandatory, but empty",
         "4: field number: 'x' is no whole number",
-        "5: field net: 'a\\nb' is no decimal number",
+        "5: field net: 'a\\nb' is no decimal number without groups and '.' before the decimals",
         "7: field day: '31.2.2020' is no date like %d.%m.%Y",
         "8: field code: 4 characters, at most 3 are allowed",
         "9: field code: 0 characters, at least 2 are wanted",
@@ -53,7 +53,19 @@ def test_a_bad_line_of_csv_is_told_with_line_and_field(tmp_path: Path) -> None:
 def test_an_open_quote_is_not_closed_by_the_end_of_the_file(tmp_path: Path) -> None:
     descriptor = described(tmp_path, CSV, field("a", "1"), field("b", "2"))
     assert told(entries_of(written(tmp_path / "a", 'a;b\n1;"2\n3;4\n'), descriptor)) == [
-        "2: this is not CSV (a quoted field is still open where the file ends)"
+        "2: this is not CSV (a quoted field is still open where the file ends)",
+        {"a": "3", "b": "4"},
+    ]
+
+
+def test_an_open_quote_is_not_closed_within_a_later_row(tmp_path: Path) -> None:
+    descriptor = described(tmp_path, CSV, field("a", "1"), field("b", "2"))
+    content = 'a;b\n1;"2\n3;4\n5;"6"\n"7"7;8\n'
+    assert told(entries_of(written(tmp_path / "a", content), descriptor)) == [
+        "2: this is not CSV (';' expected after '\"')",
+        {"a": "3", "b": "4"},
+        {"a": "5", "b": "6"},
+        {"a": "77", "b": "8"},
     ]
 
 

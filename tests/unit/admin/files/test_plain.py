@@ -74,17 +74,28 @@ def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> N
                 "2: this is not CSV (',' expected after '\"')",
                 {"id": "c"},
                 "4: this is not CSV (',' expected after '\"')",
+                "5: this is not CSV (a quote within a field, behind a quote that nobody closes)",
                 {"id": "d"},
             ],
         ),
         (
             "a.csv",
             'id\nx\n"a\nb\n',
-            [{"id": "x"}, "3: this is not CSV (a quoted field is still open where the file ends)"],
+            [{"id": "x"}, "3: this is not CSV (a quoted field is still open where the file ends)", {"id": "b"}],
         ),
         ("a.csv", b"id\n1\n\xff\n2\n", [{"id": "1"}, "3: this is not text in UTF-8", {"id": "2"}]),
         ("a.jsonl", '1\n{"a": }\n2\n', [1, "2: this is not JSON (Expecting value: line 1 column 7 (char 6))", 2]),
         ("a.jsonl", "1\n\n[NaN]\n", [1, "3: this is not JSON (NaN is no value of JSON)"]),
+        ("a.jsonl", '{"qty":1,"qty":-1}\n2\n', ['1: this is not JSON (a map has the name "qty" twice)', 2]),
+        (
+            "a.jsonl",
+            '{"amount":12345678901234567.89}\n{"amount":1.10}\n',
+            [
+                "1: this is not JSON (the number 12345678901234567.89 has more digits than a double holds: "
+                "write it as a text, in quotes)",
+                {"amount": 1.1},
+            ],
+        ),
         ("a.jsonl", "[1e999]\n2\n", ["1: this is not JSON (the number 1e999 is too large)", 2]),
         ("a.jsonl", b'"\xff"\n2\n', ["1: this is not text in UTF-8", 2]),
         ("a.jsonl", "[" * 100_000 + "\n2\n", ["1: this is not JSON (it is nested too deeply)", 2]),
@@ -92,6 +103,61 @@ def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> N
 )
 def test_behind_a_bad_line_it_goes_on(tmp_path: Path, name: str, content: str | bytes, seen: list[object]) -> None:
     assert told(entries_of(written(tmp_path / name, content))) == seen
+
+
+def test_a_quote_that_nobody_closes_takes_one_line(tmp_path: Path) -> None:
+    lines = [f"{number},n{number}\n" for number in range(1, 61)]
+    lines[10] = '11,"unclosed\n'
+    seen = told(entries_of(written(tmp_path / "a.csv", "id,name\n" + "".join(lines))))
+    assert seen.pop(10) == "12: this is not CSV (a quoted field is still open where the file ends)"
+    assert seen == [{"id": str(number), "name": f"n{number}"} for number in range(1, 61) if number != 11]
+
+
+def test_a_quote_that_a_later_one_closes_takes_one_line(tmp_path: Path) -> None:
+    content = 'id,name\n1,"open\n2,n2\n3,"n3"\n4,n4\n'
+    assert told(entries_of(written(tmp_path / "a.csv", content))) == [
+        "2: this is not CSV (',' expected after '\"')",
+        *({"id": number, "name": f"n{number}"} for number in "234"),
+    ]
+
+
+def test_lines_of_a_row_with_another_number_of_fields_are_read_anew(tmp_path: Path) -> None:
+    content = 'id,name,city\n1,"open,x\n2,n2,y\n3,",z\n4,n4,u\n'
+    seen = told(entries_of(written(tmp_path / "a.csv", content.replace('3,",z', '3,n3,z"'))))
+    assert seen == [
+        "2: 2 fields, but the first line names 3",
+        {"id": "2", "name": "n2", "city": "y"},
+        "4: this is not CSV (a quote within a field, behind a quote that nobody closes)",
+        {"id": "4", "name": "n4", "city": "u"},
+    ]
+
+
+def test_a_field_may_be_as_long_as_a_line(tmp_path: Path) -> None:
+    content = "id,note\n1," + "x" * 140_000 + '\n2,"' + "y\n" * 70_000 + '"\n'
+    assert [len(entry.item["note"]) for entry in entries_of(written(tmp_path / "a.csv", content))] == [140_000] * 2
+
+
+def test_a_quote_within_a_field_is_a_letter(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", 'id,size\n1,5" pipe\n2,ok\n')
+    assert told(entries_of(path)) == [{"id": "1", "size": '5" pipe'}, {"id": "2", "size": "ok"}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("named", [None, "latin-1", "utf-16-le"])
+def test_a_mark_shows_the_encoding(tmp_path: Path, encoding: str, named: str | None) -> None:
+    rows = written(tmp_path / "a.csv", "id,name\n1,Müller\n".encode(encoding))
+    values = written(tmp_path / "a.jsonl", '"é"\n2\n'.encode(encoding))
+    assert told(entries_of(rows, encoding=named)) == [{"id": "1", "name": "Müller"}]
+    assert told(entries_of(values, encoding=named)) == ["é", 2]
+
+
+@pytest.mark.parametrize("order", ["be", "le"])
+@pytest.mark.parametrize("width", ["utf-16", "utf-32"])
+def test_without_a_mark_the_order_of_bytes_shows(tmp_path: Path, width: str, order: str) -> None:
+    path = written(tmp_path / "a.csv", "id,name\n1,Müller\n".encode(f"{width}-{order}"))
+    assert told(entries_of(path, encoding=width)) == [{"id": "1", "name": "Müller"}]
+    with pytest.raises(XbusError, match=f"--encoding {width}-{order}"):
+        entries_of(path)
 
 
 def test_a_bad_entry_gives_back_the_file_as_it_was(tmp_path: Path) -> None:
@@ -105,12 +171,25 @@ def test_a_bad_entry_gives_back_the_file_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "encoding", "where"),
     [
-        ("id,id\n", None, ":1: a column is named twice"),
+        ("id,id\n", None, ':1: a column is named twice: "id"'),
+        ("id,,\n", None, ":1: the columns 2 and 3 have no name"),
+        ("x" * 300_000, None, ":1: the names of the columns have more than 262,144 characters"),
+        ("," * 20_000, None, ":1: more than 16,384 fields"),
+        (
+            "id\n1\n".encode("utf-16-be"),
+            None,
+            ":1: this is not text in UTF-8: it looks like UTF-16-BE without a mark",
+        ),
+        (
+            "\u4e00\n".encode("utf-16-le"),
+            "utf-16",
+            ":1: this is not text in UTF-16 with a mark, and nothing shows the order of its bytes",
+        ),
         (b"\xff\n", None, ":1: this is not text in UTF-8"),
-        ("id\n1\n".encode("utf-16-le") + b"\x00\xdc", "utf-16-le", ":1: the rest is not text in UTF-16-LE"),
+        ("id\n1\n".encode("utf-16-le") + b"\x00\xdc", "utf-16-le", ":3: the rest is not text in UTF-16-LE"),
         ("x" * 20_000_000, None, ":1: the line is longer than 16,777,216 characters"),
     ],
-    ids=["names", "text", "encoding", "long"],
+    ids=["names", "empty", "letters", "columns", "no-mark", "no-order", "text", "encoding", "long"],
 )
 def test_what_can_not_be_told_apart_ends_the_reading(
     tmp_path: Path, content: str | bytes, encoding: str | None, where: str

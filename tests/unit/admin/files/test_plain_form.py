@@ -8,8 +8,10 @@ import pytest
 
 from tests.support.item_files import CSV, described, entries_of, field, told, written
 from xbus.admin.files import CollectBadLines, ItemFile, PlainForm
-from xbus.admin.files.plain_form import AS_NAMED, delimiter_in
+from xbus.admin.files.plain_form import AS_NAMED
 from xbus.errors import XbusError
+from xbus.files import CsvForm
+from xbus.files.csv_items import delimiter_in
 
 ADA = [{"id": "1", "name": "Doe, Jane"}]
 
@@ -33,25 +35,48 @@ def read(path: Path, form: PlainForm = AS_NAMED) -> tuple[list[object], list[str
         ("name;address, city;zip\n", ";"),
         ("a;b,c\n", ","),
         ('id;"name\n', ";"),
+        ("id|name\n", "|"),
+        ("id^name\n", "^"),
+        ("id~name\n", "~"),
     ],
 )
 def test_the_first_line_shows_the_delimiter(line: str, delimiter: str) -> None:
     assert delimiter_in(line) == delimiter
 
 
-@pytest.mark.parametrize(("delimiter", "word"), [(";", "semicolons"), ("\t", "tabs")])
+@pytest.mark.parametrize(
+    ("delimiter", "word"),
+    [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars"), ("^", "carets"), ("~", "tildes")],
+)
 def test_a_delimiter_that_is_no_comma_is_told(tmp_path: Path, delimiter: str, word: str) -> None:
     path = written(tmp_path / "a.csv", f"id{delimiter}name\n1{delimiter}Doe, Jane\n")
     told = f"{path}: its fields are separated by {word}; --delimiter says otherwise"
     assert read(path) == (ADA, [told])
-    assert read(path, PlainForm(delimiter=delimiter)) == (ADA, [])
+    assert read(path, PlainForm(csv=CsvForm(delimiter))) == (ADA, [])
+
+
+@pytest.mark.parametrize(
+    ("first", "delimiter"), [("sep=,", ","), ("sep=;\r", ";"), ('"SEP=|"', "|"), ("sep=\t", "\t"), ("\n\nsep=#", "#")]
+)
+def test_a_line_of_a_spreadsheet_says_the_delimiter(tmp_path: Path, first: str, delimiter: str) -> None:
+    path = written(
+        tmp_path / "a.csv", f"{first}\nid{delimiter}name\n1{delimiter}Doe, Jane\n".replace("Doe, Jane", '"Doe, Jane"')
+    )
+    assert read(path)[0] == ADA
+    assert read(path, PlainForm(csv=CsvForm(delimiter))) == (ADA, [])
+
+
+def test_rows_without_names_are_lists(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "1;Ada\n2;Bob\n3\n")
+    without_names = PlainForm(csv=CsvForm(has_names=False))
+    assert read(path, without_names)[0] == [["1", "Ada"], ["2", "Bob"], "3: 1 fields, but the first row has 2"]
 
 
 def test_what_is_said_counts_more_than_the_first_line(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "a;b,c;d\n1;2,3;4\n")
-    assert read(path, PlainForm(delimiter=",")) == ([{"a;b": "1;2", "c;d": "3;4"}], [])
+    assert read(path, PlainForm(csv=CsvForm(","))) == ([{"a;b": "1;2", "c;d": "3;4"}], [])
     path = written(tmp_path / "b.csv", "id|name\n1|Doe, Jane\n")
-    assert read(path, PlainForm(delimiter="|")) == (ADA, [])
+    assert read(path, PlainForm(csv=CsvForm("|"))) == (ADA, [])
 
 
 def test_fields_of_tsv_are_separated_by_tabs(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.support.item_files import XML, described, entries_of, field, told, written
 from xbus.admin.files import Descriptor, ItemFile
 from xbus.admin.files.descriptor import XmlLayout
-from xbus.admin.files.entry import Unreadable
 from xbus.admin.files.paths import ElementPath
 from xbus.admin.files.xml_records import XmlReader
 from xbus.errors import XbusError
+from xbus.files.entry import Unreadable
 
 INT = "<type>int</type>"
 
@@ -105,9 +105,50 @@ def test_names_may_be_those_of_a_namespace(tmp_path: Path) -> None:
     assert told(entries_of(path, descriptor)) == [{"name": "Ada", "any": "Ada"}]
 
 
+INVOICE = (
+    '<Invoice xmlns="urn:inv" xmlns:c="urn:c" n="7"><c:Line><c:ID>1</c:ID>'
+    '<c:Amount/><c:Amount c:unit="x" currencyID="EUR">10.50</c:Amount></c:Line></Invoice>'
+)
+
+
+def test_names_of_any_namespace_lead_to_records_and_attributes(tmp_path: Path) -> None:
+    form = XML.replace("export/party", "{*}Invoice/{*}Line")
+    descriptor = described(
+        tmp_path,
+        form,
+        field("id", "{*}ID"),
+        field("currency", "{*}Amount/@currencyID", mandatory="true"),
+        field("unit", ".//{*}Amount/@{*}unit"),
+        field("rate", "@rate", INT),
+    )
+    path = written(tmp_path / "a", INVOICE)
+    assert told(entries_of(path, descriptor)) == [{"id": "1", "currency": "EUR", "unit": "x", "rate": None}]
+    bad = written(tmp_path / "b", INVOICE.replace("currencyID", "currency"))
+    assert told(entries_of(bad, descriptor)) == ["1: field currency: it is mandatory, but missing"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-32-be", "utf-16-be"])
+@pytest.mark.parametrize("declared", ["ISO-8859-1", "UTF-8"])
+def test_a_mark_counts_more_than_what_is_declared(
+    tmp_path: Path, descriptor: Descriptor, encoding: str, declared: str
+) -> None:
+    text = f'<?xml version="1.0" encoding="{declared}"?><export><party><name>é</name></party></export>'
+    path = written(tmp_path / "a", text.encode(encoding))
+    assert told(entries_of(path, descriptor)) == [{"name": "é", "age": None}]
+
+
+@pytest.mark.parametrize("encoding", ["shift_jis", "gb18030", "cp1252"])
+def test_the_declared_encoding_may_be_any(tmp_path: Path, descriptor: Descriptor, encoding: str) -> None:
+    name = "é" if encoding == "cp1252" else "日本"
+    text = f'<?xml version="1.0" encoding="{encoding}"?><export><party><name>{name}</name></party></export>'
+    path = written(tmp_path / "a", text.encode(encoding))
+    assert told(entries_of(path, descriptor)) == [{"name": name, "age": None}]
+
+
 @pytest.mark.parametrize(
     "path",
-    ["@id", "name/@id", "name/text()", "text()", "/export/name", "//name", "..", "name/..", "count(name)", "x:name",
+    ["@", "name/@", "@id/name", "name[@a]@b", "@*", ".//@id", "name/text()",
+     "text()", "/export/name", "//name", "..", "name/..", "count(name)", "x:name",
      "*[2]", "name[@a][2]", "*[local-name()='name']", "child::name", "a|b", "name[1", "", "a//", "a/.", ".//."],
 )  # fmt: skip
 def test_a_path_that_can_not_be_followed_is_refused(tmp_path: Path, path: str) -> None:

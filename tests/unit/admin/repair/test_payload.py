@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.admin.repair.payload import SHOWN_BYTES, SHOWN_CHARACTERS, Kind, Payload, read_json
+from xbus.admin.search.conditions import AnyText
 from xbus.errors import Refused
 from xbus.rpc.codec import pack, unpack
 
@@ -73,4 +74,48 @@ def test_what_json_can_not_write_is_not_edited(value: object) -> None:
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="that is no JSON") as refused:
         read_json(text)
+    assert refused.value.code == "bad_json"
+
+
+def msgpack_of_depth(depth: int) -> bytes:
+    return b"\x91" * (depth - 1) + b"\x90"
+
+
+def json_of_depth(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+@pytest.mark.parametrize("depth", [100, 101, 600, 900])
+@pytest.mark.parametrize("write", [msgpack_of_depth, json_of_depth])
+def test_an_item_that_is_nested_deep_is_shown(depth: int, write: Any) -> None:
+    payload = Payload.of(write(depth), frozenset({"card.number"}))
+    assert [*payload.lines()]
+    json.dumps(payload.plain)
+    assert AnyText.of("too deep").fits(payload.value) == (depth > 100)
+    if depth > 100:
+        with pytest.raises(Refused) as refused:
+            payload.editable()
+        assert refused.value.code == "not_editable"
+
+
+def test_keys_of_the_same_name_in_json_are_kept() -> None:
+    payload = Payload.of(pack({"a": {1: "x", "1": "y"}, True: None}))
+    assert payload.plain == {"a": [[1, "x"], ["1", "y"]], "true": None}
+    assert [*payload.lines()] == ['{"a": [[1, "x"], ["1", "y"]], "true": null}']
+    with pytest.raises(Refused):
+        payload.editable()
+
+
+@pytest.mark.parametrize("text", [b'{"iban":"DE02","iban":"DE03"}', b'{"iban":"DE02","n":12345678901234567.89}'])
+def test_json_of_which_something_would_get_lost_is_shown_as_text(text: bytes) -> None:
+    assert [*Payload.of(text).lines()] == [text.decode()]
+    assert [*Payload.of(text, frozenset({"iban"})).lines()] == ["***"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":1,"a":2}', '{"a":{"b":1,"b":1}}', "12345678901234567.89", "1e-400", "9007199254740993.0", "1e999"]
+)
+def test_a_correction_that_would_lose_something_is_refused(text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        Payload.of(pack(1)).rewritten(text)
     assert refused.value.code == "bad_json"

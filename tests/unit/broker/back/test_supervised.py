@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
-from datetime import timedelta
-from typing import Any
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,11 +14,12 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW
 from tests.support.recipients import NEW
 from xbus.broker.back.monitoring.overdue import DAY_SECONDS, OverdueBacklog
-from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
+from xbus.broker.back.monitoring.presence import CALLING_SECONDS, Presence, RecipientSigns
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.errors import Refused
 from xbus.rpc.exchange import OverdueCall
@@ -129,6 +132,46 @@ async def test_a_call_that_stays_in_hand_behind_its_time_out_is_a_problem(journa
         assert await look(OverdueCall("end_envelope", now())) == []
         assert await look(OverdueCall("end_envelope", now() - LATE_SECONDS - 1)) == [("call_unanswered", "store_1")]
         assert await look() == []
+
+
+async def test_roles_whose_programs_call_the_bus_are_present_while_they_call(journal: Journal) -> None:
+    """Programs of readers, runners of bots and gateways: nobody registers for their roles."""
+    configuration = Configuration(journal)
+    await configuration.refresh()
+    async with running(journal) as broker:
+        reader, runner = (broker.scribe.role_id(login) for login in ("store_1", "store_2"))
+        roles = configuration.catalog.roles
+        catalog = replace(
+            configuration.catalog,
+            roles={},
+            reader_roles={reader: roles[reader]},
+            runners={runner: RunnerEntry(runner, "store_2", 1, is_gateway=True)},
+        )
+        heard: dict[int, datetime] = {}
+        clock = StandingClock()
+        signs = RecipientSigns(lambda recipient: False, lambda role_id: False, heard=lambda: heard)
+        presence = Presence(
+            journal,
+            cast(Configuration, SimpleNamespace(catalog=catalog)),
+            broker.back.registry,
+            Health("back", clock),
+            clock,
+            signs,
+        )
+
+        async def look() -> list[PresenceState]:
+            await presence.note()
+            return [(await standing(broker, login)).state for login in ("store_1", "store_2")]
+
+        assert await look() == [PresenceState.ABSENT] * 2
+        heard |= {reader: clock.now(), runner: clock.now()}
+        assert await look() == [PresenceState.PRESENT] * 2
+        clock.go_on(CALLING_SECONDS + 1)
+        heard[runner] = clock.now()
+        assert await look() == [PresenceState.ABSENT, PresenceState.PRESENT]
+        del heard[runner]
+        assert await look() == [PresenceState.ABSENT] * 2
+        assert (await standing(broker)).seen_at == clock.now() - timedelta(seconds=CALLING_SECONDS + 1)
 
 
 async def test_each_change_is_written_down(journal: Journal) -> None:

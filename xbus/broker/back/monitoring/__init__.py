@@ -6,10 +6,11 @@ It looks at the other packages and writes to the journal now and then; nothing d
 from xbus.broker.back.monitoring.figures import DeliveryFigures
 from xbus.broker.back.monitoring.insight import BackInsight
 from xbus.broker.back.monitoring.overdue import OverdueBacklog
-from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
+from xbus.broker.back.monitoring.presence import CALLING_SECONDS, Presence, RecipientSigns
 from xbus.broker.back.monitoring.stalled import StalledDeliveries
 
 __all__ = [
+    "CALLING_SECONDS",
     "BackInsight",
     "DeliveryFigures",
     "OverdueBacklog",

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -10,6 +10,7 @@ from xbus.broker.back.bulk import OutputAttempt
 from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.operations.roles import read_presence
 from xbus.broker.journal.writes import NotePresence, PresenceInstance, PresenceRow, PresenceWork
@@ -25,6 +26,10 @@ LOOK_SECONDS = 2.0
 
 GATHER_SECONDS = 0.2
 """Seconds within which arrivals and departures are written down together."""
+
+CALLING_SECONDS = 60.0
+"""Seconds after its last call for which a role counts as present whose programs call the bus. A call waits for 30
+seconds at the most. Fewer show a slow program as absent, more show one that was killed for longer."""
 
 SEEN_SECONDS = 10.0
 """Seconds after which the last sign of life of a recipient is written down, though nothing else has changed."""
@@ -53,12 +58,16 @@ class RecipientSigns:
         is_silent: whether it misses pings.
         is_troubled: whether one envelope after the other fails at a role.
         makes: the outputs that it makes just now.
+        heard: when each role called last whose programs call the bus: readers, runners of bots, and gateways.
+        calls_within: for how many seconds such a role may be silent between two calls.
         answer_seconds: so long beyond its time-out it may have a call in hand before health shows it.
     """
 
     is_silent: Callable[[RecipientProxy], bool]
     is_troubled: Callable[[int], bool]
     makes: Callable[[RecipientProxy], Sequence[OutputAttempt]] = _makes_nothing
+    heard: Callable[[], Mapping[int, datetime]] = dict
+    calls_within: Callable[[RoleEntry | RunnerEntry], float] = lambda role: CALLING_SECONDS
     answer_seconds: float = 0.0
 
 
@@ -148,8 +157,10 @@ class Presence:
             self._written |= {row.role_id: row for row in rows}
 
     def _rows(self, now: datetime, stopping: bool) -> Iterable[PresenceRow]:
-        roles = self._configuration.catalog.roles
-        for role_id in {*roles, *self._written}:
+        catalog = self._configuration.catalog
+        yield from self._calling_rows(now, stopping)
+        roles = catalog.roles
+        for role_id in {*roles, *self._written} - catalog.reader_roles.keys() - catalog.runners.keys():
             role = roles.get(role_id)
             known = self._written.get(role_id)
             serving = [] if stopping else self._registry.serving(role_id)
@@ -162,6 +173,20 @@ class Presence:
                 yield PresenceRow(role_id, state, since, seen_at, work or None, instances)
             elif known is not None or instances or state is not PresenceState.ABSENT:
                 yield PresenceRow(role_id, state, since, None if known is None else known.seen_at, None, instances)
+
+    def _calling_rows(self, now: datetime, stopping: bool) -> Iterable[PresenceRow]:
+        """Describe the roles whose programs call the bus."""
+        heard = {} if stopping else self._signs.heard()
+        catalog = self._configuration.catalog
+        callers: list[RoleEntry | RunnerEntry] = [*catalog.reader_roles.values(), *catalog.runners.values()]
+        for role in callers:
+            known, heard_at = self._written.get(role.id), heard.get(role.id)
+            state = PresenceState.ABSENT
+            if heard_at is not None and now - heard_at <= timedelta(seconds=self._signs.calls_within(role)):
+                state = PresenceState.PRESENT if role.pause is None else PresenceState.PAUSED
+            since = known.since if known is not None and known.state is state else now
+            if known is not None or heard_at is not None:
+                yield PresenceRow(role.id, state, since, heard_at or (None if known is None else known.seen_at))
 
     def _instances(self, role: RoleEntry, known: PresenceRow | None, now: datetime) -> list[PresenceInstance] | None:
         """Describe each program that is registered for a role that may have several."""

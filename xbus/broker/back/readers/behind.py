@@ -89,5 +89,5 @@ class BehindReaders:
             self._clock.now(),
             f"see why its programs are slow; the bus waits for {name} no longer once none of them reads"
             if detaches
-            else f"start more programs of it, or have it go on elsewhere: xbus reader move {quote(name)} head",
+            else f"start more programs of it; xbus reader move {quote(name)} head skips what it has not read",
         )

@@ -25,20 +25,27 @@ from xbus.broker.journal.readers import (
     ReaderEntry,
     ReaderRange,
     SettleStep,
+    pass_idle,
     pass_to,
     read_served_ranges,
     release,
 )
 from xbus.broker.journal.readers.parked import BatchFailure, park, postpone
 from xbus.clock import Clock
-from xbus.errors import Refused
+from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
 
 MAX_LAG = "max_lag"
 """The name in the history for the limit that skips events which a reader has not read in time."""
 
+BUS = "xbus"
+"""The name in the history for the bus itself."""
+
 POLLS_PER_LEASE = 2
 """A program with ranges waits in one call for a part of the lease. More make more calls of idle programs."""
+
+PASSED_SECONDS = 10.0
+"""Seconds between notes of ranges into which nothing falls. More leave them behind for longer, and write less."""
 
 Check: TypeAlias = Callable[[], bool]
 
@@ -70,6 +77,9 @@ class ReaderDesk:
         self.calls = WaitingCalls(slices)
         self._times = BatchTimes(clock)
         self._turn = 0
+        self._freed: list[LeaseOf] = []
+        """The leases of lost programs, until the journal knows that they have ended."""
+        self._passed_at = -PASSED_SECONDS
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +225,8 @@ class ReaderDesk:
         lease = self.sharing.leases.get(range_id)
         if lease is None or lease.counter != counter or lease.owner is None or lease.owner in self.calls:
             return
-        self.sharing.leave(lease.owner)
+        owner = lease.owner
+        self._freed += [lease_of(left, owner) for left in self.sharing.leave(owner)]
         self.calls.wake()
 
     # -- changes from outside --------------------------------------------------------------------------------------
@@ -259,10 +270,34 @@ class ReaderDesk:
         self.calls.wake()
         return moved
 
-    def look(self) -> None:
-        """Free what silent programs had."""
-        if self._known.expire():
+    async def look(self) -> None:
+        """Free the ranges of silent programs, and write down which ranges are free, and which have come further though
+        nothing falls into them.
+
+        Raises:
+            JournalUnavailable: the database can't be written now. A later look does it.
+        """
+        silent = self._known.expire()
+        if silent:
             self.calls.wake()
+        self._freed += [lease_of(lease, program) for program, leases in silent.items() for lease in leases]
+        if freed := list(self._freed):
+            # Else commands show a program that was lost as one that reads, until another takes its ranges.
+            await self._journal.run(release, freed)
+            self._freed = self._freed[len(freed) :]
+        await self._write_passed()
+
+    async def _write_passed(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._passed_at + PASSED_SECONDS or not (passed := self._known.take_passed()):
+            return
+        self._passed_at = now
+        try:
+            await self._journal.run(pass_idle, passed, self._note(BUS, ReaderAct.PASS))
+        except JournalUnavailable:
+            for each in passed:
+                self._known.pass_on(each)
+            raise
 
     # -- the next batch --------------------------------------------------------------------------------------------
 
@@ -280,6 +315,10 @@ class ReaderDesk:
                 break
         for lease in self.sharing.of(program.id, ended):
             is_out = lease.is_out and lease.range_id != ended
+            if self.sharing.leases.get(lease.range_id) is not lease:
+                # 1. Somebody moves this range. 2. The journal refuses the step of the range before, and all ranges are
+                # read anew. 3. What is known of this one has nothing to do with the lease that was listed.
+                continue
             if self._known.is_busy(lease.range_id) or (lease.heir is not None and not is_out):
                 continue
             with self._known.busy(lease.range_id):

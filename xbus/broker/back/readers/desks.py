@@ -97,12 +97,15 @@ class ReaderDesks:
                 await asyncio.sleep(self._runtime.intervals.retry)
 
     async def watch(self) -> None:
-        """For ever: free what silent programs had."""
+        """For ever: free what silent programs had, and write down how far ranges have come into which nothing falls."""
         await every(LOOK_SECONDS, self._look)
 
     async def _look(self) -> None:
         for desk in self._desks.values():
-            desk.look()
+            try:
+                await desk.look()
+            except JournalUnavailable as error:
+                log.info("ranges not written: %s", error, extra={"action": "ranges_unwritten"})
 
     async def read(self, program: ReadingProgram, call: BatchCall) -> BatchAnswer:
         """See :meth:`ReaderDesk.read`; a paused reader or role gets nothing."""

@@ -23,6 +23,8 @@ class KnownRanges:
         self._ranges: dict[int, ReaderRange] = {}
         self._busy: set[int] = set()
         """The ranges for which a step is under way."""
+        self._passed: set[int] = set()
+        """The ranges that have come further than the journal knows, as nothing falls into them."""
 
     def __getitem__(self, range_id: int) -> ReaderRange:
         return self._ranges[range_id]
@@ -54,18 +56,27 @@ class KnownRanges:
     def follow(self, found: Sequence[ReaderRange]) -> None:
         """Take up all ranges as the journal has them."""
         self._ranges = {each.id: each for each in found}
+        self._passed.clear()
         rows = [(each.id, each.counter, each.owner, each.handed_out) for each in found]
         self._sharing.follow(rows, self._clock.monotonic())
 
     def put(self, changed: ReaderRange) -> None:
         """Take up a range as a step has left it."""
         self._ranges[changed.id] = changed
+        self._passed.discard(changed.id)
 
     def pass_on(self, passed: ReaderRange) -> None:
         """Note that a range has nothing up to a place, unless a step has changed it meanwhile."""
         known = self._ranges.get(passed.id)
         if known is not None and (known.counter, known.handed_out) == (passed.counter, False):
             self._ranges[passed.id] = passed
+            self._passed.add(passed.id)
+
+    def take_passed(self) -> list[ReaderRange]:
+        """Give the ranges whose places are to be written, as nothing falls into them; ``pass_on`` takes each back."""
+        passed = [self._ranges[each] for each in self._passed if each in self._ranges and not self.is_busy(each)]
+        self._passed.clear()
+        return passed
 
     def keep(self, lease: RangeLease, known: LeaseOf, changed: ReaderRange | None) -> bool:
         """Take up a range as its owner has left it; None for a parked batch, which has ended.
@@ -77,7 +88,7 @@ class KnownRanges:
             self._ranges.pop(known.range_id, None)
             self._sharing.leases.pop(known.range_id, None)
             return False
-        self._ranges[changed.id] = changed
+        self.put(changed)
         if lease.counter == known.counter:
             lease.counter = changed.counter
         lease.is_out = changed.handed_out
@@ -86,13 +97,10 @@ class KnownRanges:
         lease.owner = None
         return True
 
-    def expire(self) -> bool:
-        """Free the ranges of silent programs.
+    def expire(self) -> dict[UUID, list[RangeLease]]:
+        """Free the ranges of silent programs; give them by program, as they were.
 
         Nobody is silent for whom a step is under way, as the journal may be slow.
-
-        Returns:
-            True if any was freed.
         """
         now = self._clock.monotonic()
         for range_id in self._busy:

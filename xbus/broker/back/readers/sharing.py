@@ -76,11 +76,10 @@ class RangeSharing:
         self._forget(program)
         return freed
 
-    def expire(self, now: float) -> bool:
-        """Free the ranges of silent programs; returns whether any was freed."""
+    def expire(self, now: float) -> dict[UUID, list[RangeLease]]:
+        """Free the ranges of silent programs; give them by program, as they were."""
         silent = [program for program, until in self._programs.items() if until <= now]
-        freed = [self._forget(program) for program in silent]
-        return any(freed)
+        return {program: self.leave(program) for program in silent}
 
     def of(self, program: UUID, ended: int | None = None) -> list[RangeLease]:
         """List the ranges of a program: those with a batch out, then the one that waits longest for its turn.
@@ -141,13 +140,10 @@ class RangeSharing:
             for lease in self.leases.values()
         )
 
-    def _forget(self, program: UUID) -> bool:
+    def _forget(self, program: UUID) -> None:
         self._programs.pop(program, None)
-        freed = False
         for lease in self.leases.values():
             if lease.heir == program:
                 lease.heir = None
-                freed = freed or lease.owner is None
             if lease.owner == program:
-                lease.owner, freed = None, True
-        return freed
+                lease.owner = None

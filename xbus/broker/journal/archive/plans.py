@@ -12,9 +12,10 @@ from xbus import model
 from xbus.broker.journal.archive.runs import WRITING
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.envelopes import is_archived
-from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, behind_owed, owed_ranges, settled_among
+from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, settled_among
+from xbus.broker.journal.retention.owed import FreePart, next_free, read_owed
 from xbus.broker.journal.retention.rules import kept_long_enough
-from xbus.broker.journal.retention.search import Scan, of_types
+from xbus.broker.journal.retention.search import Scan, is_within, of_types
 from xbus.headers import NO_TAGS, EventTags
 
 PAGE_ENVELOPES = 500
@@ -84,14 +85,15 @@ def read_archivable(connection: sa.Connection, after: int, scan: Scan, wanted: R
         after: a position; what is taken lies above it.
         scan: what is old enough.
     """
-    owed = owed_ranges(connection)
+    owed = read_owed(connection)
     taken: list[Candidate] = []
     while len(taken) < wanted.envelopes and sum(each.data_bytes or 0 for each in taken) < wanted.data_bytes:
-        page = _candidates(connection, behind_owed(owed, after), scan)
-        if not page:
+        free = next_free(connection, owed, after, PAGE_ENVELOPES, scan.only)
+        if free is None:
             break
-        after = page[-1].position
-        taken += settled_among(connection, kept_long_enough(connection, scan.rules, page), FOR_ARCHIVE)
+        page = _candidates(connection, free, scan)
+        after = page[-1].position if page else free.last
+        taken += settled_among(connection, kept_long_enough(connection, scan.rules, page), FOR_ARCHIVE, owed)
     return _events(connection, _fitting(taken, wanted))
 
 
@@ -100,11 +102,11 @@ def has_archivable(connection: sa.Connection, scan: Scan) -> bool:
     return bool(read_archivable(connection, 0, scan, Round(envelopes=1)))
 
 
-def _candidates(connection: sa.Connection, after: int, scan: Scan) -> list[Candidate]:
+def _candidates(connection: sa.Connection, free: FreePart, scan: Scan) -> list[Candidate]:
     envelope = model.envelope.c
     rows = connection.execute(
         sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes)
-        .where(envelope.position > after, envelope.pruned_at.is_(None), ~is_archived())
+        .where(*is_within(free), envelope.pruned_at.is_(None), ~is_archived())
         # An event without items takes no space, and gives a file nothing.
         .where(envelope.closed_at < scan.rules.moments[-1], envelope["items"] > 0, *of_types(scan))
         .order_by(envelope.position)

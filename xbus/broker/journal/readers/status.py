@@ -14,6 +14,7 @@ from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
+from xbus.broker.journal.readers.steps import ReaderAct
 from xbus.broker.journal.readers.subscribers import SubscriberStatus, read_subscribers
 from xbus.broker.journal.readers.type_spans import LogPart
 from xbus.states import PresenceState
@@ -248,9 +249,10 @@ def _positions(
 
 
 def list_moves(connection: sa.Connection, service_id: int, limit: int) -> list[PlaceMove]:
-    """List the history of a reader, the newest first."""
+    """List the history of a reader, the newest first, without moves past what falls into other ranges."""
     row = model.reader_move.c
-    wanted = sa.select(model.reader_move).where(row.service_id == service_id).order_by(row.id.desc()).limit(limit)
+    shown = sa.and_(row.service_id == service_id, row.kind != ReaderAct.PASS.value)
+    wanted = sa.select(model.reader_move).where(shown).order_by(row.id.desc()).limit(limit)
     return [
         PlaceMove(
             each.act,

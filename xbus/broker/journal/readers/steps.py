@@ -3,7 +3,7 @@
 Each takes effect only where the range has the counter that the caller knows: it is fenced off otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -41,6 +41,11 @@ class ReaderAct(StrEnum):
     MERGE = "merge"
     SKIP = "skip"
     PARK = "park"
+    PASS = "pass"  # noqa: S105 - a range passes what falls into others
+    """A range came further, as nothing in the log falls into it. People are not shown that."""
+
+
+_OF_PROGRAMS = (ReaderAct.CHECKPOINT.value, ReaderAct.PASS.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,25 @@ def release(connection: sa.Connection, leases: Iterable[LeaseOf]) -> None:
         connection.execute(sa.update(model.reader_range).where(*owned).values(owner=None, expires_at=None))
 
 
+def pass_idle(connection: sa.Connection, passed: Sequence[ReaderRange], note: ActNote) -> None:
+    """Write down how far ranges have come without a batch, as nothing in the log falls into them.
+
+    Otherwise they lag for ever, though their programs have read all. A range that somebody has changed meanwhile stays
+    as it is.
+    """
+    row = model.reader_range.c
+    for known in sorted(passed, key=lambda each: each.id):
+        locked = sa.select(row.id).where(row.id == known.id, row.counter == known.counter, row.completed_at.is_(None))
+        if connection.execute(locked.with_for_update()).first() is None:
+            continue
+        before = read_range(connection, known.id)
+        if before is not None and not before.handed_out and before.place < known.place:
+            after = before.passed(known.place)
+            note_moves(connection, note, before, after)
+            write_range(connection, after)
+    _forget_old(connection, note)
+
+
 def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: ActNote) -> ReaderRange:
     """Have a range go on at a place, if it stands before it; a batch that is out of it is forgotten.
 
@@ -251,7 +275,7 @@ def _forget_old(connection: sa.Connection, note: ActNote) -> None:
         return
     row = model.reader_move.c
     newest = sa.select(sa.func.max(row.id)).scalar_subquery()
-    old = sa.delete(model.reader_move).where(row.id < newest - KEPT_MOVES, row.kind == ReaderAct.CHECKPOINT.value)
+    old = sa.delete(model.reader_move).where(row.id < newest - KEPT_MOVES, row.kind.in_(_OF_PROGRAMS))
     connection.execute(old)
 
 

@@ -1,14 +1,15 @@
 """Searches the log for settled envelopes that have been kept for long enough, in bounded steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.envelopes import is_archived
-from xbus.broker.journal.retention.needed import Candidate, behind_owed, owed_ranges, settled_among
+from xbus.broker.journal.retention.needed import Candidate, settled_among
+from xbus.broker.journal.retention.owed import FreePart, next_free, read_owed
 from xbus.broker.journal.retention.rules import Rules, kept_long_enough
 
 PAGE_ENVELOPES = 100
@@ -30,12 +31,14 @@ class Scan:
         only: types of which an envelope must hold an event; None for any.
         without: types that pass nothing: an envelope must hold an event of another one, or none at all.
         upto: the last position that matters; None for all of the log.
+        claimed: whether it passes by the types that nobody takes.
     """
 
     rules: Rules
     only: frozenset[int] | None = None
     without: frozenset[int] = frozenset()
     upto: int | None = None
+    claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +72,23 @@ def search(
         scanned_positions: how much of the log is looked at.
         envelopes: how many of those that the way passes.
     """
-    after = behind_owed(owed_ranges(connection), after)
-    first = connection.execute(_FIRST, {"after": after}).scalar_one()
+    owed = read_owed(connection, with_unclaimed=scan.claimed)
+    free = next_free(connection, owed, after, envelopes, scan.only)
+    if free is None:
+        return SettledPage((), None)
+    first = connection.execute(_FIRST, {"after": free.after}).scalar_one()
     if first is None or (scan.upto is not None and first > scan.upto):
         return SettledPage((), None)
-    last = first + scanned_positions
+    # What a page names is looked at whole, however far its positions are apart.
+    last = min(free.last, first + scanned_positions) if free.positions is None else free.last
     last = last if scan.upto is None else min(last, scan.upto)
-    candidates = _candidates(connection, after, last, scan, keep_rows, envelopes)
+    candidates = _candidates(connection, replace(free, last=last), scan, keep_rows, envelopes)
     ripe = kept_long_enough(connection, scan.rules, candidates) if candidates else []
-    return SettledPage(settled_among(connection, ripe) if ripe else (), candidates[-1].position if candidates else last)
+    settled = settled_among(connection, ripe, owed=owed) if ripe else ()
+    return SettledPage(settled, candidates[-1].position if candidates else last)
 
 
-def _candidates(
-    connection: sa.Connection, after: int, last: int, scan: Scan, keep_rows: bool, most: int
-) -> list[Candidate]:
+def _candidates(connection: sa.Connection, free: FreePart, scan: Scan, keep_rows: bool, most: int) -> list[Candidate]:
     envelope = model.envelope.c
     has_events = sa.exists().where(model.event.c.envelope_id == envelope.id)
     # Of an envelope whose removal was broken off, events are left.
@@ -95,7 +101,7 @@ def _candidates(
             envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key, is_begun
         )
         # What is archived is moved, not removed: its rows tell where its items are.
-        .where(envelope.position > after, envelope.position <= last, goes, ~is_archived(), *of_types(scan))
+        .where(*is_within(free), goes, ~is_archived(), *of_types(scan))
         .order_by(envelope.position)
         .limit(most)
     )
@@ -103,6 +109,14 @@ def _candidates(
         Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or key is not None, bool(begun))
         for envelope_id, position, closed_at, data_bytes, key, begun in rows
     ]
+
+
+def is_within(free: FreePart) -> list[sa.ColumnElement[bool]]:
+    """Build the conditions that an envelope lies in a part of the log."""
+    position = model.envelope.c.position
+    if free.positions is not None:
+        return [position.in_(free.positions), position <= free.last]
+    return [position > free.after, position <= free.last]
 
 
 def of_types(scan: Scan) -> list[sa.ColumnElement[bool]]:

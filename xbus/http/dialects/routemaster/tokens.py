@@ -6,7 +6,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xbus.errors import Refused
-from xbus.http.bodies import parse_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.routemaster.answers import emptily, nothing
 from xbus.http.request_tags import token_of
@@ -31,7 +30,7 @@ async def _add(gateway: Gateway, request: Request) -> Response:
     await gateway.front.check(token)
     body = gateway.body(request)
     try:
-        wanted = parse_json(await body.json_text(), "the body")
+        wanted = await body.json()
     finally:
         body.close()
     if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):

@@ -8,7 +8,6 @@ from starlette.responses import Response
 from xbus.emitter.envelope import envelope_options
 from xbus.emitter.event import EventStart
 from xbus.errors import Refused
-from xbus.http.bodies import parse_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.routemaster.answers import emptily, nothing
 from xbus.http.dialects.routemaster.events import check_topic, read_event
@@ -32,7 +31,7 @@ async def _push(gateway: Gateway, request: Request) -> Response:
     try:
         event = read_event(
             topic,
-            parse_json(await body.json_text(), "the body"),
+            await body.json(),
             gateway.clock.now(),
             gateway.settings.topic_data_bytes,
         )

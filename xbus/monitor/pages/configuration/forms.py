@@ -18,6 +18,7 @@ from xbus.admin.bus_file.fields import FORMER, NODE, SECTIONS
 from xbus.admin.bus_file.table_keys import FieldShape, TableKey
 from xbus.broker.journal.configuration import BusSpec, NodeSpec, Section
 from xbus.broker.journal.configuration.entries import Entry
+from xbus.json_text import parse_json
 
 Given: TypeAlias = Mapping[str, Sequence[str]]
 """The values of a form by the names of its fields."""
@@ -279,8 +280,8 @@ def _lines_of(texts: Sequence[str]) -> list[str]:
 def _table(text: str) -> object:
     """Read a table that was written as JSON; what is none is left to the rules of the bus file."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         return text
 
 

@@ -1,0 +1,69 @@
+"""Rows of CSV are those of the library's reader, where that loses nothing."""
+
+import csv
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xbus.files.csv_rows import Row, RowReader
+from xbus.files.text_lines import LineDecoder, TextDecoder, TextLine
+
+
+def lines_of(text: str) -> list[TextLine]:
+    decoder = LineDecoder(TextDecoder(), is_universal=True)
+    return [*decoder.take(text.encode()), *decoder.take(b"", is_last=True)]
+
+
+def rows_of(text: str, reader: RowReader) -> list[Row]:
+    return [*(row for line in lines_of(text) for row in reader.take(line)), *reader.finish()]
+
+
+def rows_of_the_library(text: str, escape: str) -> Sequence[Sequence[str]] | None:
+    """The rows of the library; None for a text with a fault."""
+    left = len(lines_of(text))
+
+    def lines() -> Iterator[str]:
+        nonlocal left
+        for line in lines_of(text):
+            left -= 1
+            yield line.text
+        left -= 1
+
+    form = {"escapechar": escape} if escape else {"strict": True}
+    rows = []
+    reader = csv.reader(lines(), **form)
+    while left > 0:
+        try:
+            rows.append(next(reader))
+        except csv.Error:
+            return None
+    # The library takes the end of the file for that of a quoted field.
+    return rows if left == 0 else None
+
+
+@pytest.mark.parametrize("escape", ["", "\\"])
+@given(st.text('ab,,""\\\n\r', max_size=30))
+def test_rows_are_those_of_the_library(escape: str, text: str) -> None:
+    expected = rows_of_the_library(text, escape)
+    found = rows_of(text, RowReader(",", escape, is_strict=not escape))
+    if expected is not None and not any(row.fault for row in found):
+        assert [row.fields for row in found] == expected
+    elif not escape:
+        assert expected is None
+        assert any(row.fault for row in found)
+
+
+@given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=2, max_size=2), max_size=5))
+def test_what_is_written_is_read(rows: list[list[str]]) -> None:
+    text = "".join(",".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) + "\r\n" for row in rows)
+    assert [row.fields for row in rows_of(text, RowReader(","))] == rows
+
+
+@given(st.text('ab,"\n', max_size=60))
+def test_every_line_is_in_a_row(text: str) -> None:
+    reader = RowReader(",")
+    reader.columns = 2
+    lines = [line for row in rows_of(text, reader) for line in row.lines]
+    assert lines == lines_of(text)
