@@ -165,15 +165,18 @@ class AsyncEmitter:
         start = EventStart(type_name, tags=event_tags(None, partition_key))
         options = envelope_options(ordering_key, key, headers)
         check_several(items)
-        return await self.put_packed(start, [item_bytes(item, self._hook) for item in items], options)
+        return await self.put_packed(start, [item_bytes(item, self._hook) for item in items], options, timeout)
 
-    async def put_packed(self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap) -> Receipt:
+    async def put_packed(
+        self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap, timeout: float | None = None
+    ) -> Receipt:
         """Send a whole envelope of one event whose items are packed.
 
         Args:
             start: the event type, headers and partition key.
             packed: the items.
             options: of the envelope, as ``envelope_options`` makes them.
+            timeout: as of ``put``.
 
         Raises:
             CallError: as ``put``.
@@ -183,21 +186,18 @@ class AsyncEmitter:
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         ids: Sequence[str] = ()
-        if len(batches) <= 1:
+        if limits.groups and len(batches) <= 1:
+            began = self._clock.monotonic()
             try:
-                return await put_together(context, start, packed, options)
+                return await put_together(context, start, packed, options, timeout)
             except GoesAlone as alone:
                 ids = alone.ids
+                timeout = None if timeout is None else max(0.0, timeout - (self._clock.monotonic() - began))
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if len(batches) > 1 or "key" in options or self._outbox is not None:
-<<<<<<< HEAD
-            return await self._put_batches(self._envelope(options), start, packed)
-        return await put_at_once(context, start, packed, options, ids)
-=======
             sending = self._envelope(options)
             return await within(timeout, self._put_batches(sending, start, packed), sending.failure)
-        return await put_at_once(context, start, packed, options, timeout)
->>>>>>> main
+        return await put_at_once(context, start, packed, options, timeout, ids)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None

@@ -155,17 +155,12 @@ class AsyncEnvelope:
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
 
 
-<<<<<<< HEAD
 async def put_together(
-    context: EmitterContext, start: EventStart, items: Sequence[bytes], options: EnvelopeOptionsMap
-=======
-async def put_at_once(
     context: EmitterContext,
     start: EventStart,
     items: Sequence[bytes],
     options: EnvelopeOptionsMap,
     timeout: float | None = None,
->>>>>>> main
 ) -> Receipt:
     """Send an envelope of one event whose items fit into one batch, in a message with others; see ``put_at_once``.
 
@@ -179,7 +174,8 @@ async def put_at_once(
         await context.window.room()
     head = EnvelopeHead(**options) if options else PLAIN_HEAD
     data = pack_items(items) if items else b""
-    return await context.puts.put(NewPut(start.type_name, len(items), data, head, start.tags))
+    receipt = context.puts.put(NewPut(start.type_name, len(items), data, head, start.tags))
+    return await (receipt if timeout is None else within(timeout, receipt, lambda: context.puts.failure))
 
 
 async def put_at_once(
@@ -187,6 +183,7 @@ async def put_at_once(
     start: EventStart,
     items: Sequence[bytes],
     options: EnvelopeOptionsMap,
+    timeout: float | None = None,
     ids: Sequence[str] = (),
 ) -> Receipt:
     """Send an envelope of one event whose items fit into one batch.
@@ -196,11 +193,8 @@ async def put_at_once(
         start: the event type, headers and partition key.
         items: packed.
         options: of the envelope, as ``envelope_options`` makes them.
-<<<<<<< HEAD
-        ids: of the envelope and of its event, where they were sent before.
-=======
         timeout: the most seconds that it may take; None for as long as the emitter insists.
->>>>>>> main
+        ids: of the envelope and of its event, where they were sent before.
 
     Raises:
         CallError: the front refuses it, or nothing answered for as long as the emitter insists.

@@ -86,7 +86,7 @@ class Puts:
     def __init__(self, context: PutLine) -> None:
         self._context = context
         self._waiting: deque[_Waiting] = deque()
-        self._out = 0
+        self._out: set[Stream] = set()
         self._is_due = False
 
     def put(self, put: NewPut) -> "asyncio.Future[Receipt]":
@@ -98,10 +98,15 @@ class Puts:
         loop = asyncio.get_running_loop()
         receipt: asyncio.Future[Receipt] = loop.create_future()
         self._waiting.append((put, receipt))
-        if not self._is_due and self._out < MESSAGES_OUT:
+        if not self._is_due and len(self._out) < MESSAGES_OUT:
             self._is_due = True
             loop.call_soon(self._send)
         return receipt
+
+    @property
+    def failure(self) -> CallError | None:
+        """The failure because of which a message is sent again; None while all is well."""
+        return next((stream.failure for stream in self._out if stream.failure is not None), None)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -112,7 +117,7 @@ class Puts:
 
     def _send(self) -> None:
         self._is_due = False
-        while self._waiting and self._out < MESSAGES_OUT:
+        while self._waiting and len(self._out) < MESSAGES_OUT:
             together = self._next_ones()
             if together:
                 self._send_together(together)
@@ -131,7 +136,6 @@ class Puts:
         return together
 
     def _send_together(self, together: Sequence[_Waiting]) -> None:
-        self._out += 1
         ids = self._context.new_ids(2 * len(together))
         entries: list[_Entry] = [
             (
@@ -144,9 +148,10 @@ class Puts:
         size = sum([len(put.data) for put, _ in together])
         call = RepeatableCall(VERB, (entries,), self._context.options.answer_seconds, size=size)
         stream = self._context.new_stream()
+        self._out.add(stream)
 
         def answered(answer: "asyncio.Future[Value]") -> None:
-            self._out -= 1
+            self._out.discard(stream)
             self._context.end(stream)
             _settle(together, entries, answer)
             self._send()

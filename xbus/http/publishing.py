@@ -45,7 +45,7 @@ async def publish(
     try:
         return await put_together(line, start, first, options)
     except GoesAlone as alone:
-        return await put_at_once(line, start, first, options, alone.ids)
+        return await put_at_once(line, start, first, options, ids=alone.ids)
 
 
 async def _publish_in_parts(

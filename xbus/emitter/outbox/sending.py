@@ -17,11 +17,8 @@ from xbus.emitter.receipt import Receipt
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.headers import EventTags, Headers, unpack_headers
 from xbus.rpc.codec import unpack_items
-<<<<<<< HEAD
 from xbus.rpc.messages import EnvelopeOptionsMap
-=======
 from xbus.waiting import WaitLog
->>>>>>> main
 
 logger = logging.getLogger(__name__)
 
