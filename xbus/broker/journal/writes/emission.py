@@ -298,6 +298,11 @@ class SealedGroup(NamedTuple):
         """The position of the last of them."""
         return self.first + len(self.hashes) - 1
 
+    @property
+    def last_id(self) -> UUID:
+        """The id of the last of them."""
+        return UUID(bytes=self.group.envelope_ids[-1])
+
     def receipt(self, place: int) -> SealReceipt:
         """Give the receipt of one of them."""
         group = self.group
@@ -343,6 +348,11 @@ class SealedEnvelope(NamedTuple):
     def last(self) -> int:
         """The same."""
         return self.receipt.position
+
+    @property
+    def last_id(self) -> UUID:
+        """Its id."""
+        return self.receipt.envelope_id
 
     @property
     def type_ids(self) -> set[int] | None:
