@@ -312,6 +312,11 @@ class Committer:
         self._note_faults(undecided.calls)
         return [_away()] * len(undecided.calls)
 
+    @property
+    def is_short_of_room(self) -> bool:
+        """True from the write that had no room until as much can be written."""
+        return self._lacked_bytes > 0
+
     def try_to_write(self) -> None:
         """Commit what changes nothing, to see whether the database takes it, and has room for what it refused.
 

@@ -300,9 +300,9 @@ class Writer:
         self._running_loop.call_soon_threadsafe(self._end, died_of, group)
 
     def _is_time_to_try(self, group: Sequence[_Pending]) -> bool:
-        """Check whether to try again to write: where nothing comes, and now and then beside what comes."""
+        """Check whether to try again to write: where nothing comes; for want of room also beside what comes."""
         now = time.monotonic()
-        if group and now - self._tried_at < self._pace.ask_again:
+        if group and (not self._committer.is_short_of_room or now - self._tried_at < self._pace.ask_again):
             return False
         self._tried_at = now
         return True
