@@ -117,6 +117,11 @@ class Graph:
         """Check whether nodes lead back to themselves: nothing could go that way."""
         return any(True for _ in _cycles(_reachable({node.name: node.children for node in self.nodes.values()})))
 
+    @property
+    def lacks_services(self) -> bool:
+        """Check whether a node names a service that does not exist: its events would miss it."""
+        return not all(node.service for node in self.nodes.values())
+
     @cached_property
     def _ancestors(self) -> Mapping[str, set[str]]:
         return _reachable({name: self.parents(name) for name in self.nodes})

@@ -116,16 +116,16 @@ _table(
     _required("name", NAME, unique=True),
     sa.Column("service_id", sa.ForeignKey("service.id")),
     _required("emitter_id", sa.ForeignKey("emitter.id")),
-    _required("call", sa.Text),
-    _required("command", sa.JSON),
-    _required("cron", sa.Text),
-    _required("timezone", sa.Text),
-    _one_of("missed", "once", "all", "skip"),
-    _required("instances", sa.Integer),
-    _required("max_seconds", sa.Float),
-    _required("attempts", sa.Integer),
-    _required("settings", sa.JSON),
-    _required("description", sa.Text),
+    _required("call", sa.Text, server_default=sa.text("''")),
+    _required("command", sa.JSON, server_default=sa.text("'[]'")),
+    _required("cron", sa.Text, server_default=sa.text("''")),
+    _required("timezone", sa.Text, server_default=sa.text("'UTC'")),
+    _one_of("missed", "once", "all", "skip", server_default="once"),
+    _required("instances", sa.Integer, server_default=sa.text("1")),
+    _required("max_seconds", sa.Float, server_default=sa.text("3600")),
+    _required("attempts", sa.Integer, server_default=sa.text("3")),
+    _required("settings", sa.JSON, server_default=sa.text("'{}'")),
+    _required("description", sa.Text, server_default=sa.text("''")),
     sa.Column("removed_at", MOMENT),
 )
 _table(
@@ -200,7 +200,7 @@ _table(
     "event_type",
     sa.Column("id", COUNTER, primary_key=True),
     _required("name", NAME, unique=True),
-    _required("immediate_reply", sa.Boolean),
+    _required("immediate_reply", sa.Boolean, server_default=sa.false()),
     _one_of("bad_items", "envelope", "isolate", server_default="envelope"),
     _required("max_isolated", sa.Integer, server_default="100"),
     _required("secret", sa.Text, server_default=sa.text("''")),
@@ -256,8 +256,8 @@ _table(
     "graph",
     sa.Column("id", COUNTER, primary_key=True),
     _required("event_type_id", sa.ForeignKey("event_type.id")),
-    _required("number", sa.Integer),
-    _required("created_at", MOMENT),
+    _required("number", sa.Integer, server_default=sa.text("1")),
+    _required("created_at", MOMENT, server_default=sa.func.now()),
     sa.UniqueConstraint("event_type_id", "number"),
 )
 _table(
@@ -278,9 +278,9 @@ _table(
     "pause",
     _one_of("kind", "role", "service", "type", "emitter", "bot", primary_key=True),
     sa.Column("subject_id", BIG, primary_key=True, autoincrement=False),
-    _required("reason", sa.Text),
-    _required("paused_by", NAME),
-    _required("since", MOMENT),
+    _required("reason", sa.Text, server_default=sa.text("''")),
+    _required("paused_by", NAME, server_default=sa.text("''")),
+    _required("since", MOMENT, server_default=sa.func.now()),
     sa.Column("until", MOMENT),
 )
 _table(
@@ -300,7 +300,7 @@ _table(
     sa.Column("subject_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("envelopes", BIG),
     sa.Column("seconds", sa.Float),
-    _one_of("when_behind", "alarm", "detach", "skip"),
+    _one_of("when_behind", "alarm", "detach", "skip", server_default="alarm"),
 )
 _table(
     "input_descriptor",
@@ -603,12 +603,12 @@ _table(
 _table(
     "reader",
     sa.Column("service_id", sa.ForeignKey("service.id"), primary_key=True, autoincrement=False),
-    _required("ranges", sa.Integer),
-    _required("lease", sa.Float),
-    _required("batch_items", sa.Integer),
-    _required("batch_bytes", sa.Integer),
-    _required("batch_wait", sa.Float),
-    _required("keeps", sa.Boolean),
+    _required("ranges", sa.Integer, server_default=sa.text("8")),
+    _required("lease", sa.Float, server_default=sa.text("10")),
+    _required("batch_items", sa.Integer, server_default=sa.text("10000")),
+    _required("batch_bytes", sa.Integer, server_default=sa.text("4194304")),
+    _required("batch_wait", sa.Float, server_default=sa.text("0")),
+    _required("keeps", sa.Boolean, server_default=sa.true()),
     sa.Column("detached_at", MOMENT),
 )
 _table(
@@ -725,9 +725,9 @@ _table(
     _required("name", NAME, unique=True),
     _required("service_id", sa.ForeignKey("service.id"), unique=True),
     _required("url", sa.Text),
-    _one_of("format", "json", "cloudevents", "routemaster"),
-    _required("secret", sa.Text),
-    _required("verify", sa.Boolean),
+    _one_of("format", "json", "cloudevents", "routemaster", server_default="json"),
+    _required("secret", sa.Text, server_default=sa.text("''")),
+    _required("verify", sa.Boolean, server_default=sa.true()),
     sa.Column("removed_at", MOMENT),
 )
 _table(
@@ -802,6 +802,10 @@ def _notice_edits_in_sqlite() -> None:
             name = f"edited_{table}_{event.split()[0].lower()}"
             op.execute(f"CREATE TRIGGER {name} AFTER {event} ON {table} BEGIN {_counted(table)}; END")
     op.execute(
+        "CREATE TRIGGER service_key AFTER INSERT ON service WHEN NEW.key = '' "
+        "BEGIN UPDATE service SET key = NEW.name WHERE id = NEW.id; END"
+    )
+    op.execute(
         "CREATE TRIGGER audit_edits AFTER UPDATE OF version ON configuration "
         f"WHEN NEW.version <> OLD.version AND NOT NEW.changing BEGIN {EDITED} "
         f"(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000', '', '', {VERSIONS}); END"
@@ -820,6 +824,14 @@ def _notice_edits_in_postgresql() -> None:
             f"CREATE TRIGGER edited_{table} AFTER INSERT OR {_update_of(table)} OR DELETE OR TRUNCATE ON {table} "
             f"FOR EACH STATEMENT EXECUTE FUNCTION {function}()"
         )
+    op.execute(
+        "CREATE FUNCTION xbus_service_key() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$ BEGIN "
+        "NEW.key := NEW.name; RETURN NEW; END $$"
+    )
+    op.execute(
+        "CREATE TRIGGER service_key BEFORE INSERT ON service FOR EACH ROW WHEN (NEW.key = '') "
+        "EXECUTE FUNCTION xbus_service_key()"
+    )
     # As its owner: who may edit the configuration need not be allowed to write the audit.
     op.execute(
         "CREATE FUNCTION xbus_audit_edits() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "

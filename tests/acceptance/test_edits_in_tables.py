@@ -152,14 +152,28 @@ async def test_what_makes_no_sense_is_told_and_the_last_good_configuration_stays
         await consumer.wait_for([await emitter.emit(b"item", type_name="direct")])
 
 
-async def test_a_broker_does_not_start_on_tables_that_make_no_sense(sqlite_url: str, start_daemon: StartDaemon) -> None:
-    add_bus(sqlite_url, {"test_event": {"c": []}})
-    run_sql(sqlite_url, "UPDATE role SET service_id = 99, absent_minutes = 'soon'")
-    with pytest.raises(AssertionError, match="absent_minutes is no number"):
-        start_daemon(sqlite_url)
-    run_sql(sqlite_url, "UPDATE role SET absent_minutes = NULL")
-    with pytest.raises(AssertionError, match="service_id is 99, and service has no such row"):
-        start_daemon(sqlite_url)
+async def test_a_broker_starts_without_a_row_that_makes_no_sense(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"test_event": {"c": []}, "other": {"d": []}})
+    run_sql(
+        sqlite_url,
+        "UPDATE role SET service_id = 99, absent_minutes = 'soon' WHERE login = 'c_1'",
+        "INSERT INTO event_type (name) VALUES ('by_hand')",
+        "INSERT INTO profile_event_type SELECT p.id, t.id FROM emitter_profile p, event_type t WHERE t.name LIKE 'by%'",
+    )
+    daemon = start_daemon(sqlite_url)
+    assert "absent_minutes is no number" in (await run_xbus(daemon, "health")).stdout
+    async with OldEmitter(daemon.front) as emitter, OldConsumer(daemon.back, "d_1") as consumer:
+        await emitter.emit(b"item", type_name="by_hand")
+        missed = await emitter.emit(b"item")
+        await consumer.wait_for([await emitter.emit(b"item", type_name="other")])
+        await edit(daemon, sqlite_url, "UPDATE role SET absent_minutes = NULL WHERE login = 'c_1'")
+        cause = "service_id is 99, and service has no such row"
+        assert cause in (await run_xbus(daemon, "health")).stdout
+        right = "UPDATE role SET service_id = (SELECT id FROM service WHERE name = 'c') WHERE login = 'c_1'"
+        await edit(daemon, sqlite_url, right)
+        async with OldConsumer(daemon.back, "c_1") as late:
+            await late.wait_for([missed])
+    assert "healthy" in await xbus(daemon, "health")
 
 
 def version(url: str) -> Any:

@@ -32,7 +32,9 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
 
 def test_migrations_make_the_tables_of_the_model(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_server_default": True})
+        # PostgreSQL can't compare defaults of JSON.
+        compare = {"compare_server_default": lambda *about: False if isinstance(about[2].type, sa.JSON) else None}
+        context = MigrationContext.configure(connection, opts=compare)
 
         assert compare_metadata(context, metadata) == []
 

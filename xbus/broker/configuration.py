@@ -4,14 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from xbus.broker.journal.configuration.table_checks import CheckedCatalog, TableProblem, read_checked
+from xbus.broker.journal.configuration.checked import CheckedCatalog, give_empty_graphs, read_checked
+from xbus.broker.journal.configuration.table_checks import TableProblem
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry, read_version
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.log.sessions import LOGIN_KINDS, LoginKind
 from xbus.broker.journal.writes import PauseEntry
-from xbus.errors import ConfigurationError, JournalUnavailable
+from xbus.errors import JournalUnavailable
 from xbus.periodic import after_every
 from xbus.rpc.messages import HealthPause
 from xbus.supervision.health import Health
@@ -26,7 +27,7 @@ UNREADABLE = "journal_unreadable"
 WRONG = "configuration_wrong"
 """The problems that health shows."""
 
-CORRECT = "correct that row, by SQL or with xbus apply; until then the last good configuration stays in force"
+CORRECT = "correct that row, by SQL or with xbus apply; until then it counts as it was, and after a start not at all"
 
 
 class Configuration:
@@ -43,7 +44,7 @@ class Configuration:
         self._listeners: list[Callable[[], None]] = []
         self._wrong: set[str] = set()
         self._version = -1
-        """The version that was read last; that of the catalog is older where the tables make no sense."""
+        """The version that was read last."""
         self.catalog = Catalog(version=-1, event_types={}, emitters={}, roles={})
         self._keys: Mapping[LoginKind, frozenset[str]] = {}
         self._refreshing = asyncio.Lock()
@@ -52,24 +53,25 @@ class Configuration:
     async def refresh(self) -> None:
         """Read the catalog anew if it has changed.
 
-        While its tables make no sense the last good one stays in force. Of many who call at once one reads for all:
-        it takes long, and others wait for the threads that read.
+        Rows that make no sense count as they were when they last made sense, or not at all. Of many who call at once
+        one reads for all: it takes long, and others wait for the threads that read.
 
         Raises:
             JournalUnavailable: the database can't be read now.
-            ConfigurationError: its tables make no sense, and no good one is in force.
         """
         async with self._refreshing:
             if await self._journal.read(read_version) != self._version:
                 await self._read()
 
     async def _read(self) -> None:
-        self._checked = checked = await self._journal.read(read_checked, self._checked)
+        checked = await self._journal.read(read_checked, self._checked)
+        if checked.lacks_graphs:
+            await self._journal.run(give_empty_graphs)
+            checked = await self._journal.read(read_checked, self._checked)
+        self._checked = checked
         self._tell(checked.problems)
         self._version = checked.version
-        if checked.catalog is None:
-            return
-        self.catalog = checked.catalog.after(self.catalog)
+        self.catalog = checked.catalog.after(self.catalog, checked.left_out)
         self._keys = {kind: frozenset().union(*(each.keys for each in self._logins(kind))) for kind in LOGIN_KINDS}
         if self._health is not None:
             self._health.pauses = [_reported(pause) for pause in self.catalog.pauses.values()]
@@ -78,12 +80,9 @@ class Configuration:
             listener()
 
     def _tell(self, problems: Sequence[TableProblem]) -> None:
-        """Report to health what makes no sense, or stop a start."""
-        told = [f"{problem.place}: {problem.cause}" for problem in problems]
-        for sentence in told:
-            log.error("configuration wrong: %s", sentence, extra={"action": WRONG})
-        if told and self.catalog.version < 0:
-            raise ConfigurationError(f"the configuration's tables make no sense: {'; '.join(told)}", CORRECT)
+        """Report to health what makes no sense."""
+        for problem in problems:
+            log.error("configuration wrong: %s: %s", problem.place, problem.cause, extra={"action": WRONG})
         if self._health is not None:
             causes: dict[str, list[str]] = {}
             for problem in problems:

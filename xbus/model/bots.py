@@ -32,20 +32,25 @@ bot = Table(
         ForeignKey("emitter.id"),
         comment="The emitter as which it writes; what the profile of that allows is what it emits.",
     ),
-    required("call", Text, comment="module:function that a run calls; empty for a command."),
-    required("command", JSON(none_as_null=True), comment="A program and its arguments, or none."),
-    required("cron", Text, comment="When it runs, as crontab(5); empty for never by itself."),
-    required("timezone", Text, comment="The zone of cron, a name of the IANA database."),
+    required("call", Text, server_default=text("''"), comment="module:function that a run calls; empty for a command."),
+    required(
+        "command", JSON(none_as_null=True), server_default=text("'[]'"), comment="A program and its arguments, or none."
+    ),
+    required(
+        "cron", Text, server_default=text("''"), comment="When it runs, as crontab(5); empty for never by itself."
+    ),
+    required("timezone", Text, server_default=text("'UTC'"), comment="The zone of cron, a name of the IANA database."),
     one_of(
         "missed",
         ("once", "all", "skip"),
+        server_default="once",
         comment="What becomes of slots at which nobody could look: the last one is made up for, all are, or none.",
     ),
-    required("instances", Integer, comment="So many of its runs may be under way at once."),
-    required("max_seconds", Float, comment="Seconds after which a run is ended."),
-    required("attempts", Integer, comment="How often a run is tried before it has failed."),
-    required("settings", JSON(none_as_null=True), comment="A map that each run gets."),
-    required("description", Text, comment="What it is for, in the words of its owner."),
+    required("instances", Integer, server_default=text("1"), comment="So many of its runs may be under way at once."),
+    required("max_seconds", Float, server_default=text("3600"), comment="Seconds after which a run is ended."),
+    required("attempts", Integer, server_default=text("3"), comment="How often a run is tried before it has failed."),
+    required("settings", JSON(none_as_null=True), server_default=text("'{}'"), comment="A map that each run gets."),
+    required("description", Text, server_default=text("''"), comment="What it is for, in the words of its owner."),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="A program that the bus starts by time, or when a person asks for it.",
 )

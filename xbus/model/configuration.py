@@ -8,7 +8,6 @@ them back. Graphs are immutable: an edit adds a version, and each event keeps th
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     CheckConstraint,
     Column,
     Float,
@@ -19,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
     text,
 )
 from sqlalchemy.engine.default import DefaultExecutionContext
@@ -60,9 +60,7 @@ event_type = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("name", String(255), unique=True),
-    required(
-        "immediate_reply", Boolean(create_constraint=False), comment="Whether end_event waits for the consumer's reply."
-    ),
+    flag("immediate_reply", comment="Whether end_event waits for the consumer's reply."),
     one_of(
         "bad_items",
         ("envelope", "isolate"),
@@ -216,8 +214,13 @@ graph = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("event_type_id", ForeignKey("event_type.id")),
-    required("number", Integer, comment="1 for the type's first version; the highest is the current one."),
-    required("created_at", Timestamp),
+    required(
+        "number",
+        Integer,
+        server_default=text("1"),
+        comment="1 for the type's first version; the highest is the current one.",
+    ),
+    required("created_at", Timestamp, server_default=func.now()),
     UniqueConstraint("event_type_id", "number"),
     comment="An immutable version of the way that events of a type take. A type without nodes has an empty version.",
 )
@@ -252,9 +255,9 @@ pause = Table(
         comment="The table that subject_id is of: role, service, event_type, emitter or bot.",
     ),
     Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the paused row."),
-    required("reason", Text),
-    required("paused_by", String(255), comment="The person who paused it."),
-    required("since", Timestamp),
+    required("reason", Text, server_default=text("''")),
+    required("paused_by", String(255), server_default=text("''"), comment="The person who paused it."),
+    required("since", Timestamp, server_default=func.now()),
     Column("until", Timestamp, comment="When it ends by itself; null for when somebody resumes it."),
     comment="Something for which nothing new begins, until an operator resumes it. The row goes then.",
 )
@@ -290,6 +293,7 @@ lag_limit = Table(
     one_of(
         "when_behind",
         ("alarm", "detach", "skip"),
+        server_default="alarm",
         comment="What the bus does beyond the limit: it tells people, takes it off the bus, or has it do without.",
     ),
     comment="How far a consumer role or a reader may lag.",

@@ -4,7 +4,7 @@ A reader is a row of ``service`` of the kind ``reader``; its programs log in by 
 the log has three numbers: an envelope's position, the index of its event, and the index of the next item to be read.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, Uuid, true
 from sqlalchemy import text as sql
 
 from xbus.model.base import Counter, Timestamp, flag, metadata, required
@@ -16,12 +16,23 @@ reader = Table(
     "reader",
     metadata,
     Column("service_id", ForeignKey("service.id"), primary_key=True, autoincrement=False),
-    required("ranges", Integer, comment="With how many ranges it began."),
-    required("lease", Float, comment="Seconds after which a range of a silent program is given away."),
-    required("batch_items", Integer, comment="The most items of a batch."),
-    required("batch_bytes", Integer, comment="The bytes of items at which a batch ends."),
-    required("batch_wait", Float, comment="Seconds that a batch waits for more items; 0 for none."),
-    required("keeps", Boolean(create_constraint=False), comment="Whether retention waits for it."),
+    required("ranges", Integer, server_default=sql("8"), comment="With how many ranges it began."),
+    required(
+        "lease",
+        Float,
+        server_default=sql("10"),
+        comment="Seconds after which a range of a silent program is given away.",
+    ),
+    required("batch_items", Integer, server_default=sql("10000"), comment="The most items of a batch."),
+    required(
+        "batch_bytes", Integer, server_default=sql("4194304"), comment="The bytes of items at which a batch ends."
+    ),
+    required(
+        "batch_wait", Float, server_default=sql("0"), comment="Seconds that a batch waits for more items; 0 for none."
+    ),
+    required(
+        "keeps", Boolean(create_constraint=False), server_default=true(), comment="Whether retention waits for it."
+    ),
     Column("detached_at", Timestamp, comment="Since when retention does not wait for it, as it lags too far; or null."),
     comment="The settings of a reader.",
 )

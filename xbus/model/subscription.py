@@ -12,6 +12,7 @@ from sqlalchemy import (
     Table,
     Text,
     text,
+    true,
 )
 
 from xbus.model.base import Counter, Timestamp, metadata, one_of, required
@@ -23,10 +24,23 @@ subscription = Table(
     required("name", String(255), unique=True),
     required("service_id", ForeignKey("service.id"), unique=True, comment="The reader that it stands on."),
     required("url", Text, comment="The address that gateways call."),
-    one_of("format", ("json", "cloudevents", "routemaster"), comment="The format of the bodies of calls."),
-    required("secret", Text, comment="Signs the calls, and so it is kept as it is; empty for none. Nothing shows it."),
+    one_of(
+        "format",
+        ("json", "cloudevents", "routemaster"),
+        server_default="json",
+        comment="The format of the bodies of calls.",
+    ),
     required(
-        "verify", Boolean(create_constraint=False), comment="Whether the certificate of the subscriber is checked."
+        "secret",
+        Text,
+        server_default=text("''"),
+        comment="Signs the calls, and so it is kept as it is; empty for none. Nothing shows it.",
+    ),
+    required(
+        "verify",
+        Boolean(create_constraint=False),
+        server_default=true(),
+        comment="Whether the certificate of the subscriber is checked.",
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="A reader with a URL: gateways call it back with batches.",

@@ -3,10 +3,10 @@
 ``entries`` has the entries by name, ``checks`` the rules, ``plan`` the difference from what is stored, ``writing`` the
 transaction; callers open it, and roll it back after an error. A change never deletes a row that the journal refers to.
 It notes what shall become of owed envelopes, and never does it: the back carries that out. Commands import it; the
-broker reads the result as ``log.catalog``, and has edits by SQL checked by ``table_checks``.
+broker reads the result as ``log.catalog``, and has edits by SQL checked by ``checked``.
 
-Face: the names below, and ``chaining``, ``decisions``, ``detaching``, ``entries``, ``history``, ``logins``, ``names``,
-``owed``, ``pausing``, ``plan``, ``reading``, ``table_checks``.
+Face: the names below, and ``chaining``, ``checked``, ``decisions``, ``detaching``, ``entries``, ``history``,
+``logins``, ``names``, ``owed``, ``pausing``, ``plan``, ``reading``, ``table_checks``.
 """
 
 from xbus.broker.journal.configuration.demo import add_demo_rows

@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from xbus.broker.journal.configuration.names import is_name, is_path
 from xbus.broker.journal.configuration.plan import make_plan
 from xbus.broker.journal.configuration.reading import read_stored
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
-from xbus.broker.journal.log.catalog import Catalog, name_column, read_catalog, read_graph, read_version
+from xbus.broker.journal.log.catalog import name_column, read_graph
 from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import LIMIT_NAMES
 
@@ -61,62 +61,18 @@ class TableProblem:
     Args:
         row: its id and its name, as far as it has them.
         cause: the fault, one sentence without a final full stop.
+        key: the values of its primary key, as texts.
     """
 
     table: str
     row: str
     cause: str
+    key: Sequence[str]
 
     @property
     def place(self) -> str:
         """The table and the row."""
         return f"{self.table} {self.row}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedCatalog:
-    """The configuration as the tables have it.
-
-    Args:
-        version: its number.
-        catalog: None where the tables make no sense.
-        edit: the newest act of the audit that tells of an edit by SQL; 0 for none of late.
-        problems: why not.
-    """
-
-    version: int
-    catalog: Catalog | None
-    edit: int
-    problems: Sequence[TableProblem] = ()
-
-
-LOOKED_THROUGH = 10_000
-"""Acts of the audit among which an edit by SQL is looked for: an open transaction may be that many acts old."""
-
-
-def read_checked(connection: sa.Connection, checked: CheckedCatalog | None = None) -> CheckedCatalog:
-    """Read the configuration if its tables make sense.
-
-    The version is read first: where a change slips in between, the next look at the version finds another one. What
-    programs change is checked before they write it, so the tables are checked only after an edit by SQL.
-
-    Args:
-        checked: what was read last; None for a first look.
-    """
-    version, edit = read_version(connection), connection.execute(_EDIT).scalar_one()
-    is_certain = checked is not None and checked.catalog is not None and edit <= checked.edit
-    problems = [] if is_certain else find_table_problems(connection)
-    if problems:
-        return CheckedCatalog(version, None, edit, problems)
-    catalog = read_catalog(connection)
-    return CheckedCatalog(version, replace(catalog, version=version), edit)
-
-
-_ACT = model.audit.c
-_EDIT = sa.select(sa.func.coalesce(sa.func.max(_ACT.id), 0)).where(
-    _ACT.action == "edited_by_sql",
-    _ACT.id > sa.select(sa.func.coalesce(sa.func.max(_ACT.id), 0) - LOOKED_THROUGH).scalar_subquery(),
-)
 
 
 def find_table_problems(connection: sa.Connection) -> list[TableProblem]:
@@ -135,7 +91,7 @@ def _unreadable(connection: sa.Connection) -> Iterator[TableProblem]:
             for column, kind in zip(_columns(table), row[keys:], strict=True):
                 if kind != "null" and kind not in _KINDS.get(column.type.python_type, ("text",)):
                     cause = f"{column.name} is no {_WORDS[column.type.python_type]}"
-                    yield TableProblem(table.name, _keys(row[:keys]), cause)
+                    yield _keyed(table, row[:keys], cause)
 
 
 @cache
@@ -178,7 +134,7 @@ def _lost_references(connection: sa.Connection) -> Iterator[TableProblem]:
         for reference in sorted(table.foreign_keys, key=lambda key: key.parent.name):
             for row in connection.execute(_select_lost(reference)).all():
                 cause = f"{reference.parent.name} is {row[-1]}, and {reference.column.table.name} has no such row"
-                yield TableProblem(table.name, _keys(row[:-1]), cause)
+                yield _keyed(table, row[:-1], cause)
 
 
 @cache
@@ -199,16 +155,12 @@ def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
     for name in LIMIT_NAMES:
         wrong = sa.select(limits.c.kind, limits.c.subject_id, limits.c[name].label("value")).where(limits.c[name] < 1)
         for kind, subject_id, value in connection.execute(wrong).all():
-            yield TableProblem(limits.name, f"{kind}, {subject_id}", f"{name} is {value!r}, and has to be 1 or more")
+            yield _keyed(limits, (kind, subject_id), f"{name} is {value!r}, and has to be 1 or more")
     lags = model.lag_limit.c
     torn = sa.or_((lags.envelopes.is_(None)) == (lags.seconds.is_(None)), lags.envelopes < 1, lags.seconds < 0)
     for kind, subject_id in connection.execute(sa.select(lags.kind, lags.subject_id).where(torn)).all():
         cause = "either envelopes or seconds has to be set, to 1 or more"
-        yield TableProblem(model.lag_limit.name, f"{kind}, {subject_id}", cause)
-    types = model.event_type
-    without = ~sa.exists().where(model.graph.c.event_type_id == types.c.id)
-    for row in connection.execute(sa.select(types.c.id, types.c.name).where(types.c.removed_at.is_(None), without)):
-        yield _problem(types, row, "it has no row in the table graph")
+        yield _keyed(model.lag_limit, (kind, subject_id), cause)
 
 
 @cache
@@ -227,7 +179,7 @@ def _bad_readers(connection: sa.Connection) -> Iterator[TableProblem]:
         wrong = sa.select(settings.service_id, settings[name].label("value")).where(settings[name] < least)
         for row in connection.execute(wrong).all():
             cause = f"{name} is {row.value!r}, and has to be {least} or more"
-            yield TableProblem(model.reader.name, str(row.service_id), cause)
+            yield _keyed(model.reader, (row.service_id,), cause)
     has_settings = sa.exists().where(settings.service_id == service.c.id)
     rows = sa.select(service.c.id, service.c.name).where(service.c.kind == "reader", ~has_settings)
     for row in connection.execute(rows).all():
@@ -278,7 +230,7 @@ def _impossible_graphs(connection: sa.Connection) -> Iterator[TableProblem]:
     )
     for row in connection.execute(statement.order_by(model.graph.c.id)).all():
         for sentence in graphs.problems(read_graph(connection, row.id)):
-            yield TableProblem("graph", str(row.id), f'version {row.number} of event type "{row.name}": {sentence}')
+            yield _keyed(model.graph, (row.id,), f'version {row.number} of event type "{row.name}": {sentence}')
 
 
 def _broken_rules(connection: sa.Connection) -> Iterator[TableProblem]:
@@ -293,8 +245,9 @@ def _broken_rules(connection: sa.Connection) -> Iterator[TableProblem]:
 
 
 def _problem(table: sa.Table, row: NamedRow, cause: str) -> TableProblem:
-    return TableProblem(table.name, f'{row.id} "{row.name}"', cause)
+    return TableProblem(table.name, f'{row.id} "{row.name}"', cause, (str(row.id),))
 
 
-def _keys(values: Sequence[object]) -> str:
-    return ", ".join(map(str, values))
+def _keyed(table: sa.Table, values: Sequence[object], cause: str) -> TableProblem:
+    key = tuple(map(str, values))
+    return TableProblem(table.name, ", ".join(key), cause, key)

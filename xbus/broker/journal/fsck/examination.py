@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.audit.verifying import verify
-from xbus.broker.journal.configuration.table_checks import read_checked
+from xbus.broker.journal.configuration.checked import read_checked
 from xbus.broker.journal.database.table_rows import count_rows
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.fsck.database import check_checksums, check_pages, check_references

@@ -1,9 +1,9 @@
 """The catalog: the configuration in use, as front and back read it; removed rows are left out."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
@@ -25,6 +25,8 @@ from xbus.model import (
     role,
     service,
 )
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,37 @@ class Catalog:
         type_id = self.former_types.get(name)
         return next((each for each in self.event_types.values() if each.id == type_id), None)
 
-    def after(self, former: "Catalog") -> "Catalog":
-        """Remember the names of event types that were in force until now."""
+    def after(self, former: "Catalog", left_out: Mapping[str, frozenset[int]]) -> "Catalog":
+        """Follow the catalog that was in force until now: remember names of its event types.
+
+        Args:
+            former: the catalog until now.
+            left_out: ids of rows that make no sense now, by table. They stay as they were.
+        """
+        after = self._with_names_of(former)
+        return after._with_entries_of(former, left_out) if left_out else after
+
+    def _with_entries_of(self, former: "Catalog", left_out: Mapping[str, frozenset[int]]) -> "Catalog":
+        types = left_out[event_type.name]
+        kept = {name: each for name, each in former.event_types.items() if each.id in types}
+        kept = {name: each for name, each in kept.items() if name not in self.event_types}
+        isolation = {name: former.isolation[name] for name in kept if name in former.isolation}
+        return replace(
+            self,
+            event_types={**kept, **self.event_types},
+            isolation={**isolation, **self.isolation},
+            emitters=_with_former(
+                {key: each.also_sending(kept, former.emitters.get(key)) for key, each in self.emitters.items()},
+                former.emitters,
+                left_out[emitter.name],
+            ),
+            roles=_with_former(self.roles, former.roles, left_out[role.name]),
+            reader_roles=_with_former(self.reader_roles, former.reader_roles, left_out[role.name]),
+            runners=_with_former(self.runners, former.runners, left_out[role.name]),
+            bots=_with_former(self.bots, former.bots, left_out[bot.name]),
+        )
+
+    def _with_names_of(self, former: "Catalog") -> "Catalog":
         present = {each.id: each.name for each in self.event_types.values()}
         known = {each.name: each.id for each in former.event_types.values()}
         renamed = {name: type_id for name, type_id in known.items() if present.get(type_id, name) != name}
@@ -187,6 +218,10 @@ class Catalog:
     def expects_replies(self) -> bool:
         """True if any event type has immediate replies."""
         return any(event_type.immediate_reply for event_type in self.event_types.values())
+
+
+def _with_former(present: Mapping[int, Entry], former: Mapping[int, Entry], ids: Collection[int]) -> dict[int, Entry]:
+    return {**{key: entry for key, entry in former.items() if key in ids}, **present}
 
 
 def read_version(connection: Connection) -> int:
@@ -269,13 +304,13 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
         children.setdefault(parent_id, []).append(name)
     rows = connection.execute(
         select(node.c.id, node.c.name, service.c.key, service.c.kind, emitting_service.c.event_type_id, node.c.aside)
-        .join(service, service.c.id == node.c.service_id)
+        .outerjoin(service, service.c.id == node.c.service_id)
         .outerjoin(emitting_service, emitting_service.c.service_id == service.c.id)
         .where(node.c.graph_id == graph_id)
         .order_by(node.c.id)
     )
     return graph_of(
-        Node(name, service_key, kind == "worker", tuple(children.get(node_id, ())), emits, aside)
+        Node(name, service_key or "", kind == "worker", tuple(children.get(node_id, ())), emits, aside)
         for node_id, name, service_key, kind, emits, aside in rows
     )
 

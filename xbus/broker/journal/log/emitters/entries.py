@@ -1,6 +1,7 @@
 """Emitters: what they may send, how much, and what they may make."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
@@ -31,6 +32,11 @@ class EmitterEntry:
     kind: str = "program"
     new_types: str = ""
     clients: str | None = None
+
+    def also_sending(self, kept: Collection[str], former: "EmitterEntry | None") -> "EmitterEntry":
+        """Let it send those of some event types that it might send before."""
+        more = former.event_types.intersection(kept) if former is not None else frozenset()
+        return replace(self, event_types=self.event_types | more)
 
     def may_make(self, type_name: str) -> bool:
         """Check whether it may make an event type of this name."""
