@@ -103,20 +103,28 @@ async def test_an_idle_broker_ends_by_itself_once_another_has_taken_over(store_u
 async def test_an_idle_broker_looks_without_writing(shared_url: str) -> None:
     engine = create_engine(shared_url)
     told: list[str] = []
-    looked = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    is_idle, looked = threading.Event(), threading.Event()
 
     def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
-        told.append(statement.split()[0])
-        if len(told) == 3:
-            loop.call_soon_threadsafe(looked.set)
+        if is_idle.is_set():
+            told.append(statement.split()[0])
+            if len(told) == 3:
+                looked.set()
 
+    sa.event.listen(engine, "before_cursor_execute", note)
     async with Journal(engine, "broker", look_seconds=QUICK) as journal:
         await journal.run(lambda _: None)
-        sa.event.listen(engine, "before_cursor_execute", note)
-        await looked.wait()
-        sa.event.remove(engine, "before_cursor_execute", note)
+        is_idle.set()
+        await asyncio.to_thread(looked.wait)
     assert set(told) == {"SELECT"}
+
+
+async def test_a_writer_does_not_look_before_it_has_begun(file_url: str) -> None:
+    """Its loop may be busy for longer than the time of a look."""
+    async with Journal(create_engine(file_url), "broker"):
+        pass
+    async with Journal(create_engine(file_url), "broker", look_seconds=0.0) as journal:
+        await journal.run(lambda _: None)
 
 
 async def test_a_broker_that_was_stopped_amid_a_transaction_keeps_no_successor_waiting(store_url: str) -> None:

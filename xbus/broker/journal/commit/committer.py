@@ -333,6 +333,8 @@ class Committer:
         Raises:
             Fenced: it may not.
         """
+        if not self._fence.has_begun:
+            return
         try:
             with journal_errors():
                 connection = self._connected()

@@ -67,6 +67,11 @@ class Fence:
         """The number of the last transaction that was stamped. None is used twice, also where a transaction fails:
         else it could speak for another one."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Check whether this writer has taken over."""
+        return self._epoch > 0
+
     def name_session(self, connection: sa.Connection) -> None:
         """Have PostgreSQL show whose session it is, so that another writer can end it."""
         connection.execute(_NAME_SESSION, {"session_name": _session_name(self._name)})
