@@ -73,7 +73,7 @@ async def put_some(scribe: Scribe) -> None:
     await write(whole(scribe, ("fares", [b"d" * 300], EventTags(headers, "client 7"))))
     await write(whole(scribe, ("notes", [], NO_TAGS), ordering_key="client 7"))
     several = (("notes", [b"e", b"f"], NO_TAGS), ("flights", [b"g"], NO_TAGS), ("notes", [b"h" * 40], NO_TAGS))
-    await write(whole(scribe, *several, idempotency_key="once", headers=headers))
+    await write(whole(scribe, *several, key="once", headers=headers))
     await write(whole(scribe, ("flights", [b"i" * 70_000, b"k", b"l"], EventTags(headers, None))))
     await write(whole(scribe, ("notes", [b"m"], NO_TAGS)))
 

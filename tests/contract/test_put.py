@@ -73,7 +73,7 @@ async def test_those_in_parts_and_whole_ones_keep_their_order(journal: Journal, 
 
 
 async def test_a_key_has_its_content_hashed(journal: Journal, scribe: Scribe) -> None:
-    receipt = await journal.write(whole(scribe, [b"a"], idempotency_key="order 1"))
+    receipt = await journal.write(whole(scribe, [b"a"], key="order 1"))
     envelope, *_ = await journal.read(rows_of, receipt.envelope_id)
     assert (envelope["idempotency_key"], envelope["content_hash"]) == ("order 1", receipt.hash)
 

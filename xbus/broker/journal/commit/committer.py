@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
+from xbus.broker.journal.commit.rehearsal import lacks_room, rehearse
 from xbus.broker.journal.commit.statements import carry_out, carry_out_free
 from xbus.broker.journal.database.engine import READ_ONLY, WRITES, journal_errors
 from xbus.broker.journal.database.promises import check_durable
@@ -25,6 +26,7 @@ from xbus.broker.journal.writes import (
     SealedGroup,
     StartEvent,
     Write,
+    write_size,
 )
 from xbus.clock import SystemClock
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, Fenced, JournalError, JournalUnavailable, XbusError
@@ -105,6 +107,7 @@ class Committer:
         self._connection: sa.Connection | None = None
         self._is_new = True
         self._undecided: _Undecided | None = None
+        self._lacked_bytes = 0
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
         self._taken_in: dict[UUID, EventIdTaken] = {}
@@ -211,7 +214,7 @@ class Committer:
             # Whose ids are taken is asked once, and all others stay together.
             return self._transaction(calls, leaves_taken=True)
         except JournalUnavailable as error:
-            self._note_outage(error)
+            self._note_outage(error, _written_bytes(calls))
             return [error] * len(calls)
         except Fenced:
             raise
@@ -234,8 +237,10 @@ class Committer:
             return EventIdTaken(taken.cause, taken.next_step)
         return JournalUnavailable("a write before this one failed", "repeat both")
 
-    def _note_outage(self, error: JournalUnavailable) -> None:
+    def _note_outage(self, error: JournalUnavailable, lacked_bytes: int) -> None:
         self.outage = error
+        if lacks_room(error):
+            self._lacked_bytes = max(self._lacked_bytes, lacked_bytes)
         self.faults += 1
         self._last_outage = self.faults
         self._last_fault_of.clear()
@@ -284,11 +289,11 @@ class Committer:
             committed = self._was_committed(number)
             if committed is None:
                 self._undecided = _Undecided(number, calls, answers)
-                self._note_outage(error)
+                self._note_outage(error, data_bytes)
                 return [UNDECIDED] * len(calls)
             if not committed:
                 raise
-        self._confirm()
+        self._confirm(_written_bytes(calls))
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
         self.group_sizes.note(sum([len(write) if type(write) is PutGroup else 1 for write in group]))
@@ -297,10 +302,12 @@ class Committer:
     def _stamp(self, data_bytes: int = 0) -> None:
         self._fence.stamp(self._connected(), data_bytes, is_first=self._is_new)
 
-    def _confirm(self) -> None:
+    def _confirm(self, written_bytes: int = 0) -> None:
         self._fence.confirm()
         self._is_new = False
-        self.outage = None
+        # A full disk takes what is small, long after it refused what is large.
+        if written_bytes >= self._lacked_bytes:
+            self.outage, self._lacked_bytes = None, 0
 
     def decide(self) -> Sequence[object] | None:
         """Find out what became of the COMMIT during which the database went away; until then nothing else is written.
@@ -319,13 +326,20 @@ class Committer:
         self._note_faults(undecided.calls)
         return [_away()] * len(undecided.calls)
 
+    @property
+    def is_short_of_room(self) -> bool:
+        """True from the write that had no room until as much can be written."""
+        return self._lacked_bytes > 0
+
     def try_to_write(self) -> None:
-        """Commit what changes nothing, to see whether the database takes it.
+        """Commit what changes nothing, to see whether the database takes it, and has room for what it refused.
 
         Raises:
             Fenced: this process may write no more.
         """
-        self._do_errand(lambda _: None)
+        lacked_bytes = self._lacked_bytes
+        if not isinstance(self._do_errand(lambda connection: rehearse(connection, lacked_bytes)), XbusError):
+            self.outage, self._lacked_bytes = None, 0
 
     def look(self) -> None:
         """Look without writing whether this process may still write.
@@ -382,6 +396,10 @@ class Committer:
     def close(self) -> None:
         """Give the connection up."""
         self._disconnect()
+
+
+def _written_bytes(calls: Sequence[WriteJob]) -> int:
+    return sum(write_size(cast(Write[object], call.what)) for call in calls)
 
 
 def _stored_bytes(write: Write[object], answer: object) -> int:
