@@ -176,11 +176,16 @@ class Cluster:
         self._password = other._password
         self._run(self._programs / "pg_basebackup", "-D", self._data, "-d", other.url, "--checkpoint=fast")
 
-    def become_standby_of(self, other: "Cluster") -> None:
-        """Take over all that another one holds, and follow it from the next start on."""
+    def become_standby_of(self, other: "Cluster", port: int | None = None) -> None:
+        """Take over all that another one holds, and follow it from the next start on.
+
+        Args:
+            port: where to reach the other one; None for where it listens.
+        """
         self.become_copy_of(other)
         self.become_standby()
-        (self._data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{other.url}'\n")
+        url = other.url.replace(f":{other.port}/", f":{port or other.port}/")
+        (self._data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{url}'\n")
 
     def become_standby(self) -> None:
         """Only repeat what another server writes, from the next start on."""
@@ -292,10 +297,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(on_disk: bool = False) -> Iterator[Cluster]:
+def cluster(on_disk: bool = False, place: Path | None = None) -> Iterator[Cluster]:
     """A private cluster that runs, thrown away at the end.
 
     Args:
+        place: the folder in which its own is made; None for the usual one.
         on_disk: whether its data are where temporary files are, even if there is room in memory: a commit that waits
             for no disk says nothing of one that does.
 
@@ -303,7 +309,7 @@ def cluster(on_disk: bool = False) -> Iterator[Cluster]:
         NotFound: this machine has no PostgreSQL.
     """
     programs = find_programs()
-    folder = Path(tempfile.mkdtemp(prefix="xbus-postgres-", dir=_on_disk() if on_disk else _place()))
+    folder = Path(tempfile.mkdtemp(prefix="xbus-postgres-", dir=place or (_on_disk() if on_disk else _place())))
     try:
         private = Cluster(programs, folder, LOG_SIZE_ON_DISK if on_disk else LOG_SIZE)
         try:

@@ -23,7 +23,20 @@ from xbus.model.configuration import (
 )
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.emitter import emitter, emitter_profile
-from xbus.model.journal import contents, contents_end, envelope, envelope_role, event, head, reply, segment, writer
+from xbus.model.journal import (
+    ENVELOPE_HEAD,
+    EVENT_TAGS,
+    contents,
+    contents_end,
+    envelope,
+    envelope_role,
+    event,
+    head,
+    loss,
+    reply,
+    segment,
+    writer,
+)
 from xbus.model.objects import object_removal, object_store
 from xbus.model.people import person, person_session, person_token
 from xbus.model.reader import reader, reader_event_type, reader_move, reader_range, reader_stretch
@@ -32,6 +45,8 @@ from xbus.model.session import api_token, registration, session
 from xbus.model.subscription import subscription, subscription_state
 
 __all__ = [
+    "ENVELOPE_HEAD",
+    "EVENT_TAGS",
     "api_token",
     "archive_file",
     "archive_run",
@@ -66,6 +81,7 @@ __all__ = [
     "history",
     "input_descriptor",
     "lag_limit",
+    "loss",
     "metadata",
     "node",
     "object_removal",
