@@ -183,6 +183,8 @@ async def test_a_self_signed_certificate_needs_a_subscription_that_says_so(tmp_p
     async with subscriber(says("HTTP/1.1 204 No Content\r\n\r\n"), context) as url:
         assert (await call(url)).code == "callback_unreachable"
         assert (await call(url, verify=False)).code == ""
+        async with CallbackClient(LOOPBACK, TIMES, verifies=False) as client:
+            assert (await client.post(url, {}, b"[]", verify=True)).code == "", "the gateway checks no certificate"
 
 
 async def test_nobody_is_there() -> None:
