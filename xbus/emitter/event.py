@@ -104,7 +104,11 @@ class AsyncEvent:
     async def __aenter__(self) -> "AsyncEvent":
         self._start.check(self._context.session.limits)
         type_name, estimate, tags = self._start
-        self._call("xbus.start_event", type_name, estimate, *last_argument(event_options(tags)), durable=False)
+        options = event_options(tags)
+        self._stream.events += 1
+        if self._context.session.limits.numbers:
+            options["number"] = self._stream.events
+        self._call("xbus.start_event", type_name, estimate, *last_argument(options), durable=False)
         self._open = True
         self._arm_timer()
         return self

@@ -35,6 +35,7 @@ class FrontLimits:
         reply_seconds: how long it waits for a consumer's immediate reply; 0 if it does not say.
         headers: whether it takes headers.
         groups: whether it takes envelopes in groups.
+        numbers: whether it takes the numbers of events.
     """
 
     session_seconds: float
@@ -43,6 +44,7 @@ class FrontLimits:
     reply_seconds: float
     headers: bool = False
     groups: bool = False
+    numbers: bool = False
 
     @classmethod
     def of(cls, answer: FrontLimitsMap) -> "FrontLimits":
@@ -50,7 +52,7 @@ class FrontLimits:
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
         reply_seconds = answer.get("immediate_reply_timeout", 0.0)
-        extras = (answer.get("headers", False), answer.get("groups", False))
+        extras = (answer.get("headers", False), answer.get("groups", False), answer.get("numbers", False))
         return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds, *extras)
 
     def check_headers(self) -> None:

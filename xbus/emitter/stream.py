@@ -45,10 +45,12 @@ class Stream:
 
     Attributes:
         error: what broke the stream, if anything did; every later call raises it.
+        events: how many events were begun by it.
     """
 
     def __init__(self, session: CallTransport, window: SendWindow, patience: EmitterPatience) -> None:
         self.error: CallError | None = None
+        self.events = 0
         self._session = session
         self._window = window
         self._patience = patience

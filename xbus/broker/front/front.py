@@ -183,16 +183,24 @@ class Front:
         type_name: str,
         estimate: int,
         tags: EventTags = NO_TAGS,
+        number: int | None = None,
     ) -> Answer[UUID]:
         """Begin an event; it promises nothing and need not be waited for.
 
         Args:
             tags: its headers and its partition key.
+            number: its place in the envelope, from 1; None for behind all others.
 
         Raises:
             Refused: unknown_type, type_not_allowed, envelope_unknown, envelope_closed, content_differs.
         """
-        return self._call(emitter_id, envelope_id, lambda known: known.start_event(event_id, type_name, estimate, tags))
+
+        def start(known: "Known") -> UUID:
+            if number is not None and isinstance(known, OpenEnvelope):
+                known.check_number(event_id, number)
+            return known.start_event(event_id, type_name, estimate, tags)
+
+        return self._call(emitter_id, envelope_id, start)
 
     def append(
         self, emitter_id: int, envelope_id: UUID, event_id: UUID, first_index: int | None, items: int, data: bytes

@@ -19,10 +19,11 @@ class EnvelopeOptionsMap(TypedDict, total=False):
 
 
 class EventOptionsMap(TypedDict, total=False):
-    """The options of ``xbus.start_event``, and of an event in ``xbus.put_envelope``."""
+    """The options of ``xbus.start_event``, and of an event in ``xbus.put_envelope``; ``number`` is of the first alone."""
 
     headers: bytes | None
     partition_key: str | None
+    number: int
 
 
 class FrontLimitsMap(TypedDict):
@@ -36,6 +37,7 @@ class FrontLimitsMap(TypedDict):
     immediate_reply_timeout: NotRequired[int | float]
     headers: NotRequired[bool]
     groups: NotRequired[bool]
+    numbers: NotRequired[bool]
 
 
 class FrontLogin(FrontLimitsMap):

@@ -11,7 +11,7 @@ from xbus.broker.front.envelopes.futures import ignore
 from xbus.broker.front.envelopes.intake import EmitterIntake, Intake, TypeIntake
 from xbus.broker.front.envelopes.open import OpenEnvelope
 from xbus.broker.front.envelopes.open_too_long import OpenTooLong
-from xbus.broker.front.envelopes.options import head_of, head_of_array, tags_of, tags_of_array
+from xbus.broker.front.envelopes.options import head_of, head_of_array, number_of, tags_of, tags_of_array
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, envelope_unknown, event_unknown
 from xbus.broker.front.envelopes.throttle import SLOW_DOWN, Throttle
@@ -39,6 +39,7 @@ __all__ = [
     "head_of",
     "head_of_array",
     "ignore",
+    "number_of",
     "tags_of",
     "tags_of_array",
 ]

@@ -24,7 +24,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import Order
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
 from xbus.clock import Clock
-from xbus.errors import EnvelopeCancelled, Refused
+from xbus.errors import EnvelopeCancelled, Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.deferred import Deferred, Promise, settled
@@ -128,6 +128,27 @@ class OpenEnvelope:
             self._other_content("headers", refusal)
             raise refusal
         self._comparisons.agreed("headers")
+
+    def check_number(self, event_id: UUID, number: int) -> None:
+        """Let an event begin that comes in its turn, or has begun already.
+
+        Else events would change their order: 1. The start of the second event is refused, as the journal is away. 2. The
+        start of the third one, which was sent behind it, succeeds. 3. The start of the second one is repeated.
+
+        Raises:
+            Failed: event_gap, where one before it has not begun.
+            Refused: content_differs, where another one has its place.
+        """
+        begun = len(self.state.events)
+        if event_id in self.state.events or number == begun + 1:
+            return
+        if number <= begun:
+            raise content_differs(f"another event is number {number} of envelope {self.state.envelope_id}")
+        raise Failed(
+            f"event {number} of envelope {self.state.envelope_id} came while it has {begun}",
+            f"begin the events from number {begun + 1} on again",
+            code="event_gap",
+        )
 
     def start_event(self, event_id: UUID, type_name: str, estimate: int, tags: EventTags = NO_TAGS) -> UUID:
         """Begin an event; it promises nothing and need not be waited for. A repeat changes nothing.

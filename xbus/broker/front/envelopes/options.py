@@ -6,7 +6,7 @@ from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags, check_packed, check_partition_key
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import EnvelopeOptionsMap
+from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
 LONGEST = {"ordering_key": 255, "key": 1024}
 """How many characters each option that is a text may have."""
@@ -47,6 +47,19 @@ def tags_of_array(value: Value) -> EventTags:
         case [headers, partition_key]:
             return EventTags(check_packed(headers), check_partition_key(partition_key))
     raise _wrong("the head of an event is no array", "write it as [headers, partition_key], or nil without any")
+
+
+def number_of(options: EventOptionsMap | None) -> tuple[int | None, EventOptionsMap]:
+    """Read the number of an event that a caller wrote, and give the other options.
+
+    Raises:
+        Refused: wrong_arguments, for a number below 1.
+    """
+    others: EventOptionsMap = {**options} if options else {}
+    number = others.pop("number", None)
+    if number is not None and number < 1:
+        raise _wrong(f"event {number} of an envelope can't be", "count its events from 1")
+    return number, others
 
 
 def tags_of(options: object) -> EventTags:

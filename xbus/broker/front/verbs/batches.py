@@ -6,7 +6,7 @@ Ids are made by the caller, so that it can send call after call without waiting 
 from collections.abc import Awaitable
 
 from xbus.broker.answers import coded_answer
-from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, NewEvent, head_of, tags_of
+from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, NewEvent, head_of, number_of, tags_of
 from xbus.broker.front.front import Front
 from xbus.broker.front.groups import Answers, GroupIntake, NoteRefusal
 from xbus.broker.front.verbs.emitters import check_own, known_envelope, known_event, new_id, own_id, reply_value
@@ -73,6 +73,7 @@ class FrontBatchVerbs:
             "immediate_reply_timeout": self._reply_seconds,
             "headers": True,
             "groups": True,
+            "numbers": True,
         }
 
     @undoes("xbus.login")
@@ -113,10 +114,13 @@ class FrontBatchVerbs:
         options: EventOptionsMap | None = None,
     ) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
-        tags = tags_of(options)
+        number, others = number_of(options)
+        tags = tags_of(others)
         made_id = new_id(event_id, "event_id")
         in_envelope = self._front.held(emitter_id, token, known_envelope(envelope_id))
-        return map_answer(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate, tags), str)
+        return map_answer(
+            self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate, tags, number), str
+        )
 
     @verb("xbus.send_items")
     @coded_answer

@@ -11,7 +11,7 @@ from xbus.broker.front.front import Front
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.sessions import Sessions
-from xbus.errors import Refused
+from xbus.errors import Failed, Refused
 from xbus.ids import Ids
 from xbus.rpc.codec import pack_items
 
@@ -144,3 +144,22 @@ EVENT = str(uuid.uuid4())
 )
 async def test_a_whole_envelope_must_be_made_of_events(batches: FrontBatchVerbs, event: Any) -> None:
     assert await code_of(batches.put_envelope, "token", str(uuid.uuid4()), [event]) == "wrong_arguments"
+
+
+async def test_events_keep_their_order_when_one_of_them_is_refused_for_now(batches: FrontBatchVerbs) -> None:
+    """What was sent behind the refused one must not take its place before that is sent again."""
+    envelope_id, first, second, third = (str(uuid.uuid4()) for _ in range(4))
+    await answered(batches.start_envelope("token", envelope_id))
+
+    async def start(event_id: str, number: int) -> Any:
+        return await answered(batches.start_event("token", envelope_id, event_id, "notes", 0, {"number": number}))
+
+    assert await start(first, 1) == first
+    with pytest.raises(Failed) as caught:
+        await start(third, 3)
+    assert caught.value.code == "event_gap"
+    assert [await start(second, 2), await start(third, 3), await start(second, 2)] == [second, third, second]
+    for number, code in ((2, "content_differs"), (0, "wrong_arguments")):
+        with pytest.raises(Refused) as refused:
+            await start(str(uuid.uuid4()), number)
+        assert refused.value.code == code
