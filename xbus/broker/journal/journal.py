@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from xbus.broker.journal.commit.events import WriterEvents
 from xbus.broker.journal.commit.writer import CommitFigures, Writer, silent
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
 from xbus.broker.journal.database.read_turns import ReadTurns
@@ -24,7 +25,7 @@ from xbus.broker.journal.writes import Append, SealedEnvelope, Write, WriteAnswe
 from xbus.calling import CALLING
 from xbus.clock import SystemClock
 from xbus.config import JournalSettings
-from xbus.errors import ConfigurationError, JournalUnavailable
+from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 READERS = 2
 
@@ -87,6 +88,7 @@ class Journal:
         self._reader_connections: dict[int, sa.Connection] = {}
         self._read_turns = ReadTurns(READERS)
         self._closed = False
+        self._damage_listeners: list[Callable[[JournalError], None]] = []
 
     @classmethod
     def open(cls, url: str, name: str, **options: Any) -> "Journal":
@@ -173,6 +175,19 @@ class Journal:
         def errand(connection: sa.Connection) -> T:
             return statement(connection, *args, **kwargs)
 
+        try:
+            return await self._in_a_thread(errand)
+        except JournalError as error:
+            if error.code == DAMAGED:
+                for listener in self._damage_listeners:
+                    listener(error)
+            raise
+
+    def on_damage(self, listener: Callable[[JournalError], None]) -> None:
+        """Have ``listener`` called whenever a read met items that do not have their hash."""
+        self._damage_listeners.append(listener)
+
+    async def _in_a_thread(self, errand: Callable[[sa.Connection], T]) -> T:
         if self._readers is None:
             return await self._writer.run(errand)
         if self._closed:
