@@ -34,12 +34,16 @@ BROKER = (
 MONITOR = (
     *BROKER,
     Library("fastapi", "fastapi", "0.120"),
+    Library("httptools", "httptools", "0.6.4"),
     Library("jinja2", "jinja2", "3.1"),
     Library("python-multipart", "python_multipart", "0.0.20"),
     Library("uvicorn", "uvicorn", "0.34"),
 )
 HTTP = (
+    Library("anyio", "anyio", "4"),
     Library("click", "click", "8.1"),
+    Library("httpcore2", "httpcore2", "2"),
+    Library("httptools", "httptools", "0.6.4"),
     Library("prometheus-client", "prometheus_client", "0.22"),
     Library("starlette", "starlette", "0.50"),
     Library("uvicorn", "uvicorn", "0.34"),

@@ -1,11 +1,15 @@
 """Insisting on a database that is away for a while."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from xbus.backoff import Backoff, Patience
 from xbus.errors import JournalError, JournalUnavailable
+from xbus.waiting import WaitLog
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -14,7 +18,7 @@ LONGEST_DELAY_SECONDS = 2.0
 
 
 class DatabasePatience(Patience):
-    """Measures a row of failures of a database, and waits.
+    """Measures a row of failures of a database, waits, and tells why.
 
     Args:
         seconds: as of ``Patience``.
@@ -27,6 +31,12 @@ class DatabasePatience(Patience):
     ) -> None:
         super().__init__(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), now)
         self._sleep = sleep
+        self._log = WaitLog(logger, "database_away", now)
+
+    def succeeded(self) -> None:
+        """As ``Patience.succeeded``; the wait is over, too."""
+        super().succeeded()
+        self._log.ends()
 
     def wait_after(self, error: JournalError) -> None:
         """Wait before the next try.
@@ -37,6 +47,7 @@ class DatabasePatience(Patience):
         delay = self.failed()
         if delay is None:
             raise error
+        self._log.waits(error, self.seconds)
         self._sleep(delay)
 
 

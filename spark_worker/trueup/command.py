@@ -25,7 +25,7 @@ from spark_worker.trueup.comparing import (
     count,
     parse_items,
 )
-from xbus.admin.address import broker_address
+from xbus.admin.address import broker_address, command_emitter
 from xbus.admin.output import facts, one_json
 from xbus.admin.program import config_option, database_url, json_option
 from xbus.admin.secret import password_file_option, password_of
@@ -135,7 +135,7 @@ def _emitter(
         return None
     if login is None:
         raise click.UsageError("--emit-missing needs --login")
-    return Emitter(broker_address("front", url, config_path), login, password_of(login, password_file))
+    return command_emitter(broker_address("front", url, config_path), login, password_of(login, password_file))
 
 
 def _write_keys(found: DataFrame, keys: tuple[str, ...], path: Path) -> None:

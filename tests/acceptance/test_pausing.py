@@ -136,7 +136,7 @@ def moves(url: str, subject: str, name: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", ["emitter", "type"])
 async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
-    kind: str, database_url: str, start_daemon: StartDaemon
+    kind: str, database_url: str, start_daemon: StartDaemon, tmp_path: Path
 ) -> None:
     add_bus(database_url, {"numbers": {"c": []}})
     daemon = start_daemon(database_url)
@@ -154,6 +154,9 @@ async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
         assert f"is paused by {getpass.getuser()}: moving \\x1b[2J\\u202ehouse" in failed.value.cause
         with pytest.raises(Failed, match="was not resumed within 1 s"):
             await emit(daemon, send_numbers(3), pause_seconds=1)
+        with pytest.raises(Failed, match="and the 1 s of `timeout` are over"):
+            await emit(daemon, lambda sender: sender.put("numbers", [b"1"], timeout=1))
+        await command_waits(daemon, kind, named, tmp_path)
         # It insists for a second while nothing succeeds, and a pause is no such failure.
         waiting = asyncio.create_task(emit(daemon, send_numbers(3), retry_seconds=1))
         asked = daemon.log.count("is paused")
@@ -163,6 +166,31 @@ async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
         receipt = await waiting
         await consumer.wait_for([receipt.envelope_id])
     assert consumer.committed == [envelope_id, receipt.envelope_id]
+
+
+async def command_waits(daemon: Daemon, kind: str, named: str, folder: Path) -> None:
+    """Emit by the command, which says at once what it waits for and how that ends, and waits for its time-out."""
+    password, items = folder / "password", folder / "items.jsonl"
+    password.write_text("password")
+    password.chmod(0o600)
+    items.write_text("1\n")
+    options: list[str | Path] = [
+        "--type",
+        "numbers",
+        "--login",
+        "emitter_1",
+        "--password-file",
+        password,
+        "--timeout",
+        "1",
+    ]
+    done = await asyncio.to_thread(run, script("xbus"), "emit", items, *options, "-c", daemon.config)
+    *_, told, ended = done.stderr.strip().splitlines()
+    assert told.startswith("waiting for up to 1 s: the ")
+    assert f"is paused by {getpass.getuser()}: moving" in told
+    assert told.endswith(f": xbus resume {kind} {named} --reason … ends the pause; repeat the call then")
+    assert "was not resumed within 1 s" in ended
+    assert done.returncode == 3
 
 
 async def refused(emitter: OldEmitter, kind: str) -> None:

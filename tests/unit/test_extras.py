@@ -12,7 +12,7 @@ from xbus.extras import Library
 MANIFEST = Path(__file__).parents[2] / "pyproject.toml"
 
 
-@pytest.mark.parametrize("extra", ["broker", "inbox", "spark"])
+@pytest.mark.parametrize("extra", ["broker", "http", "inbox", "monitor", "spark"])
 def test_the_libraries_of_an_extra_are_those_of_the_manifest(extra: str) -> None:
     project = tomllib.loads(MANIFEST.read_text(encoding="utf-8"))["project"]
     wanted = {name: oldest for name, _, oldest in getattr(extras, extra.upper())}

@@ -8,7 +8,7 @@ import click
 from xbus.admin.program import FiniteRange
 from xbus.config import load
 from xbus.config.reaching import reachable
-from xbus.emitter import Options
+from xbus.emitter import Emitter, Options
 
 timeout_option = click.option(
     "--timeout",
@@ -16,7 +16,7 @@ timeout_option = click.option(
     default=Options.retry_seconds,
     show_default=True,
     metavar="SECONDS",
-    help="How long to insist while the bus does not answer or takes nothing.",
+    help="How long to insist while the bus does not answer, takes nothing or is paused.",
 )
 """For commands that send."""
 
@@ -24,6 +24,11 @@ back_option = click.option(
     "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
 )
 """For programs that serve."""
+
+
+def command_emitter(address: str, login: str, password: str, seconds: float = Options.retry_seconds) -> Emitter:
+    """Make the emitter of a command. Its person waits no longer for a pause than for a bus that does not answer."""
+    return Emitter(address, login, password, retry_seconds=seconds, pause_seconds=seconds)
 
 
 def broker_address(socket: Literal["front", "back"], url: str | None, config_path: Path | None) -> str:

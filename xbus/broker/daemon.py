@@ -14,7 +14,7 @@ from xbus import tracing
 from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.encryption import Encryption
-from xbus.broker.housekeeping.descriptors import Descriptors, raise_limit
+from xbus.broker.housekeeping.descriptors import Descriptors
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
@@ -32,6 +32,7 @@ from xbus.supervision.alert_channels import alert_channels
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
 from xbus.system import collector, service_manager
+from xbus.system.descriptors import raise_limit
 from xbus.system.service_manager import tell_ready
 
 log = logging.getLogger(__name__)

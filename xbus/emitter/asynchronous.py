@@ -163,9 +163,6 @@ class AsyncEmitter:
         """Send a whole envelope of one event, as ``Emitter.put`` does."""
         start = EventStart(type_name, tags=event_tags(None, partition_key))
         options = envelope_options(ordering_key, key, headers)
-        return await within(timeout, self._put(start, items, options))
-
-    async def _put(self, start: EventStart, items: Iterable[object], options: EnvelopeOptionsMap) -> Receipt:
         check_several(items)
         context, packed = await self._open_context(), [item_bytes(item, self._hook) for item in items]
         limits = context.session.limits
@@ -173,15 +170,17 @@ class AsyncEmitter:
         batches = list(cut(packed, limits.max_batch_bytes))
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if len(batches) > 1 or "key" in options or self._outbox is not None:
-            return await self._put_batches(self._envelope(options), start, packed)
-        return await put_at_once(context, start, packed, options)
+            sending = self._envelope(options)
+            return await within(timeout, self._put_batches(sending, start, packed), sending.failure)
+        return await put_at_once(context, start, packed, options, timeout)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None
     ) -> Value:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it, as ``Emitter.ask`` does."""
         self._check_direct()
-        return await within(timeout, self._ask(self.envelope(headers=headers), type_name, items))
+        asking = self.envelope(headers=headers)
+        return await within(timeout, self._ask(asking, type_name, items), asking.failure)
 
     @staticmethod
     async def _ask(asking: AsyncEnvelope, type_name: str, items: Sequence[object]) -> Value:
@@ -223,13 +222,11 @@ class AsyncEmitter:
 
     async def _call(self, verb: str, *arguments: object, timeout: float | None) -> Value:
         self._check_direct()
-        return await within(timeout, self._called(verb, arguments))
-
-    async def _called(self, verb: str, arguments: tuple[object, ...]) -> Value:
         context = await self._open_context()
         stream = context.new_stream()
+        call = RepeatableCall(verb, arguments, self._options.answer_seconds)
         try:
-            return await stream.submit(RepeatableCall(verb, arguments, self._options.answer_seconds))
+            return await within(timeout, stream.submit(call), lambda: stream.failure)
         finally:
             context.end(stream)
 

@@ -73,6 +73,10 @@ class AsyncEnvelope:
         """True once it is durable in the emitter's outbox, from where it goes to the bus."""
         return self._receipt is not None and self._receipt.queued
 
+    def failure(self) -> CallError | None:
+        """Give the failure because of which its calls are made again; None while they succeed."""
+        return self._stream.failure if hasattr(self, "_stream") else None
+
     async def __aenter__(self) -> "AsyncEnvelope":
         self._context = await self._open_context()
         check_envelope(self._options, self._context.session.limits)
@@ -88,7 +92,7 @@ class AsyncEnvelope:
 
     async def _claim(self, start: RepeatableCall) -> None:
         try:
-            self.id = _STARTED.read(await within(self._timeout, self._stream.claim(start)))
+            self.id = _STARTED.read(await within(self._timeout, self._stream.claim(start), self.failure))
         except BaseException:
             self._context.end(self._stream)
             raise
@@ -133,7 +137,7 @@ class AsyncEnvelope:
     async def _seal(self) -> None:
         # The front lets it wait behind the replies to its events.
         call = RepeatableCall("xbus.end_envelope", (self.id, self._events), self._context.reply_seconds, may_wait=True)
-        answer = await within(self._timeout, self._stream.submit(call))
+        answer = await within(self._timeout, self._stream.submit(call), self.failure)
         self._receipt = Receipt.of(answer)
 
     async def _cancel(self, reason: BaseException) -> None:
@@ -150,7 +154,11 @@ class AsyncEnvelope:
 
 
 async def put_at_once(
-    context: EmitterContext, start: EventStart, items: Sequence[bytes], options: EnvelopeOptionsMap
+    context: EmitterContext,
+    start: EventStart,
+    items: Sequence[bytes],
+    options: EnvelopeOptionsMap,
+    timeout: float | None = None,
 ) -> Receipt:
     """Send an envelope of one event whose items fit into one batch.
 
@@ -159,6 +167,7 @@ async def put_at_once(
         start: the event type, headers and partition key.
         items: packed.
         options: of the envelope, as ``envelope_options`` makes them.
+        timeout: the most seconds that it may take; None for as long as the emitter insists.
 
     Raises:
         CallError: the front refuses it, or nothing answered for as long as the emitter insists.
@@ -171,10 +180,14 @@ async def put_at_once(
     call = RepeatableCall("xbus.put_envelope", arguments, context.options.answer_seconds, size=len(data))
     stream = context.new_stream()
     try:
-        await stream.room()
-        return Receipt.of(await stream.submit(call))
+        return Receipt.of(await within(timeout, _submitted(stream, call), lambda: stream.failure))
     finally:
         context.end(stream)
+
+
+async def _submitted(stream: Stream, call: RepeatableCall) -> Value:
+    await stream.room()
+    return await stream.submit(call)
 
 
 def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> None:
@@ -183,7 +196,9 @@ def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> Non
         # It stays open, seen by nobody.
         code = error.code if isinstance(error, CallError) else type(error).__name__
         extra = {"action": "emitter_cancel_failed", "envelope_id": envelope_id, "code": code}
-        logger.warning("envelope not cancelled", extra=extra)
+        # A paused emitter has nothing at the bus that could be cancelled.
+        level = logging.INFO if code == "envelope_unknown" else logging.WARNING
+        logger.log(level, "envelope not cancelled", extra=extra)
 
 
 def envelope_options(ordering_key: str | None, key: str | None, headers: Headers | None = None) -> EnvelopeOptionsMap:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from types import TracebackType
 from typing import NamedTuple, TypeVar
@@ -20,6 +20,7 @@ from xbus.rpc.items import ITEM_HEADER_BYTES, item_bytes
 from xbus.rpc.messages import EventEnd, EventOptionsMap
 from xbus.rpc.shapes import AnswerReader
 
+T = TypeVar("T")
 Options = TypeVar("Options", bound=Mapping[str, object])
 
 _END = AnswerReader("xbus.end_event", EventEnd)
@@ -153,16 +154,19 @@ class AsyncEvent:
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Send what waits for company now, as ``Event.flush`` does."""
-        await within(self._timeout if timeout is None else timeout, self._stream.room())
+        await self._within(timeout, self._stream.room())
         self._send_batch()
 
     async def reply(self, *, timeout: float | None = None) -> Value:
         """Give the immediate reply of a consumer, as ``Event.reply`` does."""
-        return (await within(self._timeout if timeout is None else timeout, self._ended()))["reply"]
+        return (await self._within(timeout, self._ended()))["reply"]
 
     async def has_reply(self, *, timeout: float | None = None) -> bool:
         """Check whether the event got an immediate reply, be it None; see also ``reply``."""
-        return (await within(self._timeout if timeout is None else timeout, self._ended())).get("replied", True)
+        return (await self._within(timeout, self._ended())).get("replied", True)
+
+    async def _within(self, timeout: float | None, work: Awaitable[T]) -> T:
+        return await within(self._timeout if timeout is None else timeout, work, lambda: self._stream.failure)
 
     async def _ended(self) -> EventEnd:
         if self._end is None:

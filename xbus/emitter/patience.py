@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from xbus.backoff import Backoff, Patience
 from xbus.clock import Clock
-from xbus.errors import CallError, Failed, TimedOut
+from xbus.errors import CallError, ConnectionLost, Failed, TimedOut
+from xbus.waiting import WaitLog
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ SHORTEST_TRY_SECONDS = 0.001
 
 
 class EmitterPatience(Patience):
-    """Measures a row of failed calls.
+    """Measures a row of failed calls, and tells why the program waits.
 
     Args:
         seconds: as of ``Patience``.
@@ -39,6 +40,9 @@ class EmitterPatience(Patience):
         super().__init__(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), clock.monotonic)
         self._pause_seconds = pause_seconds
         self._paused_since: float | None = None
+        self._log = WaitLog(logger, "emitter_waits", clock.monotonic)
+        self.failure: CallError | None = None
+        """Why the row of failures goes on; None without a failure since the last success."""
 
     def paused(self) -> bool:
         """Note that the bus is well, and that a person has paused it: that may take longer than a failure.
@@ -56,6 +60,8 @@ class EmitterPatience(Patience):
         """As ``Patience.succeeded``; a pause is over, too."""
         super().succeeded()
         self._paused_since = None
+        self._log.ends()
+        self.failure = None
 
     def failed(self, told: float = 0.0) -> float | None:
         """As ``Patience.failed``; each delay leaves time for the try behind it.
@@ -68,13 +74,29 @@ class EmitterPatience(Patience):
             return None
         return told or min(delay, self.left / 2)
 
+    def delay_after(self, error: CallError) -> float:
+        """Count one more failure, tell the wait, and give the seconds until the next try.
+
+        Silence says less than the answer before it: the answer remains the cause.
+
+        Raises:
+            CallError: the time is over.
+        """
+        if self.failure is None or not isinstance(error, TimedOut):
+            self.failure = error
+        delay = self.failed(told_seconds(error))
+        if delay is None:
+            raise self.given_up(self.failure) from error
+        self._log.waits(self.failure, self._pause_seconds if self.failure.code == PAUSED else self.seconds)
+        return delay
+
     def limit(self, seconds: float) -> float:
         """Shorten a time-out to what is left of the row; without repeats it is as it was."""
         return min(seconds, self.left) if self.seconds else seconds
 
     def given_up(self, error: CallError) -> CallError:
         """Word ``error`` for a caller whose repeats were in vain; unchanged without repeats."""
-        insisted = f", and no repeat helped within {self.seconds:g} s" if self.seconds else ""
+        insisted = f", and each try within {self.seconds:g} s failed" if self.seconds else ""
         if self.seconds and error.code == PAUSED:
             insisted = f", and was not resumed within {self._pause_seconds:g} s"
         next_step = error.next_step or "see whether the bus runs at this address"
@@ -103,18 +125,20 @@ async def insist(patience: EmitterPatience, seconds: float, attempt: Callable[[f
         try:
             return await attempt(patience.limit(seconds))
         except Failed as failure:
-            delay = patience.failed()
-            if delay is None:
-                raise patience.given_up(failure) from failure
-            logger.info("no answer yet", extra={"action": "emitter_insists", "code": failure.code})
-            await asyncio.sleep(delay)
+            delay = patience.delay_after(failure)
+        await asyncio.sleep(delay)
 
 
-async def within(timeout: float | None, work: Awaitable[T]) -> T:
+async def within(timeout: float | None, work: Awaitable[T], failure: Callable[[], CallError | None]) -> T:
     """Wait for ``work`` for so many seconds; None for as long as it takes.
 
+    Args:
+        timeout: the seconds.
+        work: is cancelled when they are over.
+        failure: gives the failure because of which the work waits; None where it waits for an answer.
+
     Raises:
-        TimedOut: it took longer, and is cancelled.
+        CallError: it took longer: the failure, or ``TimedOut`` where none is known.
     """
     if timeout is None:
         return await work
@@ -122,6 +146,10 @@ async def within(timeout: float | None, work: Awaitable[T]) -> T:
         async with asyncio.timeout(timeout):
             return await work
     except TimeoutError:
+        known = failure()
+        if known is not None and not isinstance(known, (TimedOut, ConnectionLost)):
+            cause = f"{known.cause}, and the {timeout:g} s of `timeout` are over"
+            raise type(known)(cause, known.next_step, code=known.code, details=known.details) from None
         raise TimedOut(
             f"the bus has not answered within the {timeout:g} s of `timeout`",
             "see whether it runs at this address; what you send under a key you may send again safely",

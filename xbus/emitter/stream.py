@@ -1,18 +1,15 @@
 """The calls of one envelope: pipelined, answered in order, made again after trouble."""
 
 import asyncio
-import logging
 from collections import deque
 from functools import partial
 
-from xbus.emitter.patience import PAUSED, SLOW_DOWN, EmitterPatience, told_seconds
+from xbus.emitter.patience import PAUSED, SLOW_DOWN, EmitterPatience
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport
 from xbus.emitter.window import SendWindow
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.rpc.codec import Value
-
-logger = logging.getLogger(__name__)
 
 FORGOTTEN = frozenset({"envelope_unknown", "event_unknown"})
 """Codes by which the front refuses an opening that it answered and never wrote, after a crash."""
@@ -98,6 +95,11 @@ class Stream:
         self._claim = call
         self._claimed_at_login = self._session.logins
         return self.submit(call)
+
+    @property
+    def failure(self) -> CallError | None:
+        """The failure because of which calls are made again; None while they succeed."""
+        return self._patience.failure
 
     async def room(self) -> None:
         """Return when the window takes a further batch.
@@ -219,7 +221,7 @@ class Stream:
     async def _restore_session(self, error: CallError | None) -> None:
         while True:
             if error is not None:
-                await self._wait_after(error)
+                await asyncio.sleep(self._patience.delay_after(error))
             try:
                 async with asyncio.timeout(self._patience.left if self._patience.seconds else None):
                     if error is not None:
@@ -229,13 +231,6 @@ class Stream:
                 error = error or _silent()
             except Failed as failure:
                 error = failure
-
-    async def _wait_after(self, error: CallError) -> None:
-        delay = self._patience.failed(told_seconds(error))
-        if delay is None:
-            raise self._patience.given_up(error)
-        logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})
-        await asyncio.sleep(delay)
 
     def _watch_on(self) -> None:
         seconds = min(self._patience.seconds / LOOKS, max(self._patience.left, SHORTEST_LOOK_SECONDS))

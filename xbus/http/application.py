@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_network
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,10 +27,13 @@ from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
 from xbus.http.figures import OPERATION, CountedRequests, HttpFigures
 from xbus.http.front import FrontConnection
-from xbus.http.guard import Guard, RequestLimits, is_in
+from xbus.http.guard import Guard
 from xbus.http.reading import BackConnection, TailPace, Tails
 from xbus.http.statsd import StatsdReports
+from xbus.http.targets import AllowedAddresses, CallbackTargets
 from xbus.ids import Ids
+from xbus.web.addresses import is_in, networks_of
+from xbus.web.requests import RequestLimits, client_is_known
 
 OPERATIONS = (*native.OPERATIONS, *reading.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
 
@@ -60,7 +62,8 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
     called = BackConnection(back, clock, settings.insist_seconds)
     counters = RoutemasterCounters()
     look = SubscriptionLook(counters, clock)
-    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings, counters)
+    targets = CallbackTargets(AllowedAddresses(settings.callback_hosts))
+    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings, counters, targets)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
     figures = _figures(gateway)
     application = Starlette(
@@ -83,6 +86,7 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
             called,
             partial(call_subscribers, settings, back, clock, counters, look),
             partial(_reporting, settings.statsd, counters, look),
+            targets,
         ),
     )
     application.state.gateway = gateway
@@ -100,11 +104,13 @@ def _connected(
     back: BackConnection,
     calling: Callable[[], AbstractAsyncContextManager[None]],
     reporting: Callable[[], AbstractAsyncContextManager[None]],
+    targets: CallbackTargets,
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def connected(app: Starlette) -> AsyncIterator[None]:
         async with front, back, reporting(), calling():
-            yield
+            with closing(targets):
+                yield
 
     return connected
 
@@ -127,7 +133,10 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
 
     async def answer(request: Request) -> Response:
         request.scope[OPERATION] = name
-        return await operation.answer(gateway, request)
+        response = await operation.answer(gateway, request)
+        if operation.needs_token and response.status_code < HTTPStatus.BAD_REQUEST:
+            client_is_known(request.scope)
+        return response
 
     return Route(_pattern(operation.path), answer, methods=[operation.method])
 
@@ -168,7 +177,7 @@ def _figures(gateway: Gateway) -> HttpFigures:
 
 
 def _counted(figures: HttpFigures, look: SubscriptionLook, allowed: Sequence[str]) -> Route:
-    networks = [ip_network(entry, strict=False) for entry in allowed]
+    networks = networks_of(allowed)
 
     async def answer(request: Request) -> Response:
         if request.client is None or not is_in(request.client.host, networks):

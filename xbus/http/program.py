@@ -1,26 +1,24 @@
 """``start_xbushttp``: builds the gateway from its configuration, and serves it until it is stopped."""
 
-import resource
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 
 import click
-import uvicorn
 from starlette.applications import Starlette
 
 from xbus import ending, logs
-from xbus.clock import SystemClock
+from xbus.clock import Clock, SystemClock
 from xbus.config import Config, HttpSettings, load
 from xbus.config.command_line import file_option
 from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError
 from xbus.extras import needing
 from xbus.http.application import build, on_stop
-from xbus.http.protocol import BoundedProtocol, ConnectionLimits
 from xbus.system import collector, service_manager
+from xbus.web.connections import ConnectionLimits
 from xbus.web.listening import open_port, served_address, stop_at_signal
+from xbus.web.server import WebServer, server_config
 
 STOP_SECONDS = 10
 """Seconds that requests may take when the gateway stops. Fewer cut senders off, more delay the end."""
@@ -64,13 +62,14 @@ def serve(config: Config, ready_file: Path | None) -> None:
             "[http] callbacks = yes needs callback_token",
             "make one: xbus token new NAME --role LOGIN, of a role whose service is of kind gateway",
         )
-    application = build(settings, front, SystemClock(), back=back)
+    clock = SystemClock()
+    application = build(settings, front, clock, back=back)
     with reporting_exceptions(config.sentry.dsn), closing(open_port("http", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)
-        _allow_connections()
+        server = web_server(application, settings, clock)
         collector.spare_what_is_here()
         service_manager.tell_ready({"http": address}, ready_file)
-        uvicorn.Server(server_config(application, settings)).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 @contextmanager
@@ -93,30 +92,22 @@ def reporting_exceptions(dsn: str) -> Iterator[None]:
         yield
 
 
-def _allow_connections() -> None:
-    """Take as many file descriptors as this process may have: each follower is a connection."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def server_config(application: Starlette, settings: HttpSettings) -> uvicorn.Config:
-    """Make the settings of the server.
+def web_server(application: Starlette, settings: HttpSettings, clock: Clock) -> WebServer:
+    """Make the server.
 
     Args:
         application: answers the requests.
         settings: the section of the configuration.
+        clock: measures how often the log tells of a client.
     """
-    limits = ConnectionLimits(settings.max_connections, settings.slow_seconds, settings.slow_seconds)
-    return uvicorn.Config(
+    slow = settings.slow_seconds
+    config = server_config(
         application,
-        http=partial(BoundedProtocol, limits=limits, on_stop=on_stop(application)),  # type: ignore[arg-type]
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
+        certificate=settings.certificate,
+        key=settings.certificate_key,
+        stop_seconds=STOP_SECONDS,
         # The guard decides whom to believe.
-        proxy_headers=False,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.certificate_key,
-        timeout_graceful_shutdown=STOP_SECONDS,
+        trusts_proxies=False,
     )
+    limits = ConnectionLimits(settings.max_connections, slow, slow, settings.trusted_proxies)
+    return WebServer("start_xbushttp", config, limits, clock, on_stop(application))

@@ -117,4 +117,5 @@ class ClearingDesk:
             "" if monitor.clearing_password_file is None else read_password(monitor.clearing_password_file),
             answer_seconds=ANSWER_SECONDS / 2,
             retry_seconds=ANSWER_SECONDS,
+            pause_seconds=ANSWER_SECONDS,
         )

@@ -12,7 +12,7 @@ from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.monitor.people.visitor import NotLoggedIn
 from xbus.monitor.rendering import MonitorPage, link
 from xbus.monitor.requests import is_fragment, parts_of
-from xbus.monitor.shield import LOG_IN, is_for_programs, problem
+from xbus.monitor.shield import LOG_IN, BodyRefused, is_for_programs, problem
 
 _STATUS_OF_CODE = {
     "forbidden": HTTPStatus.FORBIDDEN,
@@ -22,7 +22,6 @@ _STATUS_OF_CODE = {
     "batch_not_parked": HTTPStatus.NOT_FOUND,
     "wrong_method": HTTPStatus.METHOD_NOT_ALLOWED,
     "slow_down": HTTPStatus.TOO_MANY_REQUESTS,
-    "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "place_invalid": HTTPStatus.UNPROCESSABLE_ENTITY,
     "moment_invalid": HTTPStatus.UNPROCESSABLE_ENTITY,
     "place_beyond_end": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -55,8 +54,10 @@ def of_the_bus(request: Request, error: Exception) -> Response:
 def of_http(request: Request, error: Exception) -> Response:
     """Answer a request for a page that is not there, or by a method that it does not know."""
     assert isinstance(error, HTTPException), "registered for these alone"
-    if error.status_code == HTTPStatus.NOT_FOUND:
-        told: XbusError = Refused("there is no such page", "start at /", code="no_page")
+    if isinstance(error, BodyRefused):
+        told: XbusError = error.refusal
+    elif error.status_code == HTTPStatus.NOT_FOUND:
+        told = Refused("there is no such page", "start at /", code="no_page")
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         told = Refused(f"{request.method} is not possible here", "see /api/openapi.json", code="wrong_method")
     else:

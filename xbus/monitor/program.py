@@ -1,28 +1,34 @@
 """``start_xbusmonitor``: builds the monitor from its configuration, and serves it until it is stopped."""
 
-import socket
 from contextlib import closing
 from pathlib import Path
 
 import click
-import uvicorn
+from fastapi import FastAPI
 
 from xbus import ending, logs
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.clock import SystemClock
+from xbus.clock import Clock, SystemClock
 from xbus.config import MonitorSettings, load
 from xbus.config.command_line import file_option
 from xbus.config.plaintext import is_local
 from xbus.errors import ConfigurationError
 from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.live.audience import Audience
 from xbus.system import service_manager
+from xbus.web.connections import ConnectionLimits
 from xbus.web.listening import open_port, served_address, stop_at_signal
+from xbus.web.server import WebServer, server_config
 
 STOP_SECONDS = 5
 """Seconds that requests may take when the monitor stops. Fewer cut pages off, more delay the end."""
+
+MOST_CONNECTIONS = 1000
+"""Connections that are open at once. A browser has up to six, and one more for each page that is live."""
+
+SLOW_SECONDS = 30.0
+"""Seconds for the head of a request, and for a browser to take something of an answer. Fewer cut slow lines off."""
 
 EXIT_CODES = (
     "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
@@ -62,40 +68,29 @@ def serve(bus: BusAccess, ready_file: Path | None) -> None:
     with closing(open_port("monitor", settings.listen)) as listening:
         address = served_address(settings.listen, listening, settings.certificate)
         application = build(bus, is_encrypted=settings.certificate is not None)
-        server = MonitorServer(
-            uvicorn.Config(
-                application,
-                # It bounds the head of a request. httptools, which the gateway for HTTP brings, leaves that to us.
-                http="h11",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                ssl_certfile=settings.certificate,
-                ssl_keyfile=settings.certificate_key,
-                timeout_graceful_shutdown=STOP_SECONDS,
-            ),
-            application.state.parts.sampler.audience,
-        )
+        server = web_server(application, settings, bus.clock)
         service_manager.tell_ready({"monitor": address}, ready_file)
         server.run(sockets=[listening])
 
 
-class MonitorServer(uvicorn.Server):
-    """Ends the streams of open pages before it waits for requests: a stream ends by nothing else.
+def web_server(application: FastAPI, settings: MonitorSettings, clock: Clock) -> WebServer:
+    """Make the server.
 
     Args:
-        config: of the server.
-        audience: has the streams.
+        application: answers the requests.
+        settings: the section of the configuration.
+        clock: measures how often the log tells of a client.
     """
-
-    def __init__(self, config: uvicorn.Config, audience: Audience) -> None:
-        super().__init__(config)
-        self._audience = audience
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop serving."""
-        self._audience.end()
-        await super().shutdown(sockets)
+    config = server_config(
+        application,
+        certificate=settings.certificate,
+        key=settings.certificate_key,
+        stop_seconds=STOP_SECONDS,
+        trusts_proxies=True,
+    )
+    limits = ConnectionLimits(MOST_CONNECTIONS, SLOW_SECONDS, SLOW_SECONDS)
+    # The streams of open pages end by nothing else.
+    return WebServer("start_xbusmonitor", config, limits, clock, application.state.parts.sampler.audience.end)
 
 
 def _check_plaintext(settings: MonitorSettings, *, allowed: bool) -> None:

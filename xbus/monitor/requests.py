@@ -17,6 +17,7 @@ from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.door import Door
 from xbus.monitor.people.visitor import NotLoggedIn, Visitor
 from xbus.monitor.rendering import MonitorPage, Renderer
+from xbus.web.requests import client_is_known
 
 SESSION_COOKIE = "xbus_session"
 
@@ -84,6 +85,7 @@ def visitor_of(request: Request, parts: TheParts) -> Visitor:
     """
     if (found := getattr(request.state, "visitor", None)) is None:
         found = request.state.visitor = _found_visitor(request, parts)
+        client_is_known(request.scope)
     return found
 
 

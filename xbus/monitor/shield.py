@@ -8,9 +8,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from xbus.ending import printable_lines
 from xbus.errors import Refused, XbusError
 from xbus.monitor.requests import SESSION_COOKIE
+from xbus.web.connections import STRANGER_SECONDS
 from xbus.web.problem_details import PROBLEM_TYPE, problem_details
+from xbus.web.requests import RequestLimits, bounded, check_head
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -36,6 +39,18 @@ MOST_PARSED_BYTES = 24 * 1024 * 1024
 """The largest form or JSON: an item of 16 MB with its escapes. More keep all others waiting while they are parsed."""
 
 MOST_BYTES_OF_STRANGERS = 16 * 1024
+
+SLOW_SECONDS = 30.0
+"""Seconds between two parts of a body. Fewer cut slow lines off, more let a request that has stopped keep its place."""
+
+STATUSES = {
+    "cross_origin": HTTPStatus.FORBIDDEN,
+    "bad_request": HTTPStatus.BAD_REQUEST,
+    "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "too_slow": HTTPStatus.REQUEST_TIMEOUT,
+    "packed_body": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+}
+"""The refusals of requests that get no further, with their statuses."""
 
 API = "/api"
 
@@ -68,11 +83,11 @@ class Shield:
         if scope["method"] == "HEAD":
             # As GET without the content (RFC 9110, 9.3.2).
             scope, answer = {**scope, "method": "GET"}, _without_content(answer)
-        most = _most_bytes(scope["path"], headers)
-        if refusal := _refusal(scope, headers, most):
+        limits = _limits(scope["path"], headers)
+        if refusal := _refusal(scope, headers, limits):
             await refusal(scope, receive, answer)
         else:
-            await self._app(scope, _bounded(receive, most), answer)
+            await self._app(scope, bounded(receive, limits, BodyRefused), answer)
 
     def _guarded(self, send: Send, *, is_asset: bool) -> Send:
         async def answer(message: Message) -> None:
@@ -86,20 +101,21 @@ class Shield:
         return answer
 
 
-def _refusal(scope: Scope, headers: Headers, most: int) -> Response | None:
+def _refusal(scope: Scope, headers: Headers, limits: RequestLimits) -> Response | None:
     """Make the answer to a request that gets no further; None for all others."""
-    if scope["method"] not in SAFE_METHODS and is_foreign(headers):
-        status, code, cause = HTTPStatus.FORBIDDEN, "cross_origin", "this request comes from a page of another site"
-    elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
-        status, code, cause = HTTPStatus.BAD_REQUEST, "bad_request", "the address has a zero character"
-    elif _declared_bytes(headers) > most:
-        status, code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"
-        cause = f"this request is larger than {most} bytes"
-    else:
-        return None
-    if is_for_programs(scope["path"]):
-        return problem(Refused(cause, "correct the request", code=code), status)
-    return PlainTextResponse(f"The monitor refuses: {cause}. [{code}]\n", status)
+    try:
+        if scope["method"] not in SAFE_METHODS and is_foreign(headers):
+            raise Refused("this request comes from a page of another site", "correct the request", code="cross_origin")
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            raise Refused("the address has a zero character", "correct the request", code="bad_request")
+        check_head(headers, limits)
+    except Refused as refusal:
+        status = STATUSES[refusal.code]
+        if is_for_programs(scope["path"]):
+            return problem(refusal, status)
+        text = f"The monitor refuses: {printable_lines(refusal.cause)}. [{refusal.code}]\n"
+        return PlainTextResponse(text, status)
+    return None
 
 
 def is_for_programs(path: str) -> bool:
@@ -141,29 +157,22 @@ def _host_of(origin: str) -> str:
         return ""
 
 
-def _most_bytes(path: str, headers: Headers) -> int:
-    """Choose the largest request: whoever shows neither session nor token sends a log-in at most."""
+def _limits(path: str, headers: Headers) -> RequestLimits:
+    """Choose the bounds of a request: whoever shows neither session nor token sends a log-in at most, and soon."""
     shows_something = "authorization" in headers or f"{SESSION_COOKIE}=" in headers.get("cookie", "")
     if path == LOG_IN or not shows_something:
-        return MOST_BYTES_OF_STRANGERS
-    return MOST_BODY_BYTES if headers.get("content-type", "").startswith(_FILES) else MOST_PARSED_BYTES
+        return RequestLimits(MOST_BYTES_OF_STRANGERS, SLOW_SECONDS, STRANGER_SECONDS)
+    is_file = headers.get("content-type", "").startswith(_FILES)
+    return RequestLimits(MOST_BODY_BYTES if is_file else MOST_PARSED_BYTES, SLOW_SECONDS)
 
 
-def _bounded(receive: Receive, most: int) -> Receive:
-    """Stop reading a request that did not say beforehand how large it is."""
-    taken = 0
+class BodyRefused(HTTPException):
+    """The refusal of a body, as an exception that FastAPI lets pass while it reads a form.
 
-    async def bounded() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > most:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"it is larger than {most} bytes")
-        return message
+    Args:
+        refusal: of the body.
+    """
 
-    return bounded
-
-
-def _declared_bytes(headers: Headers) -> int:
-    told = headers.get("content-length", "0")
-    return int(told) if told.isdecimal() and len(told) < 19 else MOST_BODY_BYTES + 1
+    def __init__(self, refusal: Refused) -> None:
+        super().__init__(STATUSES[refusal.code], refusal.cause)
+        self.refusal = refusal

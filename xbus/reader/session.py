@@ -11,6 +11,7 @@ from xbus.reader.options import ReaderOptions
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import BackLogin
 from xbus.rpc.shapes import AnswerReader
+from xbus.waiting import WaitLog
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class ReaderSession:
         self._clock = clock
         self._token = ""
         self._logging_in = asyncio.Lock()
+        self._log = WaitLog(logger, "reader_waits", clock.monotonic)
 
     async def open(self) -> None:
         """Log in, and insist while the back does not answer.
@@ -63,7 +65,8 @@ class ReaderSession:
         patience.begin()
         while True:
             try:
-                return await self._log_in("")
+                await self._log_in("")
+                return self._log.ends()
             except Failed as failure:
                 await self._pause(patience, failure)
 
@@ -81,7 +84,9 @@ class ReaderSession:
         while True:
             token = self._token
             try:
-                return await self._called(verb, token, arguments, wait + self._options.answer_seconds)
+                answer = await self._called(verb, token, arguments, wait + self._options.answer_seconds)
+                self._log.ends()
+                return answer
             except Failed as failure:
                 await self._pause(patience, failure)
             except Refused as refusal:
@@ -130,12 +135,11 @@ class ReaderSession:
     def _patience(self, seconds: float) -> Patience:
         return Patience(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), self._clock.monotonic)
 
-    @staticmethod
-    async def _pause(patience: Patience, failure: Failed) -> None:
+    async def _pause(self, patience: Patience, failure: Failed) -> None:
         delay = patience.failed()
         if delay is None:
             next_step = failure.next_step or "see whether the bus runs at this address"
-            cause = f"{failure.cause}, and no repeat helped within {patience.seconds:g} s"
+            cause = f"{failure.cause}, and each try within {patience.seconds:g} s failed"
             raise type(failure)(cause, next_step, code=failure.code) from failure
-        logger.info("trying again: %s", failure, extra={"action": "reader_retry", "code": failure.code})
+        self._log.waits(failure, patience.seconds)
         await asyncio.sleep(delay)

@@ -9,6 +9,7 @@ import zmq
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, ProtocolError
+from xbus.log_throttle import LogThrottle
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
@@ -18,7 +19,6 @@ from xbus.rpc.exchange import Answering, Call, CallQueue, PeerClient, PeerClient
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
-from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.ports import CallerConnection, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
 from xbus.rpc.zmtp import TCP
 

@@ -25,7 +25,7 @@ from xbus.config import HttpSettings
 from xbus.headers import unpack_headers
 from xbus.http.application import build
 from xbus.http.dialects.gateway import Gateway
-from xbus.http.program import server_config
+from xbus.http.program import web_server
 from xbus.http.reading import TailPace
 from xbus.rpc.codec import unpack, unpack_items
 from xbus.web.listening import open_port
@@ -167,7 +167,7 @@ class Serve:
         app = build(settings, self._shop.daemon.front, SystemClock(), back=self._shop.daemon.back, pace=pace)
         listening = open_port("http", "127.0.0.1:0")
         self.gateway = app.state.gateway
-        self.server = server = uvicorn.Server(server_config(app, settings))
+        self.server = server = web_server(app, settings, SystemClock())
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         task = asyncio.create_task(server._serve([listening]))
         await eventually(lambda: server.started, "it serves")

@@ -1,5 +1,6 @@
 """Envelopes by HTTP: every format, every key, every refusal."""
 
+import gzip
 import json
 import re
 from base64 import b64encode
@@ -48,6 +49,16 @@ def test_every_format_becomes_items(
     assert len(receipt["hash"]) == 64
     stored = shop.stored(receipt["envelope_id"])
     assert (stored.type_name, stored.items) == ("orders", items)
+
+
+@pytest.mark.parametrize("path", [ORDERS, "/v1/cloudevents", "/topics/orders"])
+def test_a_packed_body_is_refused_by_name(program: TestClient, path: str) -> None:
+    packed = gzip.compress(b'{"a": 1}')
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = program.post(path, content=packed, headers=headers)
+    assert answer.status_code == 415
+    assert (answer.json()["code"], "gzip" in answer.json()["detail"]) == ("packed_body", True)
+    assert program.post(ORDERS, json=[], headers={"content-encoding": "Identity"}).status_code == 201
 
 
 def test_keys_and_headers_travel(shop: Shop, program: TestClient) -> None:

@@ -48,6 +48,7 @@ def test_an_event_is_pushed(shop: Shop, program: TestClient, extra: dict[str, An
         ("orders", {"url": "https://" + "x" * 1017}),
         ("orders", {"url": "https://"}),
         ("orders", {"url": "https://[shop/orders/1"}),
+        ("orders", {"url": "https://ada:password@shop.example/orders/1"}),
         ("orders", {"timestamp": "now"}),
         ("orders", {"timestamp": -1}),
         ("orders", {"timestamp": 10**18}),
@@ -399,6 +400,14 @@ def test_who_removes_a_topic_unsubscribes_all(join: Callable[[str], Client]) -> 
         {"callback": "https://[x"},
         {"callback": "https://app.example.com:99999"},
         {"callback": None},
+        {"callback": "https://old@app.example.com/x"},
+        {"callback": "https://old:password@app.example.com/x"},
+        {"callback": "https://127.0.0.1/x"},
+        {"callback": "https://10.1.2.3:8443/x"},
+        {"callback": "https://[::1]/x"},
+        {"callback": "https://[::ffff:169.254.169.254]/x"},
+        {"callback": "https://localhost/x"},
+        {"callback": "https://2130706433/x"},
         {"uuid": 5},
         {"uuid": "with:colon"},
         {"timeout": -1},
@@ -416,6 +425,17 @@ def test_a_bad_subscription_is_400_and_changes_nothing(join: Callable[[str], Cli
     assert "mistaken" not in subscriptions(client)
 
 
+def test_a_private_callback_is_taken_where_the_gateway_may_call_it(
+    join: Callable[[str], Client], visit: Visit, program: TestClient
+) -> None:
+    client = join("inside")
+    wish = WANTED | {"callback": "https://10.1.2.3/x"}
+    refused = client.ask("POST", "/subscription", json=wish)
+    assert (refused.status_code, refused.headers["x-xbus-problem"]) == (400, "callback_not_allowed")
+    allowing = Client(visit(callback_hosts=("10.0.0.0/8",)), client.token)
+    assert allowing.ask("POST", "/subscription", json=wish).status_code == 204
+
+
 def test_a_subscriber_gets_topics_alone(join: Callable[[str], Client], root: Client, shop: Shop) -> None:
     client = join("nosy")
     assert client.ask("POST", "/subscription", json=WANTED | {"topics": ["orders"]}).status_code == 403
@@ -428,7 +448,7 @@ def test_a_subscriber_gets_topics_alone(join: Callable[[str], Client], root: Cli
 
 def test_the_user_name_of_a_callback_is_its_uuid(join: Callable[[str], Client], shop: Shop) -> None:
     client = join("named")
-    wish = WANTED | {"callback": "https://old@app.example.com/x", "uuid": "secret-of-the-listener"}
+    wish = WANTED | {"callback": "https://app.example.com/x", "uuid": "secret-of-the-listener"}
     assert client.ask("POST", "/subscription", json=wish).status_code == 204
     assert subscriptions(client)["named"]["callback"] == "https://app.example.com/x"
     with reading(shop.daemon.url) as connection:

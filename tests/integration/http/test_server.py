@@ -69,18 +69,42 @@ async def test_a_refused_body_that_never_ends_is_cut_off(serve: Serve) -> None:
         writer.close()
 
 
-async def test_a_connection_too_many_is_closed(shop: Shop, serve: Serve) -> None:
+@pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"])
+async def test_a_crowd_that_says_little_keeps_nobody_out(shop: Shop, serve: Serve, said: bytes) -> None:
+    async with serve(max_connections=20) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        for reader, writer in held:
+            writer.write(said)
+            if said.endswith(b"\r\n\r\n"):
+                assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        assert b" 201 " in await exchange(port, request(shop, b"1", b"Content-Length: 1"))
+        for _, writer in held:
+            writer.close()
+
+
+async def test_a_connection_too_many_is_closed_where_all_are_busy(shop: Shop, serve: Serve) -> None:
     async with serve(max_connections=1) as port:
-        _, held = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(shop, b"[1", b"Content-Length: 3", b"Expect: 100-continue"))
+        assert b" 100 " in await reader.readuntil(b"\r\n\r\n"), "it is being answered"
         assert await exchange(port, request(shop, b"1", b"Content-Length: 1")) == b""
-        held.close()
+        writer.write(b"]")
+        assert b" 201 " in await reader.read()
+        writer.close()
 
-        async def is_served() -> bool:
-            return b" 201 " in await exchange(port, request(shop, b"1", b"Content-Length: 1"))
 
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not await is_served():
-                await asyncio.sleep(0)
+async def test_a_handshake_that_does_not_end_counts_as_a_connection(shop: Shop, serve: Serve, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    made = run(*OPENSSL, "-subj", "/CN=localhost", "-out", certificate, "-keyout", key)
+    assert made.returncode == 0, made.stderr
+    context = ssl.create_default_context(cafile=str(certificate))
+    context.check_hostname = False
+    async with serve(certificate=certificate, certificate_key=key, max_connections=2) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert b" 201 " in await exchange(port, request(shop, b"1", b"Content-Length: 1"), tls=context)
+        assert await held[0][0].read() == b""
+        for _, writer in held:
+            writer.close()
 
 
 async def test_a_large_head_and_a_large_body_are_refused(shop: Shop, serve: Serve) -> None:
@@ -88,6 +112,8 @@ async def test_a_large_head_and_a_large_body_are_refused(shop: Shop, serve: Serv
         assert b" 400 " in await exchange(port, request(shop, b"", b"X-Long: " + b"x" * 100_000))
         answer = await exchange(port, request(shop, b"", b"Content-Length: 1000000000"))
         assert b" 413 " in answer
+        headers = [b"X-%d: 1" % number for number in range(300)]
+        assert b" 400 " in await exchange(port, request(shop, b"1", b"Content-Length: 1", *headers))
         answer = await exchange(port, request(shop, b"1", b"Content-Length: 1", b"X-Xbus-Note: \xff"))
         assert b"bad_request" in answer
 
@@ -149,6 +175,8 @@ BEHIND = b"DELETE /v1/smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
         b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n1\r\n1\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked, identity\r\n\r\n1\r\n1\r\n0\r\n\r\n",
         b"Transfer-Encoding: xchunked\r\n\r\n1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n\r\n1\r\n1\r\n0\r\n\r\n",
+        b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n-1\r\n1\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n0x1\r\n1\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n1\r\n12\r\n0\r\n\r\n",
@@ -174,6 +202,14 @@ async def test_a_request_without_a_host_is_refused(serve: Serve) -> None:
     async with serve() as port:
         assert (await exchange(port, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400")
         assert (await exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_chunks_in_http_1_0_are_refused(shop: Shop, serve: Serve) -> None:
+    head = (HEAD % shop.tokens["emitter_1"].encode()).replace(b"HTTP/1.1", b"HTTP/1.0")
+    async with serve() as port:
+        answer = await exchange(port, head + b"Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n\r\n", BEHIND)
+    assert answer.startswith(b"HTTP/1.1 400"), answer
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 async def test_a_request_ahead_of_an_answer_is_not_read(shop: Shop, serve: Serve) -> None:

@@ -20,6 +20,7 @@ from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.people import Right, add_person, find_session
 from xbus.broker.journal.samples.keeping import STEP, keep, read_samples
 from xbus.broker.journal.samples.sample import Sample
+from xbus.broker.logins import Caller
 from xbus.config import MonitorSettings
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people.door import Door
@@ -184,7 +185,7 @@ def test_an_open_page_prolongs_no_session(database_url: str) -> None:
     with writing(database_url) as connection:
         add_person(connection, "ada", (Right.VIEWER,), CHEAP.hash_password(PASSWORD), clock.now())
     door = Door(pool, MonitorSettings(idle_minutes=60), GuardedPasswords(CHEAP, clock), clock)
-    token = door.enter("ada", PASSWORD, "")
+    token = asyncio.run(door.enter("ada", PASSWORD, Caller(b"", "")))
     for _ in range(3):
         clock.go_on(1200)
         with reading(database_url) as connection:

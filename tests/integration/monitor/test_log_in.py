@@ -1,12 +1,18 @@
 """Persons come in by their password, and nobody else does."""
 
+import asyncio
+
 import pytest
 
-from tests.integration.monitor.conftest import PASSWORD, Monitor, log_in
+from tests.integration.monitor.conftest import CHEAP, PASSWORD, Monitor, log_in
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.people import Right, disable_person, set_password
+from xbus.broker.logins import Caller
 from xbus.clock import SystemClock
+from xbus.config import MonitorSettings
+from xbus.errors import Failed, Refused
+from xbus.monitor.people.door import Door
 
 
 @pytest.mark.parametrize(
@@ -58,15 +64,39 @@ def test_a_wrong_name_and_a_wrong_password_look_alike(monitor: Monitor, name: st
     assert "set-cookie" not in answer.headers
 
 
-def test_guesses_are_slowed_down(monitor: Monitor) -> None:
+async def test_who_guesses_a_name_keeps_nobody_out(monitor: Monitor) -> None:
     monitor.add("ada")
-    browser = monitor.visit()
-    answers = [log_in(browser, "ada", f"guess {number}") for number in range(12)]
-    assert answers[0].status_code == 403
-    # On a busy machine a guess takes longer than a short pause, so any of them may be the one that came too early.
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert refused
-    assert all("slow_down" in answer.text for answer in refused)
+    door = Door(monitor.bus.journal, MonitorSettings(), monitor.bus.passwords, monitor.bus.clock)
+
+    async def guess(number: int) -> None:
+        with pytest.raises((Refused, Failed)):
+            await door.enter("ada", f"guess {number}", Caller(f"guesser {number}".encode(), "192.0.2.1"))
+
+    guessing = [asyncio.create_task(guess(number)) for number in range(40)]
+    await asyncio.wait(guessing, return_when=asyncio.FIRST_COMPLETED)
+    assert await door.enter("ada", PASSWORD, Caller(b"ada", "192.0.2.2")), "while most guesses still wait"
+    assert not all(task.done() for task in guessing)
+    for task in guessing:
+        task.cancel()
+    await asyncio.gather(*guessing, return_exceptions=True)
+
+
+def test_guesses_of_strangers_do_not_keep_a_person_from_a_new_password(monitor: Monitor) -> None:
+    monitor.add("ada")
+    with monitor.visit() as browser:
+        log_in(browser, "ada")
+        for number in range(5):
+            assert log_in(monitor.visit(), "ada", f"guess {number}").status_code == 403
+        given = {"present": PASSWORD, "password": "another horse"}
+        assert browser.post("/do/me/password", data=given).status_code == 200
+
+
+def test_guesses_in_a_session_are_slowed_down(monitor: Monitor) -> None:
+    passwords, right = monitor.bus.passwords, CHEAP.hash_password(PASSWORD)
+    with pytest.raises(Failed, match="slow_down"):
+        for number in range(12):
+            assert not passwords.confirm(7, f"guess {number}", right)
+    assert passwords.confirm(8, PASSWORD, right)
 
 
 def test_refused_log_ins_are_summed_up_in_the_audit(monitor: Monitor) -> None:

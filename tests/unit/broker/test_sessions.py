@@ -1,6 +1,8 @@
 """Logins and what they are good for, with a clock that stands still."""
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -21,6 +23,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.runs import TICKETS
 from xbus.broker.journal.log.sessions import count_sessions, read_credentials, read_sessions
 from xbus.broker.logins import LOGINS_AT_ONCE, Credentials
+from xbus.broker.logins.credentials import HASHING_NICENESS
 from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
@@ -114,6 +117,23 @@ async def test_a_wrong_ticket_takes_as_long_as_a_wrong_password(porter: Porter) 
     with pytest.raises(Refused):
         await sessions.login("north", "guessed")
     assert checked == [None]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there threads have a priority of their own")
+async def test_the_first_try_of_a_login_has_the_priority_of_the_broker(porter: Porter) -> None:
+    """While other programs compute, a password at a low priority takes longer than its caller waits."""
+    priorities: list[int] = []
+
+    class Noting(Passwords):
+        def verify(self, password: str, password_hash: str | None) -> bool:
+            priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            return super().verify(password, password_hash)
+
+    sessions = porter.anew(passwords=Noting(CHEAP))
+    for _ in range(3):
+        await sessions.login("north", "secret")
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert priorities == [own, max(own, HASHING_NICENESS), max(own, HASHING_NICENESS)]
 
 
 async def test_no_secret_is_logged(porter: Porter, caplog: pytest.LogCaptureFixture) -> None:

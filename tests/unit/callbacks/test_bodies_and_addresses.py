@@ -9,11 +9,11 @@ from msgpack import Timestamp  # type: ignore[import-untyped]
 from standardwebhooks import Webhook
 
 from xbus.headers import pack_headers
-from xbus.http.callbacks import AllowedAddresses
 from xbus.http.callbacks.client import outcome_of
 from xbus.http.callbacks.formats import cloudevents_body, json_body, routemaster_body
 from xbus.http.callbacks.signing import signature_headers
 from xbus.http.json_values import plain
+from xbus.http.targets import AllowedAddresses
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import item_bytes

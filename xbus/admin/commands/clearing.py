@@ -7,7 +7,7 @@ from typing import cast
 
 import click
 
-from xbus.admin.address import broker_address
+from xbus.admin.address import broker_address, command_emitter
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.output import STATE, Output, escaped, name_column
@@ -28,7 +28,6 @@ from xbus.broker.journal.database.clearing_items import CLEARING_STATES, Clearin
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.clock import SystemClock
-from xbus.emitter import Emitter
 from xbus.ending import exit_code, tell
 from xbus.errors import Refused, XbusError
 from xbus.json_text import LossyJson, parse_json
@@ -127,7 +126,7 @@ def list_(
     Fields that an event type calls secret are hidden, if the configuration is at hand.
     """
     address = broker_address("front", url, config_path)
-    with Emitter(address, *login_and_password(login, password_file, address)) as emitter:
+    with command_emitter(address, *login_and_password(login, password_file, address)) as emitter:
         databases = list(clearing_databases(emitter.consumers(), type_name))
     secrets = _secrets(url, config_path, show_secrets)
     found: list[tuple[ClearingItem, ClearingDatabase, Payload]] = []
@@ -234,7 +233,7 @@ def clear(
 
 
 def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> Value:
-    with Emitter(address, login, password) as emitter:
+    with command_emitter(address, login, password) as emitter:
         try:
             return emitter.ask(type_name, request)
         except Refused as refusal:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.address import broker_address, timeout_option
+from xbus.admin.address import broker_address, command_emitter, timeout_option
 from xbus.admin.files import (
     KINDS,
     STANDARD_INPUT,
@@ -25,7 +25,6 @@ from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell
 from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.emitter import Emitter
 from xbus.errors import Refused
 from xbus.files import CsvForm
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers
@@ -205,7 +204,7 @@ def emit(
         login, password = login_and_password(login, password_file, address)
         with (
             _progress(files) as on_bytes,
-            Emitter(address, login, password, retry_seconds=timeout) as emitter,
+            command_emitter(address, login, password, timeout) as emitter,
             emitter.envelope(ordering_key=ordering_key, key=key, headers=headers) as envelope,
         ):
             send_files(envelope, event_types, files, bad, on_bytes, allow_empty=allow_empty)

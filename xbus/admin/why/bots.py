@@ -6,7 +6,6 @@ from shlex import quote
 from typing import TypeAlias
 
 from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
-from xbus.admin.why.obstacles import resume
 from xbus.broker.journal.operations.bots import BotRunStatus
 from xbus.broker.journal.operations.why.bots import MOST_RUNS, BotFacts
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS
@@ -40,7 +39,7 @@ def _paused(facts: BotFacts, now: datetime) -> Finding | None:
     if pause is None:
         return None
     proof = Proof(state=facts.status.state, since=pause.since, place=facts.status.name, pause=pause)
-    return Finding(Code.BOT_PAUSED, f"the {pause.told}", resume(pause), proof=proof)
+    return Finding(Code.BOT_PAUSED, f"the {pause.told}", pause.resume_command, proof=proof)
 
 
 def _slowed(facts: BotFacts, now: datetime) -> Finding | None:
@@ -81,7 +80,9 @@ def _due(facts: BotFacts, now: datetime) -> Finding | None:
     if not facts.runners:
         return Finding(Code.RUNNER_ABSENT, f"{waiting}, and no role runs bots", "xbus edit, and add one", proof=proof)
     if facts.paused is not None:
-        return Finding(Code.RUNNER_PAUSED, f"{waiting}: the {facts.paused.told}", resume(facts.paused), proof=proof)
+        return Finding(
+            Code.RUNNER_PAUSED, f"{waiting}: the {facts.paused.told}", facts.paused.resume_command, proof=proof
+        )
     runners = " or ".join(facts.runners)
     cause = f"{waiting}, and no program of {runners} has taken it: none is there, or all are at work"
     return Finding(Code.RUNNER_ABSENT, cause, "start xbus bot run", proof=proof)

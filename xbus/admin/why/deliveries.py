@@ -12,7 +12,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
-from xbus.admin.why.obstacles import explain_obstacle, gone, resume, unaware
+from xbus.admin.why.obstacles import explain_obstacle, gone, unaware
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
 from xbus.broker.journal.operations.why.deliveries import MOST_AHEAD, DeliveryFacts, KeyedEnvelope, NotOwed
@@ -139,7 +139,9 @@ def _configured(facts: DeliveryFacts, around: Surroundings) -> Finding | None:
         return _found(Code.ROLE_REMOVED, facts, cause, next_step, since=role.removed_at)
     if role.pause is not None:
         told = f"the {role.pause.told}"
-        return _found(Code.ROLE_PAUSED, facts, told, resume(role.pause), since=role.pause.since, pause=role.pause)
+        return _found(
+            Code.ROLE_PAUSED, facts, told, role.pause.resume_command, since=role.pause.since, pause=role.pause
+        )
     return None
 
 
@@ -268,7 +270,7 @@ def _without_worker(facts: DeliveryFacts, around: Surroundings) -> Finding | Non
     awaited = [worker for worker in facts.workers if worker.pause is None]
     if (pause := longest(pauses)) is not None and not awaited:
         cause = f"it needs a worker of {service}, and the {pause.told}"
-        return _found(Code.WORKER_PAUSED, facts, cause, resume(pause), service=service, pause=pause)
+        return _found(Code.WORKER_PAUSED, facts, cause, pause.resume_command, service=service, pause=pause)
     told = {worker.login: insight for worker in awaited if (insight := around.role(worker.id)) is not None}
     tripped = [login for login, insight in told.items() if insight["state"] == ConsumerState.TRIPPED]
     if tripped:
@@ -283,7 +285,7 @@ def _without_worker(facts: DeliveryFacts, around: Surroundings) -> Finding | Non
     away = [*(f"{each.login} {gone(each)}" for each in awaited), *(f"the {each.told}" for each in pauses)]
     cause = f"no worker of {service} is there ({', '.join(away) or 'it has no role'})"
     steps = [f"start a worker for {logins}" if logins else "give the service a role with xbus apply"]
-    next_step = ", or ".join([*steps, *map(resume, pauses)])
+    next_step = ", or ".join([*steps, *(pause.resume_command for pause in pauses)])
     return _found(Code.WORKER_ABSENT, facts, cause, next_step, service=service, place=logins or None)
 
 

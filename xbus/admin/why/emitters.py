@@ -5,7 +5,6 @@ from datetime import datetime
 from shlex import quote
 
 from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, moment
-from xbus.admin.why.obstacles import resume
 from xbus.broker.journal.operations.why.emitters import MOST_LOOKED_AT, EmitterFacts
 from xbus.broker.journal.writes import PauseKind
 from xbus.rpc.messages import HealthProblem, HealthReport
@@ -74,7 +73,7 @@ def _obstacles(facts: EmitterFacts) -> Iterator[Finding]:
         code = Code.EMITTER_PAUSED if of_emitter else Code.TYPE_PAUSED
         what = "it begins no envelope" if of_emitter else f"{login} begins no event of that type"
         proof = Proof(since=pause.since, until_at=pause.until, place=login, pause=pause)
-        yield Finding(code, f"the {pause.told}, so {what}", resume(pause), proof=proof)
+        yield Finding(code, f"the {pause.told}, so {what}", pause.resume_command, proof=proof)
 
 
 def _front(facts: EmitterFacts, front: HealthReport | None) -> Iterator[Finding]:

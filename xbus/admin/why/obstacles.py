@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from xbus.admin.why.findings import Code, Finding, Proof, moment
 from xbus.broker.journal.operations.why.situations import RoleSituation
-from xbus.broker.journal.writes import PauseEntry
 from xbus.rpc.messages.insight import RoleInsight
 from xbus.states import ConsumerState
 
@@ -47,8 +46,3 @@ def gone(role: RoleSituation) -> str:
         return f"is absent since {moment(role.absent_since)}"
     # The journal may not know yet that it went.
     return "was never seen" if role.seen_at is None else f"was last seen at {moment(role.seen_at)}"
-
-
-def resume(pause: PauseEntry) -> str:
-    """Word the command that ends a pause."""
-    return f"xbus resume {pause.kind.value} {shlex.quote(pause.name)} --reason …"

@@ -5,7 +5,6 @@ from dataclasses import replace
 from shlex import quote
 
 from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
-from xbus.admin.why.obstacles import resume
 from xbus.broker.journal.operations.why.readers import ReaderFacts
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, ReaderStatus
 from xbus.broker.journal.readers.subscribers import SubscriberStatus
@@ -44,7 +43,7 @@ def _state(facts: ReaderFacts) -> Finding:
         return Finding(Code.SUBSCRIPTION_ENDED, cause, next_step, proof=proof)
     if facts.pause is not None:
         proof = Proof(state=status.state.value, since=facts.pause.since, place=name, pause=facts.pause)
-        return Finding(Code.READER_PAUSED, f"the {facts.pause.told}{lag}", resume(facts.pause), proof=proof)
+        return Finding(Code.READER_PAUSED, f"the {facts.pause.told}{lag}", facts.pause.resume_command, proof=proof)
     if subscriber is not None and subscriber.failures:
         return _failing(subscriber, lag)
     if not status.programs:

@@ -6,7 +6,7 @@ from shlex import quote
 
 from xbus.admin.why.deliveries import Surroundings
 from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, moment
-from xbus.admin.why.obstacles import explain_obstacle, gone, resume, unaware
+from xbus.admin.why.obstacles import explain_obstacle, gone, unaware
 from xbus.broker.journal.operations.stalled import add_up
 from xbus.broker.journal.operations.why.roles import RoleFacts
 
@@ -36,7 +36,7 @@ def _state(facts: RoleFacts, around: Surroundings, oldest: Finding | None) -> Fi
         return Finding(Code.ROLE_DETACHED, cause, next_step, login, Proof(since=role.detached_at))
     if role.pause is not None:
         cause, proof = f"the {role.pause.told}{_lacking(facts)}", _proof(facts, role.pause.since)
-        return Finding(Code.ROLE_PAUSED, cause, resume(role.pause), login, proof)
+        return Finding(Code.ROLE_PAUSED, cause, role.pause.resume_command, login, proof)
     told = around.role(role.id)
     if told is None and around.insight is not None:
         return Finding(Code.BACK_UNAWARE, *unaware(login), login, _proof(facts, role.since))

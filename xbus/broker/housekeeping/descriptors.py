@@ -22,12 +22,6 @@ OWN = "/proc/self/fd"
 """The folder with an entry for each open descriptor: proc(5)."""
 
 
-def raise_limit() -> None:
-    """Take as many descriptors as this process may have: the usual limit is far below that."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 class Descriptors:
     """Tells health when few are left.
 

@@ -15,6 +15,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket
 from xbus.broker.journal.log.sessions import read_credentials
 from xbus.broker.journal.writes import StorePassword
+from xbus.broker.logins.first_tries import FirstTries
 from xbus.broker.logins.tally import LoginTally
 from xbus.broker.logins.turns import LOGINS_AT_ONCE, Caller, LoginTurns, too_late
 from xbus.broker.logins.wrong_guesses import WrongGuesses
@@ -28,7 +29,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 HASHING_NICENESS = 15
-"""Those who are logged in come first: a crowd of logins must not slow them down."""
+"""Those who are logged in come first: a crowd of logins must not slow them down. First tries are no crowd."""
+
+LOGIN_LETTERS = 64
+"""Letters of a login that are remembered: a stranger may send a longer text than any login is."""
 
 
 class Verified(NamedTuple):
@@ -88,7 +92,9 @@ class Credentials:
         self._caller = caller
         self._let_in = let_in
         self._may_use = may_use
-        self._threads = ThreadPoolExecutor(LOGINS_AT_ONCE, f"passwords of {kind}s", initializer=_stand_back)
+        self._first_tries = FirstTries(clock)
+        self._threads = ThreadPoolExecutor(LOGINS_AT_ONCE, f"first passwords of {kind}s")
+        self._low_threads = ThreadPoolExecutor(LOGINS_AT_ONCE, f"passwords of {kind}s", initializer=_stand_back)
 
     def check(self, login: str, password: str, deadline: float) -> Coroutine[object, object, Verified]:
         """Wait for a turn until the deadline, and check a password; replace a hash of an older kind.
@@ -117,7 +123,9 @@ class Credentials:
             # No login contains a zero character, and PostgreSQL refuses one in a query.
             credentials = None if "\0" in login else await self._journal.read(read_credentials, self.kind, login)
             owner_id, password_hash = credentials or (0, None)
-            is_right = await self._is_right(owner_id, password, password_hash)
+            is_first = self._first_tries.is_first(login[:LOGIN_LETTERS], caller.address)
+            threads = self._threads if is_first else self._low_threads
+            is_right = await self._is_right(threads, owner_id, password, password_hash)
             if not is_right or password_hash is None:
                 self._guesses.note(login, caller.address)
                 self._tally.note("login_refused", login, caller.address)
@@ -129,18 +137,20 @@ class Credentials:
                 # The ticket came over a connection whose key was allowed for the runner.
                 return Verified(owner_id, password_hash, caller.address, "", token_hash(password))
             if self._passwords.needs_rehash(password_hash):
-                better = await self._hashing(self._passwords.hash_password, password)
+                better = await _hashing(threads, self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
                 password_hash = better
         return Verified(owner_id, password_hash, caller.address, caller.key)
 
-    async def _is_right(self, owner_id: int, password: str, password_hash: str | None) -> bool:
+    async def _is_right(
+        self, threads: ThreadPoolExecutor, owner_id: int, password: str, password_hash: str | None
+    ) -> bool:
         if password_hash == TICKETS:
             if await self._journal.read(has_ticket, owner_id, token_hash(password)):
                 return True
             # A wrong ticket takes as long as a wrong password: the time reveals no logins.
             password_hash = None
-        return await self._hashing(self._passwords.verify, password, password_hash)
+        return await _hashing(threads, self._passwords.verify, password, password_hash)
 
     def note_accepted(self, login: str, verified: Verified) -> None:
         """Note for the audit that a session has begun."""
@@ -174,12 +184,13 @@ class Credentials:
                 code="key_not_allowed",
             )
 
-    def _hashing(self, function: Callable[..., T], *arguments: object) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-
     def ids(self, owner_id: int) -> tuple[int | None, int | None]:
         """Give emitter id and role id of an owner, one of them None."""
         return (owner_id, None) if self.kind == "emitter" else (None, owner_id)
+
+
+def _hashing(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> "asyncio.Future[T]":
+    return asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
 
 
 def check_time(deadline: float) -> None:

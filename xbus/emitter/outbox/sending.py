@@ -16,6 +16,7 @@ from xbus.emitter.patience import told_seconds
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.headers import EventTags, Headers, unpack_headers
 from xbus.rpc.codec import unpack_items
+from xbus.waiting import WaitLog
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class OutboxSender:
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
         self._backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
+        self._waiting = WaitLog(logger, "outbox_waits", clock.monotonic)
         self._in_trouble = True  # as far as is known: an earlier process may have left some
         self.sent = 0
         self.refused = 0
@@ -113,6 +115,7 @@ class OutboxSender:
             if self._in_trouble:
                 self._in_trouble = False
                 self._backoff.reset()
+                self._waiting.ends()
                 await self._thread.run(self._outbox.forget_trouble)
 
     async def _first(self) -> QueuedEnvelope | None:
@@ -176,7 +179,7 @@ class OutboxSender:
 
     async def _note(self, error: CallError) -> None:
         self._in_trouble = True
-        logger.warning("the outbox waits: %s", error, extra={"action": "outbox_waits", "code": error.code})
+        self._waiting.waits(error)
         try:
             await self._thread.run(self._outbox.note_trouble, error.code, error.cause, self._clock.now())
         except CallError:

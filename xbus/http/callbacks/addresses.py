@@ -1,4 +1,4 @@
-"""Decides to which addresses calls may go, and looks at the address that a connection is made to.
+"""Looks at the address that a connection is made to.
 
 A name is resolved once, and the connection goes to an address that was looked at: a name that gives another address the
 second time (DNS rebinding) leads nowhere else.
@@ -7,71 +7,17 @@ second time (DNS rebinding) leads nowhere else.
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Executor
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import httpcore2
 from httpcore2 import SOCKET_OPTION
 
-from xbus.errors import Refused
-
-_EMBEDDING = IPv6Network("64:ff9b::/96")
-"""Addresses of NAT64 (RFC 6052), which lead to the IPv4 address in their last four bytes."""
-
-_PUBLIC = IPv6Network("2000::/3")
-"""The only addresses of IPv6 that are given to anybody so far (RFC 4291, section 2.4)."""
+from xbus.http.targets import AllowedAddresses
 
 MOST_LOOKUPS_OF_A_HOST = 2
 """Lookups of one name that are under way at once: one that never ends must not take all threads."""
-
-
-class AllowedAddresses:
-    """The addresses that calls may go to: public ones, and those of networks that an operator names.
-
-    Args:
-        networks: what ``[http] callback_hosts`` says.
-    """
-
-    def __init__(self, networks: Sequence[str]) -> None:
-        self._networks = [ip_network(each, strict=False) for each in networks]
-
-    def has(self, address: str) -> bool:
-        """Check an address; one that wraps another counts as that."""
-        found: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
-        if any(found in network for network in self._networks):
-            return True
-        if isinstance(found, IPv6Address):
-            inner = _wrapped(found)
-            if inner is not None:
-                return self.has(str(inner))
-            if found not in _PUBLIC:
-                return False
-        return found.is_global and not found.is_multicast
-
-    def chosen(self, host: str, addresses: Iterable[str]) -> list[str]:
-        """Choose those of a host's addresses that calls may go to.
-
-        Raises:
-            Refused: calls may go to none of them (``callback_not_allowed``).
-        """
-        found = [*dict.fromkeys(addresses)]
-        allowed = [each for each in found if self.has(each)]
-        if not allowed:
-            raise Refused(
-                f"{host} is at {', '.join(found) or 'no address'}, which calls may not go to",
-                "if that is meant, name the network in [http] callback_hosts",
-                code="callback_not_allowed",
-            )
-        return allowed
-
-
-def _wrapped(address: IPv6Address) -> IPv4Address | None:
-    if address in _EMBEDDING:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    teredo = address.teredo
-    return address.ipv4_mapped or address.sixtofour or (None if teredo is None else teredo[1])
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):

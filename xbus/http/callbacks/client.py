@@ -10,7 +10,8 @@ from types import TracebackType
 import httpcore2
 
 from xbus.errors import Refused
-from xbus.http.callbacks.addresses import AllowedAddresses, CheckedNetwork
+from xbus.http.callbacks.addresses import CheckedNetwork
+from xbus.http.targets import AllowedAddresses
 
 MOST_ANSWER_BYTES = 16_384
 """Bytes of an answer's body that are read, so that the connection serves again. A longer one ends the connection."""

@@ -14,6 +14,7 @@ from xbus.http.counters import RoutemasterCounters
 from xbus.http.front import FrontConnection
 from xbus.http.reading import BackConnection, Tails
 from xbus.http.request_tags import token_of
+from xbus.http.targets import CallbackTargets
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Gateway:
         room: bounds what all bodies keep.
         settings: the section ``[http]`` of the configuration.
         counters: count what publishers push.
+        targets: refuses the URLs of subscribers that calls may not go to.
     """
 
     front: FrontConnection
@@ -37,6 +39,7 @@ class Gateway:
     room: Room
     settings: HttpSettings
     counters: RoutemasterCounters
+    targets: CallbackTargets
 
     async def line(self, request: Request) -> EmitterContext:
         """Give the way to the front for the token of a request.

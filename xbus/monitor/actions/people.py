@@ -126,9 +126,8 @@ class ChangeOwnPassword(Action):
             raise Refused("a token changes no password", "log in", code="forbidden")
         check_new(password)
         found = bus.read(lambda connection: people.read_password_hash(connection, name))
-        if not bus.passwords.verify(
-            name, visitor.origin, self.present.get_secret_value(), None if found is None else found[1]
-        ):
+        present, password_hash = self.present.get_secret_value(), None if found is None else found[1]
+        if not bus.passwords.confirm(visitor.session_id, present, password_hash):
             raise Refused("the present password is wrong", "type it again", code="login_refused")
         password_hash = bus.passwords.hash_password(password)
         with bus.writing(visitor) as connection:

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from xbus.broker.logins import Caller
 from xbus.errors import CallError
 from xbus.monitor.problems import status_of
 from xbus.monitor.rendering import MonitorPage, local
@@ -24,7 +25,7 @@ def ask(request: Request, parts: TheParts, then: str = "/") -> HTMLResponse:
 
 
 @router.post(LOG_IN)
-def enter(
+async def enter(
     request: Request,
     parts: TheParts,
     name: Annotated[str, Form(max_length=MOST_LETTERS)],
@@ -33,7 +34,7 @@ def enter(
 ) -> Response:
     """Begin a session."""
     try:
-        token = parts.door.enter(name, password, origin_of(request))
+        token = await parts.door.enter(name, password, caller_of(request))
     except CallError as error:
         return _form(request, parts, then, name, error)
     answer = RedirectResponse(local(then), HTTPStatus.SEE_OTHER)
@@ -48,6 +49,12 @@ def leave(parts: TheParts, visitor: TheVisitor) -> Response:
     answer = RedirectResponse(LOG_IN, HTTPStatus.SEE_OTHER)
     answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="lax", secure=parts.is_encrypted)
     return answer
+
+
+def caller_of(request: Request) -> Caller:
+    """Tell by which connection and from which address a request came."""
+    origin = origin_of(request)
+    return Caller(f"{origin} {request.client.port if request.client else 0}".encode(), origin)
 
 
 def _form(request: Request, parts: TheParts, then: str, name: str = "", error: CallError | None = None) -> HTMLResponse:

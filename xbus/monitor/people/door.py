@@ -1,20 +1,25 @@
 """Lets persons in by their password, and knows them again by their session."""
 
+import asyncio
 import threading
 
 from xbus.broker.journal import people
 from xbus.broker.journal.audit import Act, acting_as, note_acts
 from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.logins import LoginTally
+from xbus.broker.logins import Caller, LoginTally, LoginTurns, WrongGuesses
 from xbus.clock import Clock, span
 from xbus.config import MonitorSettings
 from xbus.errors import Refused
 from xbus.monitor.people.guarded_passwords import GuardedPasswords
 from xbus.monitor.people.visitor import NotLoggedIn, Visitor
 
+LOG_IN_SECONDS = 10.0
+"""Seconds for which a log-in waits for its turn. More let more of them wait, fewer keep a person out while somebody
+guesses."""
+
 
 class Door:
-    """Checks passwords, sessions and tokens; safe for threads.
+    """Checks passwords, sessions and tokens; all but ``enter`` is safe for threads.
 
     Args:
         journal: has the persons.
@@ -30,27 +35,40 @@ class Door:
         self._lifetime = span(3600 * settings.session_hours)
         self._idle = span(60 * settings.idle_minutes)
         self._passwords = passwords
+        self._guesses = WrongGuesses(clock)
+        self._turns = LoginTurns(self._guesses)
         self._clock = clock
         self._tally = LoginTally("person", clock)
         self._unwritten: list[Act] = []
         self._tallying = threading.Lock()
 
-    def enter(self, name: str, password: str, origin: str) -> str:
+    async def enter(self, name: str, password: str, caller: Caller) -> str:
         """Begin a session for who knows the password of a person.
+
+        Wrong guesses make the next one for the same name or from the same address wait, as at the front. It waits here,
+        and has its turn before those who guess: so nobody is kept out of the monitor by guesses under their name.
+
+        Args:
+            caller: the connection and the address from which the person asks.
 
         Returns:
             The session's token.
 
         Raises:
             Refused: name or password is wrong, or the person is disabled (``login_refused``): nobody learns which.
-            Failed: after wrong guesses the next one must wait (``slow_down``).
+            Failed: too many log-ins wait (``login_too_late``).
         """
+        async with self._turns.turn(name, caller, asyncio.get_running_loop().time() + LOG_IN_SECONDS):
+            return await asyncio.to_thread(self._enter, name, password, caller.address)
+
+    def _enter(self, name: str, password: str, origin: str) -> str:
         with self._journal.reading() as connection:
             found = people.read_password_hash(connection, name)
         person, password_hash = found or (None, None)
         may_enter = person is not None and person.disabled_at is None
-        is_right = self._passwords.verify(name, origin, password, password_hash if may_enter else None)
+        is_right = self._passwords.verify(password, password_hash if may_enter else None)
         if not is_right or person is None:
+            self._guesses.note(name, origin)
             with self._tallying:
                 self._tally.note("login_refused", name, origin)
             self.audit_refused()

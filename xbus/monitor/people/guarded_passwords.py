@@ -1,4 +1,4 @@
-"""Checks and hashes passwords one after the other, and has who guesses wrong wait longer and longer."""
+"""Checks and hashes passwords one after the other, and slows down who guesses the password of an open session."""
 
 import math
 import threading
@@ -30,25 +30,27 @@ class GuardedPasswords:
         with self._hashing:
             return self._passwords.hash_password(password)
 
-    def verify(self, name: str, origin: str, password: str, password_hash: str | None) -> bool:
-        """Check whether a password is the one behind a hash, and count a wrong one.
+    def verify(self, password: str, password_hash: str | None) -> bool:
+        """Check whether a password is the one behind a hash.
 
         Args:
-            name: whose password it is.
-            origin: the address from which it came.
             password_hash: as stored; None for a person who does not exist or may not come in.
-
-        Raises:
-            Failed: after wrong guesses for the name or from the address the next one must wait (``slow_down``).
         """
         with self._hashing:
-            if (seconds := self._guesses.pause(name, origin)) > 0:
-                raise Failed(
-                    "there were wrong passwords for this name, or from this address",
-                    f"wait {math.ceil(seconds)} s",
-                    code="slow_down",
-                )
-            is_right = self._passwords.verify(password, password_hash)
-            if not is_right:
-                self._guesses.note(name, origin)
-            return is_right
+            return self._passwords.verify(password, password_hash)
+
+    def confirm(self, session_id: int, password: str, password_hash: str | None) -> bool:
+        """Check the password of a person who is logged in, and count a wrong one against the session.
+
+        Log-ins under the same name count elsewhere: strangers who guess must not keep this person from a new password.
+
+        Raises:
+            Failed: after wrong guesses in this session the next one must wait (``slow_down``).
+        """
+        session = f"session {session_id}"
+        if (seconds := self._guesses.pause(session, session)) > 0:
+            raise Failed("there were wrong passwords in this session", f"wait {math.ceil(seconds)} s", code="slow_down")
+        is_right = self.verify(password, password_hash)
+        if not is_right:
+            self._guesses.note(session, session)
+        return is_right

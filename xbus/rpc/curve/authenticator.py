@@ -10,9 +10,9 @@ import zmq
 from zmq.utils import z85
 
 from xbus.clock import Clock
+from xbus.log_throttle import LogThrottle
 from xbus.rpc.context import Context, router
 from xbus.rpc.drain import Drain
-from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import send
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from xbus.clock import Clock
 from xbus.errors import Failed, ProtocolError
+from xbus.log_throttle import LogThrottle
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.exchange.answering import Answering
 from xbus.rpc.exchange.call import Call
-from xbus.rpc.log_throttle import LogThrottle
 
 log = logging.getLogger(__name__)
 

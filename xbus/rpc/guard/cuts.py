@@ -3,7 +3,7 @@
 import logging
 
 from xbus.clock import Clock
-from xbus.rpc.log_throttle import LogThrottle
+from xbus.log_throttle import LogThrottle
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import socket
 from collections.abc import Callable, Sequence
 
 from xbus.errors import ProtocolError
+from xbus.log_throttle import LogThrottle
 from xbus.rpc.codec import Frame
 from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, UNREAD_ANSWERS, CutLog
 from xbus.rpc.life_signs import LifeSigns, keep_alive
-from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import MOST_FRAMES
 from xbus.rpc.ports.port import PeerIsFull, PeerIsGone, PortOwner, bind_error
 from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream, endpoint_of, listen

@@ -67,7 +67,8 @@ class Checks:
 
     def _check_pause(self, pause: PauseEntry | None) -> None:
         if pause is not None and not pause.is_over(self._clock.now()):
-            raise Failed(f"the {pause.told}", "repeat the call when it is resumed", code=PAUSED)
+            next_step = f"{pause.resume_command} ends the pause; repeat the call then"
+            raise Failed(f"the {pause.told}", next_step, code=PAUSED)
 
     def event_type(self, emitter_id: int, type_name: str) -> EventType:
         """An event type that an emitter may send.

@@ -1,5 +1,6 @@
 """Pauses, as values: roles, services, event types and emitters for which nothing new begins."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,6 +59,11 @@ class PauseEntry:
         """The pause in a sentence, with its reason and its end."""
         until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M:%SZ}"
         return f'{self.kind.told} "{self.name}" is paused{until} by {self.paused_by}: {self.reason}'
+
+    @property
+    def resume_command(self) -> str:
+        """The command that ends the pause."""
+        return f"xbus resume {self.kind.value} {shlex.quote(self.name)} --reason …"
 
     def is_over(self, now: datetime) -> bool:
         """Check whether it has ended by itself."""

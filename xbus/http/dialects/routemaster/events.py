@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 from xbus.errors import Refused
+from xbus.http.targets import https_parts
 from xbus.rpc.items import item_bytes
 
 TYPES = ("create", "update", "delete", "noop")
@@ -65,8 +65,8 @@ def read_event(topic: str, found: object, now: datetime, data_bytes: int) -> Top
     if found.get("type") not in TYPES:
         raise bad(f"the type is none of {', '.join(TYPES)}")
     url = found.get("url")
-    if not isinstance(url, str) or not _is_address(url) or len(url) > LONGEST_URL:
-        raise bad(f"the url is no address of https with up to {LONGEST_URL} characters")
+    if not isinstance(url, str) or https_parts(url) is None or len(url) > LONGEST_URL:
+        raise bad(f"the url is no address of https without password, with up to {LONGEST_URL} characters")
     milliseconds = found.get("timestamp")
     if milliseconds is None:
         milliseconds = int(now.timestamp() * 1000)
@@ -78,14 +78,6 @@ def read_event(topic: str, found: object, now: datetime, data_bytes: int) -> Top
             raise bad(f"the data takes more than {data_bytes} bytes of msgpack")
         fields["data"] = found["data"]
     return TopicEvent(fields, datetime.fromtimestamp(milliseconds / 1000, UTC))
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme == "https" and bool(parts.hostname)
 
 
 def bad(cause: str) -> Refused:

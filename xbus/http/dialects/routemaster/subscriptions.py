@@ -1,6 +1,6 @@
 """Subscribe to topics, unsubscribe, and list subscriptions."""
 
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,6 +9,7 @@ from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.routemaster.answers import emptily, nothing
 from xbus.http.dialects.routemaster.events import bad, check_topic
 from xbus.http.request_tags import token_of
+from xbus.http.targets import https_parts
 from xbus.rpc.provisioning.messages import SubscriberMap, SubscriptionWishMap
 from xbus.rpc.shapes import AnswerReader
 
@@ -52,14 +53,11 @@ def read_subscription(found: object) -> SubscriptionWishMap:
 
 
 def _callback(found: object) -> str:
-    """Check the address to be called. A user name in it does not count, as the ``uuid`` is that."""
-    try:
-        parts = urlsplit(found if isinstance(found, str) else "")
-    except ValueError:
-        raise bad("the callback is no address") from None
-    if parts.scheme != "https" or not parts.hostname:
-        raise bad("the callback is no address of https")
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    """Check the address to be called. The user name of the call is the ``uuid``, and not a part of it."""
+    parts = https_parts(found)
+    if parts is None:
+        raise bad("the callback is no address of https without user name and password")
+    return urlunsplit(parts)
 
 
 def _number(found: dict[object, object], name: str, default: int) -> int:
@@ -81,6 +79,7 @@ async def _subscribe(gateway: Gateway, request: Request) -> Response:
         wish = read_subscription(await body.json())
     finally:
         body.close()
+    await gateway.targets.check(wish["url"])
     await gateway.front.call(token, "xbus.subscribe", wish)
     return nothing()
 
@@ -114,7 +113,7 @@ SUBSCRIBING = (
     "Subscribe the client to topics, as to Routemaster, and unsubscribe it from all others.",
     _subscribe,
     {204: "It is subscribed to these topics."},
-    ("bad_event", "bad_subscription", "token_missing", "type_not_allowed", "unknown_type"),
+    ("bad_event", "bad_subscription", "callback_not_allowed", "token_missing", "type_not_allowed", "unknown_type"),
     ("application/json",),
 )
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from xbus.rpc.log_throttle import SOURCES_AT_ONCE, LogThrottle
+from xbus.log_throttle import SOURCES_AT_ONCE, LogThrottle
 
 
 class HandClock:

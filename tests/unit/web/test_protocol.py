@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from xbus.http.protocol import WRITE_BYTES, GatheredWrites
+from xbus.web.protocol import WRITE_BYTES, GatheredWrites
 
 
 class TransportDouble:
@@ -18,10 +18,13 @@ class TransportDouble:
     def close(self) -> None:
         self.sent.append(b"closed")
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
 
 async def test_head_and_body_are_one_write() -> None:
     inner = TransportDouble()
-    writes = GatheredWrites(cast(asyncio.Transport, inner), asyncio.get_running_loop())
+    writes = GatheredWrites(cast(asyncio.Transport, inner), asyncio.get_running_loop(), 1.0)
     writes.write(b"head")
     writes.write(b"body")
     assert inner.sent == []
@@ -34,7 +37,7 @@ async def test_head_and_body_are_one_write() -> None:
 
 async def test_much_goes_at_once_and_nothing_is_left_behind() -> None:
     inner = TransportDouble()
-    writes = GatheredWrites(cast(asyncio.Transport, inner), asyncio.get_running_loop())
+    writes = GatheredWrites(cast(asyncio.Transport, inner), asyncio.get_running_loop(), 1.0)
     large = bytes(WRITE_BYTES)
     writes.write(b"head")
     writes.write(large)
