@@ -131,6 +131,14 @@ async def test_a_body_that_would_lose_something_is_refused(media_type: str, text
     assert why in refusal.value.cause
 
 
+async def test_an_encoding_that_the_bytes_show_is_named() -> None:
+    text = "id\n1\n".encode("utf-16-be")
+    with pytest.raises(Refused) as refusal:
+        await items("text/csv", text)
+    assert "charset=utf-16-be" in refusal.value.next_step
+    assert await items("text/csv; charset=utf-16-be", text) == [{"id": "1"}]
+
+
 async def test_the_form_that_was_found_is_told() -> None:
     said: list[str] = []
     await items("text/csv", b"id|name\n1|Ada\n", said)

@@ -9,6 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import Connection, func, insert, select, update
 
+from xbus.broker.journal.api_tokens import add_api_token
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -332,6 +333,8 @@ def test_nobody_logs_in_before_a_password_is_set(connection: Connection) -> None
         ("role", "consumer_role"),
         ("role", "worker_role"),
     ]
+    add_api_token(connection, "laptop", emitter="test_emitter", role="worker_role", at=NOON)
+    assert [*logins_without_password(connection)] == [("role", "consumer_role")]
 
 
 def test_a_password_is_set_for_one_kind_of_login_only(connection: Connection) -> None:

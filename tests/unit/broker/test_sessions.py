@@ -431,3 +431,25 @@ async def test_an_api_token_is_a_session_without_an_end(porter: Porter) -> None:
     in_database(lambda connection: revoke_api_token(connection, "shop", NOW))
     assert await porter.sessions.end_removed() == {token_hash(token)}
     assert is_unknown(porter.sessions, token)
+
+
+async def test_a_logout_is_no_session_that_somebody_else_has_ended(porter: Porter) -> None:
+    """The last calls of who logs out would be broken off.
+
+    1. The journal ends the session. 2. A change of the configuration has sessions compared with those of the journal.
+    3. The session is gone there, and known here still.
+    """
+    token = await porter.sessions.login("north", "secret")
+    logging_out = asyncio.ensure_future(porter.sessions.logout(token))
+    await asyncio.sleep(0)
+    ended = [await porter.sessions.end_removed() for _ in range(3)]
+    assert await logging_out == porter.north
+    assert ended == [set()] * 3
+
+
+async def test_a_logout_that_cannot_be_written_ends_nothing(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    with Faults(porter.journal._engine).before_commit():
+        with pytest.raises(JournalUnavailable):
+            await porter.sessions.logout(token)
+        assert porter.sessions.owner(token) == porter.north

@@ -1,6 +1,7 @@
 """Signatures, bodies and allowed addresses of calls: pure."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from xbus.http.callbacks.client import outcome_of
 from xbus.http.callbacks.formats import cloudevents_body, json_body, routemaster_body
 from xbus.http.callbacks.signing import signature_headers
 from xbus.http.json_values import plain
+from xbus.http.reading import JSON, CheckpointTicket, batch_body
+from xbus.http.reading.writing import item_lines
 from xbus.http.targets import AllowedAddresses
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import pack_items
@@ -163,3 +166,32 @@ def test_a_moment_of_msgpack_is_written_by_iso_8601() -> None:
 def test_an_address_of_ipv6_that_nobody_was_given_is_not_public(address: str) -> None:
     assert not AllowedAddresses([]).has(address)
     assert AllowedAddresses([]).has("2606:4700::1111")
+
+
+def packed_deep(depth: int) -> bytes:
+    return b"\x91" * (depth - 1) + b"\x90"
+
+
+@pytest.mark.parametrize("depth", [90, 600, 1000, 5000])
+@pytest.mark.parametrize(
+    "write",
+    [
+        json_body,
+        cloudevents_body,
+        routemaster_body,
+        lambda batch: b"[" + b",".join(line.encode() for event in batch.events for _, line in item_lines(event)) + b"]",
+        lambda batch: batch_body(
+            JSON, claimed(packed_deep(90)), batch.events, CheckpointTicket.of(claimed(packed_deep(90)), "a")
+        ),
+    ],
+    ids=["json", "cloudevents", "routemaster", "lines", "batch"],
+)
+def test_an_item_that_is_nested_deep_is_written(write: Callable[[ReaderBatch], bytes], depth: int) -> None:
+    for item in (packed_deep(depth), b"[" * depth + b"]" * depth):
+        assert write(batch(item))
+
+
+@pytest.mark.parametrize("write", [json_body, cloudevents_body, routemaster_body])
+def test_keys_of_one_name_are_both_written(write: Callable[[ReaderBatch], bytes]) -> None:
+    value = {1: "x", "1": "y"}
+    assert '[[1,"x"],["1","y"]]' in write(batch({"data": value})).decode()

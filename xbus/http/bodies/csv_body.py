@@ -82,7 +82,7 @@ async def _lines(body: Body, lines: LineDecoder, items: CsvItems) -> AsyncIterat
             yield line
         yield None
     except Unreadable as error:
-        raise _bad(error.line, error.reason) from None
+        raise _bad(error.line, error.reason, error.encoding) from None
 
 
 def _checked(entries: Iterable[Entry]) -> Iterable[Entry]:
@@ -97,8 +97,9 @@ def _checked(entries: Iterable[Entry]) -> Iterable[Entry]:
                 raise _bad(entry.line, entry.fault)
             yield entry
     except Unreadable as error:
-        raise _bad(error.line, error.reason) from None
+        raise _bad(error.line, error.reason, error.encoding) from None
 
 
-def _bad(line: int, fault: str) -> Refused:
-    return Refused(f"the body is no CSV: line {line}: {fault}", "correct it", code="bad_body")
+def _bad(line: int, fault: str, encoding: str = "") -> Refused:
+    other = f", or send it as text/csv; charset={encoding}" if encoding else ""
+    return Refused(f"the body is no CSV: line {line}: {fault}", f"correct it{other}", code="bad_body")

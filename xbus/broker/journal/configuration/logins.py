@@ -218,9 +218,11 @@ def _unknown(kind: str, login: str) -> ConfigurationError:
 
 
 def logins_without_password(connection: Connection) -> Iterator[tuple[LoginKind, str]]:
-    """List kind and login of those in use who can't log in because nobody has set a password."""
+    """List kind and login of those in use who have neither a password nor an API token."""
     for kind in LOGIN_KINDS:
         table = _table(kind)
-        missing = select(table.c.login).where(of_programs(table), table.c.password_hash.is_(None))
+        column = api_token.c.emitter_id if table is emitter else api_token.c.role_id
+        has_token = exists().where(column == table.c.id)
+        missing = select(table.c.login).where(of_programs(table), table.c.password_hash.is_(None), ~has_token)
         for login in connection.execute(missing.order_by(table.c.login)).scalars().all():
             yield kind, login
