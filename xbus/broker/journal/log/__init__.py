@@ -5,6 +5,6 @@ log's table of contents. Nothing here decides what happens to an envelope. Front
 import it.
 
 Face: ``backlog_changes``, ``bots``, ``catalog``, ``contents``, ``damage``, ``deliveries``, ``emitters``,
-``envelopes``, ``event_states``, ``ordered``, ``overlays``, ``planning``, ``ranges``, ``reading``, ``repeats``, ``replies``,
-``role_progress``, ``segments``, ``sessions``, ``slices``.
+``envelopes``, ``event_states``, ``ordered``, ``overlays``, ``planning``, ``ranges``, ``reading``, ``repeats``,
+``replies``, ``role_progress``, ``segments``, ``sessions``, ``slices``.
 """
