@@ -128,24 +128,46 @@ clean:  ## remove all that the other targets made
 # What is installed is pinned with its hashes: PINNED of an extra are the packages that it needs, without our own.
 PINNED = $(IN_VENV) pip install --quiet --disable-pip-version-check --require-hashes --requirement
 
+# The extras of an installation. server is what one of broker, monitor and gateway consists of.
+EXTRAS := broker http inbox monitor objects otel sentry spark
+COMPILE = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --no-strip-extras --python-version 3.11 \
+    --generate-hashes --no-annotate --custom-compile-command 'make lock'
+
 lock: $(VENV)/bin/uv  ## pin the newest packages that pyproject.toml admits, with their hashes, in requirements/
-	for extra in broker http monitor spark dev; do $(VENV)/bin/uv pip compile --quiet --upgrade --universal --no-strip-extras --python-version 3.11 \
-	    --generate-hashes --no-annotate --custom-compile-command 'make lock' --extra $$extra \
-	    --output-file requirements/$$extra.txt pyproject.toml || exit 1; done
+	for extra in $(EXTRAS) dev; do $(COMPILE) --extra $$extra --output-file requirements/$$extra.txt pyproject.toml || exit 1; done
+	$(COMPILE) --extra monitor --extra http --output-file requirements/server.txt pyproject.toml
+	$(COMPILE) --output-file requirements/build.txt requirements/build.in
 
 $(VENV)/bin/uv: | $(VENV)/.installed
 	$(IN_VENV) pip install --quiet --disable-pip-version-check uv
 
-# The list is made of an installation of its own, so that it names what a server gets.
-sbom:  ## list what a pinned installation of the broker consists of, in dist/sbom.json (CycloneDX)
-	rm -rf build/sbom && mkdir -p dist && $(PYTHON) -m venv build/sbom/broker && $(PYTHON) -m venv build/sbom/tools
-	build/sbom/broker/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/broker.txt
-	build/sbom/broker/bin/pip install --quiet --disable-pip-version-check --no-deps .
-	build/sbom/broker/bin/pip uninstall --quiet --yes pip setuptools
+wheel:  ## build the wheel in dist/ by tools that are pinned with their hashes
+	rm -rf build/wheel && mkdir -p dist && $(PYTHON) -m venv build/wheel
+	build/wheel/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/build.txt
+	build/wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
+# The lists are made of installations of their own, so that they name what a machine gets.
+sbom: wheel  ## list what pinned installations consist of, in dist/sbom-EXTRA.json (CycloneDX) [EXTRAS="broker spark"]
+	rm -rf build/sbom && $(PYTHON) -m venv build/sbom/tools
 	build/sbom/tools/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom
-	build/sbom/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file dist/sbom.json \
-	    build/sbom/broker/bin/python
-.PHONY: lock sbom
+	for extra in $(EXTRAS); do $(PYTHON) -m venv build/sbom/$$extra && \
+	    build/sbom/$$extra/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/$$extra.txt && \
+	    build/sbom/$$extra/bin/pip install --quiet --disable-pip-version-check --no-deps --no-index --find-links dist xbusd && \
+	    build/sbom/$$extra/bin/pip uninstall --quiet --yes pip setuptools && \
+	    build/sbom/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+	        --output-file dist/sbom-$$extra.json build/sbom/$$extra/bin/python || exit 1; done
+
+licences: $(VENV)/.installed-dev  ## check that each package of an extra has a licence that was weighed
+	@$(IN_VENV) tests.licences
+
+# An image that changes behind its tag would change what is built. The engine looks the digests up.
+images:  ## pin the images of deploy/ by their digests, in deploy/.env; needs docker with buildx, and the registry
+	@touch deploy/.env
+	@for pair in PYTHON_IMAGE=docker.io/library/python:3.13-slim POSTGRES_IMAGE=docker.io/library/postgres:17; do \
+	    name=$${pair%%=*} image=$${pair#*=}; \
+	    digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') || exit 1; \
+	    sed -i "/^$$name=/d" deploy/.env && echo "$$name=$$image@$$digest" | tee -a deploy/.env; done
+.PHONY: lock wheel sbom licences images
 
 $(VENV)/.installed: pyproject.toml requirements/broker.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xbus.errors import Failed, JournalUnavailable, XbusError
+from xbus.errors import Failed, JournalUnavailable, TakenOver, WentBack, XbusError
 
 REFUSED = 1
 NOT_NOW = 3
+STAYS_DOWN = 4
+"""The exit code of a broker that another one has replaced: a supervisor must not start it again."""
 
 
 @contextmanager
@@ -48,4 +50,6 @@ def printable_lines(text: str) -> str:
 
 def exit_code(error: XbusError) -> int:
     """Give the exit code that tells a script whether a later try makes sense."""
-    return NOT_NOW if isinstance(error, (JournalUnavailable, Failed)) else REFUSED
+    if isinstance(error, TakenOver):
+        return STAYS_DOWN
+    return NOT_NOW if isinstance(error, (JournalUnavailable, Failed, WentBack)) else REFUSED

@@ -8,7 +8,10 @@
     │   ├── JournalUnavailable     ... now; the same may go well later
     │   ├── EnvelopeCancelled      ... as somebody cancelled the envelope meanwhile
     │   ├── EnvelopeIdTaken        ... as there is an envelope of that id
-    │   └── EventIdTaken           ... as another envelope has an event of that id
+    │   ├── EventIdTaken           ... as another envelope has an event of that id
+    │   └── Fenced                 this broker may write no more, and ends
+    │       ├── TakenOver          ... as another broker writes to the journal
+    │       └── WentBack           ... as the journal lacks commits of this broker
     ├── ProtocolError              frames that are not the protocol
     └── CallError                  an answer to a call: travels on the wire by its code
         ├── Refused                the call is wrong or not allowed; repeating it does not help
@@ -102,6 +105,40 @@ class EventIdTaken(JournalError):
     """Another envelope has an event of the id that an emitter chose; nothing of the call was kept."""
 
     default_code = "event_id_taken"
+
+
+class Fenced(JournalError):
+    """This broker may write no more to its journal: it must end."""
+
+    default_code = "journal_fenced"
+
+
+class TakenOver(Fenced):
+    """Another broker writes to the journal; this one must stay down."""
+
+    default_code = "journal_taken_over"
+
+
+class WentBack(Fenced):
+    """The journal lacks commits of this broker, as after a fail-over; a broker that starts anew reads what it has.
+
+    Args:
+        commits: the number of commits that are missing; 0 if only the log is shorter than the broker has read.
+        known: the position up to which this broker knew the log.
+        found: the position where the log ends now.
+    """
+
+    default_code = "journal_went_back"
+
+    def __init__(self, commits: int, known: int, found: int) -> None:
+        lost = f"{commits:,} commits" if commits else f"{known - found:,} envelopes"
+        super().__init__(
+            f"the journal went back by {lost}; its log reached {known:,}, and ends at {found:,} now",
+            "start the broker again: it goes on with what the journal has; xbus journal losses tells what to do",
+        )
+        self.commits = commits
+        self.known = known
+        self.found = found
 
 
 class ProtocolError(XbusError):

@@ -521,6 +521,17 @@ _table(
     _required("epoch", COUNTER),
     _required("group_number", BIG),
     _required("stored_bytes", BIG, server_default="0"),
+    sa.Column("holder", sa.Text),
+)
+_table(
+    "loss",
+    sa.Column("id", COUNTER, primary_key=True),
+    _required("at", MOMENT),
+    _required("writer", sa.String(64)),
+    _required("commits", BIG),
+    _required("known", BIG),
+    _required("found", BIG),
+    sa.Column("acknowledged_at", MOMENT),
 )
 _table(
     "contents",

@@ -119,7 +119,10 @@ def test_the_image_has_what_the_program_needs_and_no_root() -> None:
     # All that the wheel is made of, so that the build finds it.
     assert {"xbus", "alembic", "spark_worker", "pyspark_xbus.py", "pyproject.toml", "README.md", "LICENSE"} <= {*copied}
     assert instructions("USER") == ["1984:1984"]
-    assert all("slim" in base for base in instructions("FROM"))
+    assert [base.split()[0] for base in instructions("FROM")] == ["${PYTHON_IMAGE}"] * 2, "which make images pins"
+    assert "-slim" in instructions("ARG")[0]
+    installing = [line for line in instructions("RUN") if "pip install" in line]
+    assert [line for line in installing if "--require-hashes" not in line and "--no-index" not in line] == []
     (health,) = instructions("HEALTHCHECK")
     command = json.loads(health.partition("CMD ")[2])
     assert command[:2] == ["sh", "-c"]

@@ -50,7 +50,16 @@ OF_POSTGRESQL = {"pg_dump", "pg_restore", "createdb", "pg_basebackup"}
 """Programs whose commands are carried out by test_backup.py."""
 
 
-OF_THE_SERVER = {"/opt/xbus/bin/pip", "docker", "echo", "install", "python3", "systemctl", "useradd"}
+OF_THE_SERVER = {
+    "/opt/xbus/bin/pip",
+    "/opt/xbus-build/bin/pip",
+    "docker",
+    "echo",
+    "install",
+    "python3",
+    "systemctl",
+    "useradd",
+}
 """Programs that set a server up, as root; test_deploy.py checks the files that they take."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartDaemon
-from tests.support.bus import PASSWORD, add_bus
+from tests.support.bus import add_bus
 from tests.support.daemon import Daemon, Options, write_config
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
 from tests.support.processes import run, script
@@ -79,31 +79,6 @@ def test_two_processes_with_a_bell_inside_one_are_refused(postgres_url: str, tmp
 def test_a_postgresql_that_does_not_wait_for_the_disk_is_refused(postgres_url: str, tmp_path: Path) -> None:
     config = write_config(tmp_path / "config.ini", f"{postgres_url}?options=-csynchronous_commit%3Doff")
     assert "synchronous_commit" in refused(config)
-
-
-def test_an_address_in_use_leaves_the_database_to_the_one_who_has_it(
-    postgres_url: str, start_daemon: StartDaemon, tmp_path: Path
-) -> None:
-    """Two brokers over one database: the newer one takes over, the older one stops and says why."""
-    add_bus(postgres_url, {"test_event": {"c": []}})
-    older = start_daemon(postgres_url)
-    newer = start_daemon(postgres_url)
-
-    async def goes_on_with_one() -> None:
-        async with OldEmitter(newer.front) as emitter, OldConsumer(newer.back, "c_1") as consumer:
-            await consumer.wait_for([await emitter.emit(b"x")])
-        client = await connect(older.front, timeout=1)
-        try:
-            assert await client.call.login("emitter_1", PASSWORD) == ""
-        except TimeoutError:
-            pass  # it has stopped before it could answer
-        await close(client)
-        await eventually(lambda: not older.process.runs, "the older broker stops")
-
-    asyncio.run(goes_on_with_one())
-    assert older.process.wait() != 0
-    assert "another broker now writes" in older.log
-    assert newer.process.runs
 
 
 # -- being ready -------------------------------------------------------------------------------------------------------

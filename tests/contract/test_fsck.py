@@ -93,7 +93,7 @@ UNPROTECTED = {
     "session": {"expires_at", "role_id", "started_at", "token_hash"},
     "subscription": {"id", "name", "url", "verify"},
     "subscription_state": {"code", "error", "failed_at", "failing_since", "failures", "retry_at"},
-    "writer": {"epoch", "group_number", "name"},
+    "writer": {"epoch", "group_number", "holder", "name"},
 }
 """The columns in which a flipped bit may pass: nothing else in the journal says the same. ``docs/operating.md`` lists
 them by what they are."""

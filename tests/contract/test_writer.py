@@ -16,14 +16,13 @@ from tests.support.faults import Faults
 from tests.support.journal import Scribe, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
-from xbus.broker.journal.commit.committer import Superseded
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.errors import ConfigurationError, JournalError, JournalUnavailable, Refused
+from xbus.errors import ConfigurationError, JournalError, JournalUnavailable, Refused, TakenOver
 
 
 def _noted(carried_out: list[int], row: int) -> Callable[[sa.Connection], int]:
@@ -358,7 +357,7 @@ async def test_a_superseded_writer_dies(store_url: str) -> None:
         scribe = await Scribe.of(journal)
         async with Journal(create_engine(store_url), "front") as newer:
             _, started = scribe.start_envelope()
-            with pytest.raises(Superseded):
+            with pytest.raises(TakenOver):
                 await journal.ended()
             with pytest.raises(JournalUnavailable):
                 await started

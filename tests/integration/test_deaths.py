@@ -62,7 +62,7 @@ def run(config: Config, monkeypatch: pytest.MonkeyPatch, when_ready: Callable[[]
         kept.append(when_ready())
 
     monkeypatch.setattr(daemon, "tell_ready", tell_ready)
-    return daemon.run(config, only=None, ready_file=None)
+    return daemon.run(config, Path(), only=None, ready_file=None)
 
 
 def dies(*_: Any, **__: Any) -> Any:

@@ -176,11 +176,16 @@ class Cluster:
         self._password = other._password
         self._run(self._programs / "pg_basebackup", "-D", self._data, "-d", other.url, "--checkpoint=fast")
 
-    def become_standby_of(self, other: "Cluster") -> None:
-        """Take over all that another one holds, and follow it from the next start on."""
+    def become_standby_of(self, other: "Cluster", port: int | None = None) -> None:
+        """Take over all that another one holds, and follow it from the next start on.
+
+        Args:
+            port: where to reach the other one; None for where it listens.
+        """
         self.become_copy_of(other)
         self.become_standby()
-        (self._data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{other.url}'\n")
+        url = other.url.replace(f":{other.port}/", f":{port or other.port}/")
+        (self._data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{url}'\n")
 
     def become_standby(self) -> None:
         """Only repeat what another server writes, from the next start on."""

@@ -56,16 +56,28 @@ class Arena:
         self.routes: Routes = bus.routes(settled)
         self.chained = bus.chained(settled)
         self.problems: list[str] = []
-        self._front, self._back = free_port(), free_port()
+        self._front, self._back = self._ports = free_port(), free_port()
+        self._second_ports = free_port(), free_port()
         self._links: dict[str, list[Proxy]] = {}
-        self.config_path = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": self._sockets()})
+        self._to_broker: list[tuple[Proxy, bool]] = []
+        """All proxies that lead to the broker, and whether to its front."""
+        self.config_path = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": _sockets(*self._ports)})
         self.broker = Broker([script("start_xbusbroker"), "-c", str(self.config_path)], folder)
+        second = write_config(folder / "second.ini", url, {**bus.OPTIONS, "zmq": _sockets(*self._second_ports)})
+        self.second_command = [script("start_xbusbroker"), "-c", str(second)]
+        self.second_broker = Broker(self.second_command, folder, "second_broker")
         workers, consumers = bus.roles(settled, "worker"), bus.roles(settled, "consumer")
         self.workers = {login: self._worker(login, service) for login, service in workers.items()}
         self.consumers = {
             name: self._consumer(login, name) for login in consumers for name in bus.programs(settled, login)
         }
         self.emitters = {login: self._emitter(login, seed) for login in settled.emitters}
+
+    def lead_to_broker(self, *, is_second: bool) -> None:
+        """Lead all connections to one of two brokers; those that are open are cut."""
+        front, back = self._second_ports if is_second else self._ports
+        for proxy, is_front in self._to_broker:
+            proxy.lead_to(front if is_front else back)
 
     @property
     def programs(self) -> Mapping[str, Program]:
@@ -99,7 +111,7 @@ class Arena:
                 finally:
                     watch.cancel()
         finally:
-            for program in self.programs.values():
+            for program in (*self.programs.values(), self.second_broker):
                 program.kill()
             for proxy in self._proxies():
                 await proxy.close()
@@ -152,8 +164,9 @@ class Arena:
             for program in self.programs.values():
                 if program.should_run and not program.runs:
                     code = await program.ended(1)
-                    self.problems.append(f"{program.name} ended by itself with {code}")
-                    click.echo(self.problems[-1], err=True)
+                    if code not in program.may_end_with:
+                        self.problems.append(f"{program.name} ended by itself with {code}")
+                        click.echo(self.problems[-1], err=True)
                     await program.start()
 
     def _proxies(self) -> list[Proxy]:
@@ -161,20 +174,19 @@ class Arena:
 
     # -- the programs --------------------------------------------------------------------------------------------------
 
-    def _sockets(self) -> dict[str, object]:
-        return {
-            "frontsocket": f"tcp://127.0.0.1:{self._front}",
-            "backsocket": f"tcp://127.0.0.1:{self._back}",
-        }
-
     def _link(self, name: str, target: int) -> int:
         """A proxy in front of a port; where it listens."""
         proxy = Proxy(target)
         self._links.setdefault(name, []).append(proxy)
         return proxy.port
 
+    def _link_to_broker(self, name: str, *, is_front: bool) -> int:
+        port = self._link(name, self._front if is_front else self._back)
+        self._to_broker.append((self._links[name][-1], is_front))
+        return port
+
     def _emitter(self, login: str, seed: int) -> Program:
-        front = f"tcp://127.0.0.1:{self._link(login, self._front)}"
+        front = f"tcp://127.0.0.1:{self._link_to_broker(login, is_front=True)}"
         options = ["--front", front, "--login", login, "--log", str(self.log_of(login)), "--seed", str(seed)]
         return Program(login, [*module("tests.torture.emitter"), *options], self.folder)
 
@@ -195,5 +207,9 @@ class Arena:
             own = free_port()
             options["bind"] = f"tcp://127.0.0.1:{own}"
             options["advertise"] = f"tcp://127.0.0.1:{self._link(name, own)}"
-        back = f"tcp://127.0.0.1:{self._link(name, self._back)}"
+        back = f"tcp://127.0.0.1:{self._link_to_broker(name, is_front=False)}"
         return ["--back", back, "--login", login, "--options", json.dumps(options)]
+
+
+def _sockets(front: int, back: int) -> dict[str, object]:
+    return {"frontsocket": f"tcp://127.0.0.1:{front}", "backsocket": f"tcp://127.0.0.1:{back}"}

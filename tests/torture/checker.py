@@ -11,6 +11,10 @@ from tests.torture.items import envelope_headers, event_headers, event_ref
 SETTLE_SECONDS = 1.0
 """How long after a commit it may still be unwritten that it was told: a fault until then may make it come again."""
 
+INSIST_SECONDS = 60.0
+"""How long before a loss what is lost in it may have gone into an outbox, and how long after it an emitter may still go
+on with an envelope that is lost."""
+
 EVERYBODYS = frozenset({"broker", "database"})
 """Targets whose faults concern every consumer."""
 
@@ -86,6 +90,8 @@ def _lost(history: History) -> Iterator[Violation]:
         if not sent.sealed:
             continue
         received = history.received.get(sent.envelope_id or arrived.get(sent.ref, ""))
+        if received is None and _may_be_lost(history, sent):
+            continue
         if received is None:
             yield Violation("lost", f"{_name(sent)} was acknowledged as sealed, and the journal has not received it")
         elif sent.position not in (None, received.position):
@@ -94,6 +100,13 @@ def _lost(history: History) -> Iterator[Violation]:
         position = history.received[envelope_id].position
         why = history.rows.get((role, envelope_id), "it has no row")
         yield Violation("lost", f"envelope {envelope_id} at position {position} never reached {role}: {why}")
+
+
+def _may_be_lost(history: History, sent: Sent) -> bool:
+    """Whether the database lost it that acknowledged it: nothing may be lost that was acknowledged later."""
+    # What went into an outbox was acknowledged by that alone.
+    earlier = INSIST_SECONDS if sent.envelope_id is None else 0.0
+    return any(lost[0] - earlier <= sent.sealed_at <= lost[1] for lost in history.losses)
 
 
 def _owed(history: History, envelope: Received) -> set[str]:
@@ -117,6 +130,9 @@ def _of_role(history: History, role: str) -> Iterator[Violation]:
     for commit in history.commits[role]:
         yield from _of_commit(history, role, commit)
         ref = commit.ref
+        if ref and by_ref.get(ref) not in history.received and any(history.losses):
+            # What was lost is sent anew as another envelope.
+            by_ref[ref] = commit.envelope_id
         if ref and by_ref.setdefault(ref, commit.envelope_id) != commit.envelope_id:
             known = by_ref[ref]
             yield Violation("duplicated", f"{role} committed {ref} as envelope {known} and as {commit.envelope_id}")
@@ -142,11 +158,25 @@ def _of_commit(history: History, role: str, commit: Commit) -> Iterator[Violatio
     elif not sent.sealing:
         yield Violation("invented", f"{where}: its emitter never asked to seal it")
     elif commit.envelope_id not in history.received:
-        yield Violation("invented", f"{where}: the journal has not received it")
+        if not _was_lost(history, commit):
+            yield Violation("invented", f"{where}: the journal has not received it")
     elif sent.envelope_id not in (None, commit.envelope_id):
         yield Violation("invented", f"{where}: its emitter was told the id {sent.envelope_id}")
     else:
         yield from _compare(where, _expected(history, role, sent, commit.envelope_id), commit.events)
+
+
+def _was_lost(history: History, commit: Commit) -> bool:
+    """Whether the database that handed it out was lost behind that."""
+    return any(
+        fault.lost is not None and fault.lost[0] <= commit.at <= fault.until + SETTLE_SECONDS
+        for fault in history.faults
+    )
+
+
+def refusal_is_explained(history: History, at: float) -> bool:
+    """Whether an emitter may have gone on with an envelope that the database has lost."""
+    return any(lost[0] <= at <= lost[1] + INSIST_SECONDS for lost in history.losses)
 
 
 def _expected(history: History, role: str, sent: Sent, envelope_id: str) -> list[CommittedEvent]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sqlite3
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
@@ -11,16 +12,27 @@ from pathlib import Path
 from typing import TypeAlias
 
 import psutil
+import psycopg2
 
 from tests.support.postgres import Cluster, Server, cluster
+from tests.support.waiting import wait_until
 from tests.torture.proxy import Proxy
 from xbus.broker.journal.database import schema
 
 LOCK_SECONDS = 5.0
 """How long the lock of an SQLite file is waited for."""
 
-Fault: TypeAlias = Callable[[float], Awaitable[None]]
-"""Strikes, and comes back when all is well again; takes how long that lasts, in seconds."""
+STREAM_SECONDS = 30.0
+"""How long a standby may take until it has all that its primary has written."""
+
+LAG_SECONDS = 0.5
+"""For how long a standby lags at the least before its primary dies, so that it lacks something."""
+
+Lost: TypeAlias = tuple[float, float]
+"""From when to when the database acknowledged what it has lost, by the monotonic clock."""
+
+Fault: TypeAlias = Callable[[float], Awaitable[Lost | None]]
+"""Strikes, and comes back when all is well again; takes how long that lasts, in seconds. Says what may be lost."""
 
 
 class Database(ABC):
@@ -71,12 +83,14 @@ class Postgresql(Database):
 
     Args:
         private: the cluster, which runs.
+        spare: another one, which does not run: it becomes the standby in a fail-over.
         url: of the database there.
         proxy: to the cluster, for the broker.
     """
 
-    def __init__(self, private: Cluster, url: str, proxy: Proxy) -> None:
+    def __init__(self, private: Cluster, spare: Cluster, url: str, proxy: Proxy) -> None:
         self._cluster = private
+        self._spare = spare
         self._proxy = proxy
         self.own_url = url
         self.url = url.replace(f":{private.port}/", f":{proxy.port}/")
@@ -89,6 +103,8 @@ class Postgresql(Database):
             "database-stop": self._stop,
             "cut-database": self._cut,
             "delay-database": self._hold,
+            "failover_sync": self._fail_over_in_step,
+            "failover_async": self._fail_over_behind,
         }
 
     async def _kill(self, seconds: float) -> None:
@@ -123,6 +139,63 @@ class Postgresql(Database):
         await asyncio.sleep(seconds)
         self._proxy.mend()
 
+    async def _fail_over_in_step(self, seconds: float) -> None:
+        """Kill the server, and promote a standby that had each commit before it was acknowledged."""
+        await asyncio.to_thread(self._follow, self._cluster.port)
+        await asyncio.to_thread(self._keep_in_step)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(self._cluster.kill)
+        await asyncio.to_thread(self._swap)
+
+    async def _fail_over_behind(self, seconds: float) -> Lost:
+        """Kill the server, and promote a standby that lacks its last commits."""
+        link = Proxy(self._cluster.port)
+        await link.start()
+        try:
+            await asyncio.to_thread(self._follow, link.port)
+            since = time.monotonic()
+            link.hold()
+            await asyncio.sleep(LAG_SECONDS + seconds)
+            await asyncio.to_thread(self._cluster.kill)
+            link.cut()
+        finally:
+            await link.close()
+        # No later acknowledgement is of the server that died.
+        until = time.monotonic()
+        await asyncio.to_thread(self._swap)
+        return since, until
+
+    def _follow(self, port: int) -> None:
+        """Have the spare cluster follow the server by a port, and come back when it has all."""
+        self._spare.become_standby_of(self._cluster, port)
+        self._spare.start()
+        wait_until(lambda: self._asks("state = 'streaming'"), "the standby follows", STREAM_SECONDS)
+
+    def _keep_in_step(self) -> None:
+        with closing(psycopg2.connect(self._cluster.url)) as connection:
+            connection.autocommit = True
+            connection.cursor().execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.cursor().execute("SELECT pg_reload_conf()")
+        wait_until(lambda: self._asks("sync_state = 'sync'"), "the standby is in step", STREAM_SECONDS)
+
+    def _asks(self, condition: str) -> bool:
+        with closing(psycopg2.connect(self._cluster.url)) as connection, connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM pg_stat_replication WHERE {condition} AND replay_lsn IS NOT NULL")
+            return bool(cursor.fetchone() == (1,))
+
+    def _swap(self) -> None:
+        """Have the spare cluster take the address of the server, as a moving address does, and let it write."""
+        self._spare.stop()
+        self._cluster, self._spare = self._spare, self._cluster
+        self._cluster.port, self._spare.port = self._spare.port, self._cluster.port
+        self._cluster.start()
+        self._cluster.promote()
+
+    def revive(self) -> None:
+        """Start the server if it was interrupted while it was struck."""
+        if not self._cluster.runs:
+            self._cluster.start()
+
     def _processes(self) -> list[int]:
         """The server and all that it has started; it first, so that it does not mend what happens to them."""
         server = psutil.Process(self._cluster.pid)
@@ -146,12 +219,13 @@ async def database(kind: str, folder: Path) -> AsyncIterator[Database]:
     if kind == "sqlite":
         yield Sqlite(folder / "xbus.db")
         return
-    with cluster() as private, closing(Server(private.url)) as server:
+    with cluster() as private, cluster() as spare, closing(Server(private.url)) as server:
+        spare.stop()
         proxy = Proxy(private.port)
         await proxy.start()
+        postgresql = Postgresql(private, spare, server.create(), proxy)
         try:
-            yield Postgresql(private, server.create(), proxy)
+            yield postgresql
         finally:
             await proxy.close()
-            if not private.runs:  # interrupted while it was struck
-                private.start()
+            postgresql.revive()

@@ -69,6 +69,7 @@ class Sent:
     Attributes:
         sealing: whether the emitter ever asked the bus to seal it.
         sealed: whether the bus acknowledged that.
+        sealed_at: when, in seconds.
         envelope_id: the bus's id of it, as far as the emitter was told.
         position: the position in its receipt; None where it got none.
     """
@@ -79,6 +80,7 @@ class Sent:
     headed: bool = False
     sealing: bool = False
     sealed: bool = False
+    sealed_at: float = field(default=0.0, compare=False)
     envelope_id: str | None = None
     position: int | None = None
 
@@ -102,7 +104,7 @@ def read_sent(said: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
                 sent[line["ref"]].envelope_id = line["id"]
             case "sealed":
                 envelope = sent[line["ref"]]
-                envelope.sealed = True
+                envelope.sealed, envelope.sealed_at = True, line["at"]
                 envelope.envelope_id, envelope.position = line["id"], line["position"]
     return sent
 
@@ -190,17 +192,24 @@ class Struck:
         target: to whom.
         since: when it began, in seconds.
         until: when all was well again.
+        lost: from when to when what was acknowledged may be lost by it; None where nothing may.
     """
 
     kind: str
     target: str
     since: float
     until: float
+    lost: tuple[float, float] | None = None
 
 
 def read_faults(said: Iterable[Mapping[str, Any]]) -> list[Struck]:
     """The faults in the lines of who struck."""
-    return [Struck(line["kind"], line["target"], line["since"], line["until"]) for line in said]
+    struck = []
+    for line in said:
+        lost = line.get("lost")
+        window = (lost[0], lost[1]) if lost else None
+        struck.append(Struck(line["kind"], line["target"], line["since"], line["until"], window))
+    return struck
 
 
 # -- all together ------------------------------------------------------------------------------------------------------
@@ -250,6 +259,11 @@ class History:
     def by_id(self) -> Mapping[str, Sent]:
         """What was sent, by the ids that the emitters know."""
         return {sent.envelope_id: sent for sent in self.sent.values() if sent.envelope_id}
+
+    @property
+    def losses(self) -> Sequence[tuple[float, float]]:
+        """From when to when databases acknowledged what they have lost."""
+        return [fault.lost for fault in self.faults if fault.lost is not None]
 
     @cached_property
     def refs(self) -> Mapping[str, str]:

@@ -28,11 +28,13 @@ class Program:
 
     Attributes:
         should_run: whether nobody here has ended it.
+        may_end_with: the exit codes with which it may end by itself; it is started again.
     """
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
         self.should_run = False
+        self.may_end_with: frozenset[int] = frozenset()
         self._command = command
         self._output = folder / f"{name}.log"
         self._process: Process | None = None
@@ -90,15 +92,16 @@ class Broker(Program):
     Args:
         command: its command line, without the ready file.
         folder: for its files.
+        name: what to call it.
 
     Attributes:
         peak_rss_mib: the most memory that it was seen to take, over all its starts.
         failed_starts: how often it ended before it was ready.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
-        self._ready_file = folder / "ready.json"
-        super().__init__("broker", [*command, "--ready-file", str(self._ready_file)], folder)
+    def __init__(self, command: Sequence[str], folder: Path, name: str = "broker") -> None:
+        self._ready_file = folder / f"{name}-ready.json"
+        super().__init__(name, [*command, "--ready-file", str(self._ready_file)], folder)
         self.peak_rss_mib = 0.0
         self.failed_starts = 0
 

@@ -54,6 +54,12 @@ class Proxy:
             task.cancel()
             writer.transport.abort()
 
+    def lead_to(self, target: int) -> None:
+        """End all connections, and lead those that come to another program."""
+        self._target = target
+        self.cut()
+        self._is_refusing = False
+
     def hold(self) -> None:
         """Let nothing pass until :meth:`mend`; what comes meanwhile goes on then."""
         self._open.clear()

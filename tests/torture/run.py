@@ -11,7 +11,7 @@ import click
 
 from tests.torture import bus
 from tests.torture.arena import Arena
-from tests.torture.checker import Verdict, check
+from tests.torture.checker import Verdict, check, refusal_is_explained
 from tests.torture.database import database
 from tests.torture.drain import Lacking, drain
 from tests.torture.faults import Targets, chosen, plan
@@ -121,7 +121,7 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
         *_made_twice(made),
         *arena.problems,
         *asker.problems,
-        *_refusals(arena),
+        *_refusals(arena, history),
         *_memory(arena.broker.peak_rss_mib, settings.peak_rss_mib),
     )
     return Outcome(check(history), problems, arena.broker.peak_rss_mib, striker.struck)
@@ -190,11 +190,11 @@ def _logs(arena: Arena, logins: Iterable[str]) -> dict[str, Path]:
     return {login: arena.log_of(login) for login in logins}
 
 
-def _refusals(arena: Arena) -> Iterator[str]:
-    """Nothing that the emitters do is wrong, so nothing may be refused."""
+def _refusals(arena: Arena, history: History) -> Iterator[str]:
+    """Nothing that the emitters do is wrong, so nothing may be refused but the rest of what a database has lost."""
     for login, path in _logs(arena, arena.emitters).items():
         for line in lines(path):
-            if line["what"] == "refused":
+            if line["what"] == "refused" and not refusal_is_explained(history, line["at"]):
                 yield f"{login} was refused {line['ref']} with {line['code']}: {line['cause']}"
 
 

@@ -5,11 +5,13 @@ import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import TypeAlias
 
 from tests.torture import bus
 from tests.torture.arena import Arena
-from tests.torture.database import Database
+from tests.torture.checker import EVERYBODYS
+from tests.torture.database import Database, Fault, Lost
 from tests.torture.faults import Cycle, Strike, Targets
 from tests.torture.history import Log
 from tests.torture.program import Program
@@ -18,8 +20,17 @@ from xbus.errors import JournalUnavailable
 
 EDIT_AGAIN_SECONDS = 0.2
 
-Way: TypeAlias = Callable[[str, float], Awaitable[None]]
-"""Strikes a target for so many seconds, and comes back when all is well again."""
+END_SECONDS = 30.0
+"""How long a broker may take to end that another one has replaced, on a busy machine."""
+
+REFUSED, REPLACED, WENT_BACK = 1, 4, 3
+"""Exit codes of the broker."""
+
+ALONE = frozenset({"two_brokers", "failover_sync", "failover_async"})
+"""Kinds that nothing else may befall the broker or its database at the same time: it ends as these want it to."""
+
+Way: TypeAlias = Callable[[str, float], Awaitable[Lost | None]]
+"""Strikes a target for so many seconds, and comes back when all is well again; says what may be lost by it."""
 
 
 class Striker:
@@ -54,14 +65,16 @@ class Striker:
 
     async def _strike(self, strike: Strike) -> None:
         await asyncio.sleep(strike.after)
-        async with self._one_at_a_time[strike.target]:
+        async with AsyncExitStack() as alone:
+            for name in sorted(EVERYBODYS) if strike.kind in ALONE else (strike.target,):
+                await alone.enter_async_context(self._one_at_a_time[name])
             since = time.monotonic()
-            await self._ways[strike.kind](strike.target, strike.lasts)
+            lost = await self._ways[strike.kind](strike.target, strike.lasts)
             self.struck[strike.kind] += 1
             # What ends in order leaves nothing in doubt, so it explains nothing that comes twice.
             role = bus.role_of(strike.target)
             target = f"{role} in order" if self._ways[strike.kind] == self.restart else role
-            self._log.write(kind=strike.kind, target=target, since=since, until=time.monotonic())
+            self._log.write(kind=strike.kind, target=target, since=since, until=time.monotonic(), lost=lost)
 
     async def kill(self, name: str, seconds: float) -> None:
         """SIGKILL, and start it again later."""
@@ -94,6 +107,50 @@ class Striker:
         for link in self._arena.links(name):
             link.hold()
         await self._mend(name, seconds)
+
+    async def two_brokers(self, _: str, seconds: float) -> None:
+        """Freeze the broker, and start a second one on its journal."""
+        self._arena.broker.signal(signal.SIGSTOP)
+        try:
+            if self._url.startswith("sqlite"):
+                await self._is_refused()
+            else:
+                await self._is_replaced(seconds)
+        finally:
+            self._arena.broker.signal(signal.SIGCONT)
+
+    async def _is_refused(self) -> None:
+        second = Program("refused_broker", self._arena.second_command, self._arena.folder)
+        await second.start()
+        code = await second.ended(END_SECONDS)
+        second.kill()
+        if code != REFUSED:
+            self._arena.problems.append(f"a second broker on the same file ended with {code}")
+
+    async def _is_replaced(self, seconds: float) -> None:
+        """The second one takes over, and the first one ends as soon as it goes on; then the other way round."""
+        first, second = self._arena.broker, self._arena.second_broker
+        first.should_run = False
+        await second.start()
+        self._arena.lead_to_broker(is_second=True)
+        first.signal(signal.SIGCONT)
+        await self._ends_replaced(first)
+        await asyncio.sleep(seconds)
+        await first.start()
+        self._arena.lead_to_broker(is_second=False)
+        await self._ends_replaced(second)
+
+    async def _ends_replaced(self, broker: Program) -> None:
+        code = await broker.ended(END_SECONDS)
+        if code != REPLACED:
+            self._arena.problems.append(f"{broker.name} ended with {code} when another one had taken over")
+        broker.kill()
+
+    async def fail_over(self, fault: Fault, seconds: float) -> Lost | None:
+        """Let a standby take the place of the database."""
+        # It may notice after the strike that the journal went back.
+        self._arena.broker.may_end_with = frozenset({WENT_BACK})
+        return await fault(seconds)
 
     async def edit(self, _: str, seconds: float) -> None:
         """Edit all graphs while items flow through them, and undo that later."""
@@ -132,14 +189,15 @@ def _ways(arena: Arena, database: Database, striker: Striker) -> tuple[Mapping[s
         **{f"{group}-stop": (striker.stop, names) for group, names in groups.items()},
         **{f"cut-{side}": (striker.cut, names) for side, names in links.items()},
         **{f"delay-{side}": (striker.hold, names) for side, names in links.items()},
+        "two_brokers": (striker.two_brokers, ["broker"]),
         "graph-edit": (striker.edit, ["graphs"]),
-        **{kind: (_to_database(fault), ["database"]) for kind, fault in database.faults.items()},
+        **{kind: (_to_database(striker, kind, fault), ["database"]) for kind, fault in database.faults.items()},
     }
     return {kind: way for kind, (way, _) in known.items()}, {kind: names for kind, (_, names) in known.items()}
 
 
-def _to_database(fault: Callable[[float], Awaitable[None]]) -> Way:
-    async def strike(_: str, seconds: float) -> None:
-        await fault(seconds)
+def _to_database(striker: Striker, kind: str, fault: Fault) -> Way:
+    async def strike(_: str, seconds: float) -> Lost | None:
+        return await (striker.fail_over(fault, seconds) if kind == "failover_async" else fault(seconds))
 
     return strike

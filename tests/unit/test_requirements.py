@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 CHECKOUT = Path(__file__).parents[2]
 FOLDER = CHECKOUT / "requirements"
 OWN = "xbusd"
+EXTRAS = ["broker", "http", "inbox", "monitor", "objects", "otel", "sentry", "spark", "dev"]
 
 
 def pinned(extra: str) -> dict[str, str]:
@@ -29,7 +30,7 @@ def wanted(extra: str | None) -> list[Requirement]:
     return [*others, *(requirement for inner in own for requirement in wanted(inner))]
 
 
-@pytest.mark.parametrize("extra", ["broker", "http", "monitor", "spark", "dev"])
+@pytest.mark.parametrize("extra", EXTRAS)
 def test_each_package_is_pinned_to_a_version_that_is_admitted(extra: str) -> None:
     versions = pinned(extra)
     for requirement in [*wanted(None), *wanted(extra)]:
@@ -38,12 +39,25 @@ def test_each_package_is_pinned_to_a_version_that_is_admitted(extra: str) -> Non
         assert requirement.specifier.contains(versions[name]), f"{requirement} but {versions[name]}: run make lock"
 
 
-@pytest.mark.parametrize("extra", ["broker", "http", "monitor", "spark", "dev"])
+@pytest.mark.parametrize("extra", [*EXTRAS, "server", "build"])
 def test_each_pin_has_a_hash(extra: str) -> None:
     text = (FOLDER / f"{extra}.txt").read_text().replace("\\\n", " ")
     pins = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert len(pins) >= len(pinned(extra)) > 0
     assert [pin for pin in pins if "--hash=sha256:" not in pin] == []
+
+
+def test_the_tools_of_the_build_are_pinned() -> None:
+    manifest = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    assert (FOLDER / "build.in").read_text().split() == manifest["build-system"]["requires"]
+    for requirement in map(Requirement, manifest["build-system"]["requires"]):
+        assert requirement.specifier.contains(pinned("build")[requirement.name])
+
+
+def test_a_server_has_what_broker_monitor_and_gateway_need() -> None:
+    server = pinned("server")
+    for extra in ("broker", "monitor", "http"):
+        assert pinned(extra).items() <= server.items()
 
 
 def test_tests_run_on_the_versions_that_are_installed_on_servers() -> None:

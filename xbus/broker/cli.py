@@ -31,8 +31,8 @@ EXIT_CODES = (
 )
 EXIT_CODES_OF_START = (
     "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
-    "names with its cure, with 2 when the command line is wrong, and with 3 when a part of it died or the database "
-    "can't be reached; the log says why."
+    "names with its cure, with 2 when the command line is wrong, with 3 when a part of it died, the journal went back "
+    "or the database can't be reached, and with 4 when another broker has taken over; the log says why."
 )
 
 FIRST_DELAY_SECONDS = 1.0
@@ -86,9 +86,13 @@ def start(
     The ready file is JSON: {"pid": 4711, "front": "tcp://127.0.0.1:1984", "back": "tcp://127.0.0.1:4891"}, with the
     ports that were really taken; a part that does not run is left out.
     """
-    work = _drill if drill else _start
+    folder = path.parent if path is not None else Path()
     seconds = math.inf if start_timeout is None else start_timeout
-    _run("start_xbusbroker", path, lambda config: work(config, only, ready_file), seconds)
+
+    def work(config: Config) -> int:
+        return _drill(config, only, ready_file) if drill else _start(config, folder, only, ready_file)
+
+    _run("start_xbusbroker", path, work, seconds)
 
 
 def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
@@ -101,14 +105,14 @@ def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Pa
     return drill.run(config, only=only, ready_file=ready_file)
 
 
-def _start(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+def _start(config: Config, folder: Path, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
     _stop_at_signal()
     schema.check(config.database.url)
     from xbus.broker import daemon, encryption  # here, because setting up needs none of the broker's parts
 
     encryption.check_plaintext(config)
 
-    return daemon.run(config, only=only, ready_file=ready_file)
+    return daemon.run(config, folder, only=only, ready_file=ready_file)
 
 
 def _set_up(config: Config, demo: bool) -> int:

@@ -15,15 +15,18 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.encryption import Encryption
 from xbus.broker.housekeeping.descriptors import Descriptors
+from xbus.broker.housekeeping.losses import tell_losses
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
+from xbus.broker.journal.operations import losses
 from xbus.broker.metrics.readiness import ProcessReadiness
 from xbus.broker.open_files import tell_open_files
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config, JournalSettings
-from xbus.errors import ConfigurationError, XbusError
+from xbus.ending import exit_code
+from xbus.errors import ConfigurationError, Fenced, WentBack, XbusError
 from xbus.extras import needing
 from xbus.ids import Ids
 from xbus.passwords import Passwords
@@ -42,11 +45,12 @@ BROKEN = 3
 """The exit code when a task inside the broker died: nothing goes on half alive."""
 
 
-def run(config: Config, *, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+def run(config: Config, folder: Path, *, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
     """Run the broker until SIGTERM or SIGINT.
 
     Args:
         config: all of it.
+        folder: of the configuration: a broker leaves there what it can't write into a journal that went back.
         only: one part, where the other runs in another process; None for both.
         ready_file: written as JSON when calls are taken: pid, and the addresses of the parts that run here.
 
@@ -55,15 +59,24 @@ def run(config: Config, *, only: Literal["front", "back"] | None, ready_file: Pa
 
     Raises:
         XbusError: it can't start.
+        Fenced: it may write no more to its journal.
     """
     _check_apart(config, only)
     raise_limit()
     last_resort = _LastResort(config.daemon.stop_timeout)
+    name = only or "broker"
+    losses_files = losses.files_of(folder)
     try:
-        with _observed(config, only or "broker"):
-            asyncio.run(_serve(config, list(PARTS) if only is None else [only], ready_file, last_resort))
+        with _observed(config, name):
+            names = list(PARTS) if only is None else [only]
+            asyncio.run(_serve(config, names, ready_file, last_resort, losses_files))
     except BaseExceptionGroup as group:
-        return _exit_code(group)
+        fenced = _fenced(group)
+        if fenced is None:
+            return _exit_code(group)
+        if isinstance(fenced, WentBack):
+            losses.note(config.database.url, losses_files, losses.Loss.of(fenced, name, SystemClock().now()))
+        raise fenced from None
     finally:
         last_resort.cancel()
     return STOPPED
@@ -101,6 +114,7 @@ class _LastResort:
     """
 
     def __init__(self, seconds: float) -> None:
+        self._exit_code = BROKEN
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
 
@@ -116,11 +130,14 @@ class _LastResort:
     def cancel(self) -> None:
         self._timer.cancel()
 
-    @staticmethod
-    def _end() -> None:
+    def cover(self, error: XbusError) -> None:
+        """Use the exit code of this error."""
+        self._exit_code = exit_code(error)
+
+    def _end(self) -> None:
         log.critical("what is left of the broker does not end: it is broken off", extra={"action": "broken_off"})
         logging.shutdown()
-        os._exit(BROKEN)
+        os._exit(self._exit_code)
 
 
 class _Stopped(Exception):
@@ -136,6 +153,14 @@ def _exit_code(group: BaseExceptionGroup[BaseException]) -> int:
         if isinstance(end, _NotStarted) and end.__cause__ is not None:
             raise end.__cause__
     return BROKEN if _deaths(group) else STOPPED
+
+
+def _fenced(group: BaseExceptionGroup[BaseException]) -> Fenced | None:
+    """Find why the broker may write no more; None if it died of something else."""
+    causes = [end.__cause__ if isinstance(end, _NotStarted) else end for end in _leaves(group)]
+    found = [end for end in causes if isinstance(end, Fenced)]
+    # If the writer and a reader noticed a journal that went back, the writer knows the number of commits.
+    return max(found, key=lambda end: end.commits if isinstance(end, WentBack) else 0, default=None)
 
 
 def _deaths(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -166,7 +191,13 @@ def _check_apart(config: Config, only: str | None) -> None:
         )
 
 
-async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, last_resort: _LastResort) -> None:
+async def _serve(
+    config: Config,
+    names: Sequence[str],
+    ready_file: Path | None,
+    last_resort: _LastResort,
+    losses_files: Sequence[Path],
+) -> None:
     tell_open_files(config.database.url, config.journal.objects)
     mishaps = CrashOnCallbackError()
     clock = SystemClock()
@@ -197,8 +228,9 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
         async with _pages(shared, readiness, alerts, parts) as served, journal, _told(), tasks:
             with last_resort.at_death(), stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
-                tasks.create_task(journal.ended(), name="journal")
+                tasks.create_task(_unfenced(journal, last_resort), name="journal")
                 tasks.create_task(tell_outages(journal, health), name="outages")
+                tasks.create_task(tell_losses(journal, health, losses_files), name="losses")
                 tasks.create_task(Descriptors(health).watch(), name="descriptors")
                 tasks.create_task(alerts.watch(), name="alerts")
                 await _start(parts, configuration, tasks)
@@ -218,6 +250,15 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
             part.close()
         encryption.close()
         context.destroy(linger=0)
+
+
+async def _unfenced(journal: Journal, last_resort: _LastResort) -> None:
+    """Wait for the end of the journal, and note the exit code of a broker that may write no more."""
+    try:
+        await journal.ended()
+    except Fenced as error:
+        last_resort.cover(error)
+        raise
 
 
 def _objects(settings: JournalSettings) -> ObjectPlace | None:

@@ -178,6 +178,7 @@ class HttpSettings:
     callbacks: bool = option(False, values.switch)
     callback_token: str = option("", str, secret=True)
     callback_hosts: tuple[str, ...] = option((), values.networks)
+    callback_verify: bool = option(True, values.switch)
     topic_data_bytes: int = option(64, values.count)
     scaling_backlog: int = option(1000, values.count)
     statsd: str = option("", values.server_address)

@@ -23,7 +23,18 @@ from xbus.model.configuration import (
 )
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.emitter import emitter, emitter_profile
-from xbus.model.journal import contents, contents_end, envelope, envelope_role, event, head, reply, segment, writer
+from xbus.model.journal import (
+    contents,
+    contents_end,
+    envelope,
+    envelope_role,
+    event,
+    head,
+    loss,
+    reply,
+    segment,
+    writer,
+)
 from xbus.model.objects import object_removal, object_store
 from xbus.model.people import person, person_session, person_token
 from xbus.model.reader import reader, reader_event_type, reader_move, reader_range, reader_stretch
@@ -66,6 +77,7 @@ __all__ = [
     "history",
     "input_descriptor",
     "lag_limit",
+    "loss",
     "metadata",
     "node",
     "object_removal",

@@ -200,7 +200,21 @@ writer = Table(
         comment="By how many bytes it made the segments' data grow, or shrink by removing some. The sum over all rows "
         "is what they take.",
     ),
+    Column("holder", Text, comment="Which process writes: its id, its host, and since when; null if none ever has."),
     comment="One row for each process that writes to the journal.",
+)
+
+loss = Table(
+    "loss",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    required("at", Timestamp, comment="When a broker noticed it."),
+    required("writer", String(64), comment="The broker that noticed it, as in the table writer."),
+    required("commits", BigInteger, comment="The commits of that broker that are missing."),
+    required("known", BigInteger, comment="The position up to which that broker knew the log."),
+    required("found", BigInteger, comment="The position where the log ended when it noticed that."),
+    Column("acknowledged_at", Timestamp, comment="When a person acknowledged it; health tells of it until then."),
+    comment="Each time that the journal went back: acknowledged data is gone, as after a fail-over.",
 )
 
 contents = Table(

@@ -132,6 +132,9 @@ class VirtualJournal:
         if self._timer is not None:
             self._timer.cancel()
 
+    def saw(self, end: object) -> None:
+        """Do nothing: this database never goes back."""
+
     def on_room(self, listener: Callable[[], None]) -> None:
         """Do nothing: there is always room."""
 

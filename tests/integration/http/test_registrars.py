@@ -78,7 +78,8 @@ def test_nobody_publishes_removes_or_unsubscribes_what_is_of_anothers_client(
     assert ask(clients["south"], "POST", "/topics/rivers", json=EVENT).status_code == 204
     assert ask(clients["south"], "POST", "/subscription", json=WISH).status_code == 204
     for stranger in (clients["north"], registrars["north"]):
-        assert ask(stranger, "POST", "/topics/rivers", json=EVENT).status_code == 403
+        pushed = ask(stranger, "POST", "/topics/rivers", json=EVENT).status_code
+        assert pushed == (403 if stranger in clients.values() else 401)
         assert ask(stranger, "DELETE", "/topics/rivers").status_code == 403
         assert ask(stranger, "DELETE", "/subscriber").status_code >= 400
     assert {"subscriber": "of_the_south", "topics": ["rivers"]}.items() <= _subscriptions(ask, clients["south"])[

@@ -203,7 +203,7 @@ def test_tokens_are_the_matter_of_the_root(
 ) -> None:
     for client in (join("curious"), Client(root.http, shop.tokens["emitter_1"])):
         answer = client.ask(method, f"/api_tokens{path}", json={"name": "mine"})
-        assert (answer.status_code, answer.headers["x-xbus-problem"]) == (403, "clients_not_allowed")
+        assert (answer.status_code, answer.headers["x-xbus-problem"]) == (401, "clients_not_allowed")
     assert Client(root.http, "nobody").ask(method, f"/api_tokens{path}", json={"name": "mine"}).status_code == 401
 
 
@@ -248,7 +248,7 @@ def test_a_profile_bounds_the_names_of_topics(join: Callable[[str], Client], roo
     client = join("bounded")
     assert client.push("other_things").status_code == 403
     assert client.push("orders").status_code == 403
-    assert root.push("widgets_of_the_root").status_code == 403
+    assert root.push("widgets_of_the_root").status_code == 401
     assert Client(root.http, shop.tokens["emitter_1"]).push("wanted").status_code == 403
     assert "other_things" not in [each["name"] for each in client.ask("GET", "/topics").json()]
 
@@ -340,6 +340,7 @@ def test_a_client_subscribes_to_topics_that_nobody_has_pushed_to(join: Callable[
     assert abs(oldest - time.time()) < 3600
     assert found == {
         "subscriber": "subscriber",
+        "uuid": None,
         "callback": "https://app.example.com/events",
         "max_events": 500,
         "timeout": 60_000,
@@ -391,7 +392,6 @@ def test_who_removes_a_topic_unsubscribes_all(join: Callable[[str], Client]) -> 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"topics": []},
         {"topics": "weather"},
         {"topics": ["Weather"]},
         {"topics": [1]},
@@ -425,6 +425,31 @@ def test_a_bad_subscription_is_400_and_changes_nothing(join: Callable[[str], Cli
     assert "mistaken" not in subscriptions(client)
 
 
+def test_a_client_may_subscribe_to_nothing_and_sees_its_own_uuid_alone(join: Callable[[str], Client]) -> None:
+    one, other = join("idle"), join("peeping")
+    wish = WANTED | {"topics": [], "uuid": "of-the-idle"}
+    assert one.ask("POST", "/subscription", json=wish).status_code == 204
+    assert (subscriptions(one)["idle"]["topics"], subscriptions(one)["idle"]["uuid"]) == ([], "of-the-idle")
+    assert subscriptions(other)["idle"]["uuid"] is None
+
+
+def test_a_token_without_a_body_is_that_of_a_client_with_a_new_name(root: Client) -> None:
+    made = [root.ask("POST", "/api_tokens") for _ in range(2)]
+    assert [each.status_code for each in made] == [201, 201]
+    names = {each.json()["name"] for each in made}
+    assert len(names) == 2
+    assert names <= {each["name"] for each in root.ask("GET", "/api_tokens").json()}
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/ping", "/health/ping.json"])
+def test_health_is_answered_to_everybody(visit: Visit, path: str) -> None:
+    stranger = visit()
+    del stranger.headers["authorization"]
+    answer = stranger.get(path)
+    assert answer.status_code == 200
+    assert answer.json()["pong"]
+
+
 def test_a_private_callback_is_taken_where_the_gateway_may_call_it(
     join: Callable[[str], Client], visit: Visit, program: TestClient
 ) -> None:
@@ -439,7 +464,7 @@ def test_a_private_callback_is_taken_where_the_gateway_may_call_it(
 def test_a_subscriber_gets_topics_alone(join: Callable[[str], Client], root: Client, shop: Shop) -> None:
     client = join("nosy")
     assert client.ask("POST", "/subscription", json=WANTED | {"topics": ["orders"]}).status_code == 403
-    assert root.ask("POST", "/subscription", json=WANTED).status_code == 403
+    assert root.ask("POST", "/subscription", json=WANTED).status_code == 401
     other = Client(root.http, shop.tokens["emitter_1"])
     assert other.ask("POST", "/subscription", json=WANTED).status_code == 403
     assert other.ask("GET", "/subscriptions").status_code == 403
@@ -459,7 +484,7 @@ def test_the_user_name_of_a_callback_is_its_uuid(join: Callable[[str], Client], 
 def test_refusals_without_a_body_are_described(program: TestClient) -> None:
     paths = program.get("/v1/openapi.json").json()["paths"]
     refusals = paths["/api_tokens"]["post"]["responses"]
-    assert refusals["403"] == {"description": "Forbidden: clients_not_allowed"}
+    assert refusals["401"] == {"description": "Unauthorized: token_missing, clients_not_allowed"}
     assert "content" in paths["/v1/types/{type}/envelopes"]["post"]["responses"]["403"]
     assert set(paths) >= {
         *("/topics", "/topics/{name}", "/topic/{name}", "/subscription", "/subscriber", "/subscribers"),

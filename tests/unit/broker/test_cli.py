@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from xbus.broker.cli import setup, start
 
-A_PART_DIED = "with 3 when a part of it died or the database can't be reached; the log says why"
+A_PART_DIED = "with 3 when a part of it died, the journal went back or the database can't be reached, and with 4 when"
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])

@@ -89,6 +89,24 @@ def test_a_role_is_not_owed_what_its_types_do_not_lead_to() -> None:
     assert check(replace(history, commits={**history.commits, "ledger": []})) == Verdict(3, 3)
 
 
+def test_a_loss_excuses_what_was_acknowledged_before_the_promotion_and_nothing_later() -> None:
+    fault = Struck("failover_async", "database", 10, 14, lost=(11, 12))
+    for at, found in [(10.9, ["lost"]), (11.5, []), (12.1, ["lost"])]:
+        sent = replace(SENT, sealed_at=at)
+        lost = replace(RIGHT, sent={"e-1": sent}, received={}, commits={"audit": [], "ledger": []}, faults=[fault])
+        assert kinds(check(lost)) == found
+
+
+def test_a_commit_of_what_the_database_lost_is_not_invented_while_it_fails_over() -> None:
+    for at, found in [(11.5, set()), (20.0, {"invented"})]:
+        fault = Struck("failover_async", "database", 10, 14, lost=(11, 12))
+        commits = {"audit": [replace(AT_AUDIT, at=at)], "ledger": []}
+        history = replace(
+            RIGHT, sent={"e-1": replace(SENT, sealed_at=11.5)}, received={}, commits=commits, faults=[fault]
+        )
+        assert set(kinds(check(history))) == found
+
+
 # -- invented ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""``xbus journal``: moves a journal, and says where it belongs after it was restored or copied."""
+"""``xbus journal``: moves a journal, tells what it lost, and says where it belongs after it was restored or copied."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -6,19 +6,30 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.output import Form, Output, name_column, one_json
+from xbus.admin.output import Form, Output, moment, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.objects import claiming
-from xbus.broker.journal.operations import copies, relocation
+from xbus.broker.journal.operations import copies, losses, relocation
 from xbus.broker.journal.operations.copies import ForeignRegistration
 from xbus.clock import SystemClock
 from xbus.config import load
 
 HEADS = (name_column("ROLE"), Column("LISTENS AT", narrows=20), Column("REGISTERED WHERE THE JOURNAL WAS", narrows=32))
+
+LOSS_HEADS = (
+    Column("NOTICED"),
+    name_column("BROKER"),
+    Column("COMMITS LOST"),
+    Column("LOG REACHED"),
+    Column("LOG ENDED"),
+    Column("ACKNOWLEDGED"),
+)
+
+NO_LOSS = "This journal never went back, as far as a broker noticed."
 
 NOTHING = "No recipient that listens has registered at another place: there is nothing to decide."
 
@@ -96,6 +107,48 @@ def move(config_path: Path | None, to: str) -> None:
     click.echo(f"Moved {sum(rows):,} rows of {len(rows)} tables; each table equals the original.")
     _adopt_objects(config_path, to)
     click.echo("Now name the new database in sqlalchemy.dburi, and start the broker. Start none on the old one.")
+
+
+@journal.command("losses")
+@config_option
+@output_option()
+def show_losses(config_path: Path | None, output: Output) -> None:
+    """Show each time that the journal went back, so that data is gone that was acknowledged.
+
+    The envelopes behind the second position are gone, up to the first one and perhaps further. Emitters that keep what
+    they sent, or have it in a file, send it again: what arrived is refused or taken once, by its idempotency key.
+    """
+    with reading(database_url(config_path)) as connection:
+        found = losses.read(connection)
+    if output.as_json:
+        click.echo(one_json({"losses": [_loss_json(loss) for loss in found]}))
+        return
+    rows = [
+        (moment(loss.at), loss.writer, loss.commits, loss.known, loss.found, moment(loss.acknowledged_at))
+        for loss in found
+    ]
+    click.echo("\n".join(output.table(LOSS_HEADS, rows)) if rows else NO_LOSS)
+
+
+@journal.command()
+@config_option
+@reason_option
+def acknowledge(config_path: Path | None, reason: str) -> None:
+    """Acknowledge all losses of the journal: health tells of them no more."""
+    with writing(database_url(config_path)) as connection:
+        found = losses.acknowledge(connection, reason, SystemClock().now())
+    click.echo("\n".join(f"Acknowledged: {loss}." for loss in found) or "No loss was left to acknowledge.")
+
+
+def _loss_json(loss: losses.Loss) -> dict[str, object]:
+    return {
+        "at": moment(loss.at),
+        "writer": loss.writer,
+        "commits": loss.commits,
+        "known_position": loss.known,
+        "found_position": loss.found,
+        "acknowledged_at": moment(loss.acknowledged_at),
+    }
 
 
 def _adopt_objects(config_path: Path | None, url: str) -> None:

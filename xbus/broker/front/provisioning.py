@@ -63,7 +63,7 @@ class Provisioning:
 
     async def claim_topic(self, emitter_id: int, name: str) -> None:
         """Make an event type of which an emitter is the publisher; see ``topics.claim_topic``."""
-        errand = self._as_emitter(emitter_id, claim_topic, "type_not_allowed")
+        errand = self._as_client(emitter_id, claim_topic)
         await self._journal.run(errand, emitter_id, name, self._clock.now())
         await self._configuration.refresh()
 
@@ -84,11 +84,11 @@ class Provisioning:
     async def subscribe(self, emitter_id: int, wish: SubscriptionWish) -> None:
         """Subscribe an emitter to topics; see ``subscribers.subscribe``. Many new topics come a part at a time."""
         check_wish(wish)
-        making = self._as_emitter(emitter_id, make_topics, "type_not_allowed")
+        making = self._as_client(emitter_id, make_topics)
         for first in range(0, len(wish.topics) if len(wish.topics) > TOPICS_AT_ONCE else 0, TOPICS_AT_ONCE):
             part = wish.topics[first : first + TOPICS_AT_ONCE]
             await self._journal.run(making, emitter_id, part, self._clock.now())
-        errand = self._as_emitter(emitter_id, subscribe, "type_not_allowed")
+        errand = self._as_client(emitter_id, subscribe)
         await self._journal.run(errand, emitter_id, replace(wish, max_lag=self._max_lag), self._clock.now())
         await self._configuration.refresh()
 
@@ -120,6 +120,14 @@ class Provisioning:
         revoked = await self._journal.run(errand, registrar_id, wanted, self._clock.now())
         await self._sessions.end_removed()
         return revoked
+
+    def _as_client(self, emitter_id: int, errand: Callable[P, T]) -> Callable[P, T]:
+        """Let an errand act for an emitter that publishes or subscribes, and for none that makes tokens alone."""
+        emitter = self._configuration.catalog.emitters.get(emitter_id)
+        if emitter is not None and emitter.clients and not (emitter.new_types or emitter.event_types):
+            cause = "this token makes tokens for clients, and neither publishes nor subscribes"
+            raise Refused(cause, "use the token of a client", code="client_wanted")
+        return self._as_emitter(emitter_id, errand, "type_not_allowed")
 
     def _as_emitter(self, emitter_id: int, errand: Callable[P, T], refusal: str) -> Callable[P, T]:
         """Let an errand act for an emitter, unless its profile has nothing that would allow it.

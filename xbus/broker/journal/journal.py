@@ -13,9 +13,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from xbus.broker.journal.commit.events import WriterEvents
-from xbus.broker.journal.commit.writer import CommitFigures, Writer, silent
+from xbus.broker.journal.commit.fence import Seen, SeenEnd, read_holder
+from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.database.holding import FileHold, hold, write_back
 from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
 from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
@@ -31,6 +33,9 @@ READERS = 2
 
 ASK_AGAIN_SECONDS = 0.5
 """How often a database that went away during a COMMIT is asked what became of it. Less answers callers sooner."""
+
+_READER = {**READ_ONLY, "postgresql_readonly": True}
+"""Execution options of the readers: PostgreSQL refuses their writes, as no fence stamps them."""
 
 _DEFAULTS = JournalSettings()
 
@@ -49,6 +54,7 @@ class Journal:
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
         answer_seconds: how long an answer of the database is waited for.
         ask_again_seconds: between two questions to a database that went away during a COMMIT, what became of it.
+        look_seconds: between two looks of an idle writer whether another broker has taken over.
         objects: where the data of large writes goes; None for the database.
 
     Example:
@@ -67,21 +73,24 @@ class Journal:
         max_pending_bytes: int = _DEFAULTS.max_pending_bytes,
         answer_seconds: float = _DEFAULTS.answer_timeout,
         ask_again_seconds: float = ASK_AGAIN_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
         objects: ObjectPlace | None = None,
     ) -> None:
         self.name = name
         self.answer_seconds = answer_seconds
         self._engine = engine
         self._events = WriterEvents()
+        self._seen = Seen()
         self._writer = Writer(
             engine,
             name,
             max_segment_bytes=max_segment_bytes,
             max_pending_bytes=max_pending_bytes,
-            answer_seconds=answer_seconds,
-            ask_again_seconds=ask_again_seconds,
+            pace=WriterPace(answer_seconds, ask_again_seconds, look_seconds),
             events=self._events,
+            seen=self._seen,
         )
+        self._hold: FileHold | None = None
         self._objects = objects
         self._stowing: Stowing | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -100,16 +109,28 @@ class Journal:
         return cls(create_engine(url), name, **options)
 
     async def __aenter__(self) -> "Journal":
-        if self._engine.dialect.name == "postgresql":
-            await asyncio.to_thread(check_sessions, self._engine)
-            await asyncio.to_thread(warn_of_standby, self._engine)
-        stowing = None if self._objects is None else await self._open_store(self._objects)
-        await self._writer.start()
+        self._hold = await asyncio.to_thread(hold, self._engine, self._holder)
+        try:
+            stowing = await self._take_over()
+        except BaseException:
+            self._let_go()
+            raise
         self._stowing = stowing
         # A database in memory is one connection, the writer's.
         if not is_memory(self._engine):
             self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="journal-reader")
         return self
+
+    async def _take_over(self) -> Stowing | None:
+        """Check the database, and begin to write under a new epoch."""
+        if self._engine.dialect.name == "postgresql":
+            await asyncio.to_thread(check_sessions, self._engine)
+            await asyncio.to_thread(warn_of_standby, self._engine)
+        stowing = None if self._objects is None else await self._open_store(self._objects)
+        await self._writer.start()
+        if self._hold is not None:
+            await asyncio.to_thread(write_back, self._engine)
+        return stowing
 
     async def _open_store(self, objects: ObjectPlace) -> Stowing:
         if is_memory(self._engine):
@@ -127,7 +148,22 @@ class Journal:
             await asyncio.to_thread(self._readers.shutdown)
         for connection in self._reader_connections.values():
             connection.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the connections, then the descriptor that holds the file: in the other order SQLite loses its locks."""
         self._engine.dispose()
+        # A thread that hangs may still have a connection: then the end of the process gives the file free.
+        if self._hold is not None and self._writer.has_ended:
+            self._hold.release()
+            self._hold = None
+
+    def _holder(self) -> str:
+        """Read who writes to the journal now."""
+        with journal_errors(), self._engine.connect().execution_options(**READ_ONLY) as connection, connection.begin():
+            holder = read_holder(connection)
+        self._engine.dispose()
+        return holder
 
     def write(self, write: Write[T], *, promises: bool = True, order: Order = NO_ORDER) -> "asyncio.Future[T]":
         """Have something made durable, behind all of its lane that was written before; without objects, behind all.
@@ -203,7 +239,7 @@ class Journal:
         with journal_errors():
             connection = self._reader_connections.get(thread)
             if connection is None:
-                connection = self._engine.connect().execution_options(**READ_ONLY)
+                connection = self._engine.connect().execution_options(**_READER)
                 self._reader_connections[thread] = connection
             try:
                 with connection.begin():
@@ -274,6 +310,10 @@ class Journal:
             JournalUnavailable: as of :meth:`run`.
         """
         return await self._writer.step(row, lambda connection: errand(connection, *args, **kwargs))
+
+    def saw(self, end: SeenEnd) -> None:
+        """Note how far the log was read: a journal whose log ends before that, or otherwise, went back."""
+        self._seen.end = end
 
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""

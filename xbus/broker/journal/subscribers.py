@@ -17,6 +17,7 @@ from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.readers.people import move
 from xbus.broker.journal.readers.status import list_readers
+from xbus.broker.journal.readers.subscriptions import call_at_once
 from xbus.broker.journal.readers.type_spans import bound_spans, forget_left, read_spans
 from xbus.broker.journal.retention.limits import WhenBehind
 from xbus.broker.journal.topics import check_removal, ensure_topics, read_emitter, refused, remove_topic
@@ -64,6 +65,7 @@ class Subscriber:
         sent: events of its topics that the journal has.
         queued: events that it has not got yet, up to a bound.
         oldest_at: when the first of these was sealed; None without any.
+        is_own: whether the emitter that asks made it.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Subscriber:
     sent: int
     queued: int
     oldest_at: datetime | None
+    is_own: bool
 
 
 def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish, at: datetime) -> None:
@@ -120,7 +123,7 @@ def subscribe(connection: sa.Connection, emitter_id: int, wish: SubscriptionWish
     if present is None and before is not None:
         decision = RepairDecision(acting_person() or emitter.login, "subscribed anew", at)
         move(connection, wished.reader.name, "head", decision)
-    _begin_anew(connection, emitter.login)
+    call_at_once(connection, _service_id(connection, emitter.login), ends_the_end=True)
 
 
 def check_wish(wish: SubscriptionWish) -> None:
@@ -129,9 +132,9 @@ def check_wish(wish: SubscriptionWish) -> None:
     Raises:
         ConfigurationError: it makes none (``bad_subscription``).
     """
-    if not 0 < len(wish.topics) <= MOST_SUBSCRIBED:
-        cause = f"a subscription has 1 to {MOST_SUBSCRIBED:,} topics"
-        raise ConfigurationError(cause, "name fewer, or some", code="bad_subscription")
+    if len(wish.topics) > MOST_SUBSCRIBED:
+        cause = f"a subscription has {MOST_SUBSCRIBED:,} topics at most"
+        raise ConfigurationError(cause, "name fewer", code="bad_subscription")
     if not wish.url.startswith("https://"):
         raise ConfigurationError("url is no address of https", "give one that is", code="bad_subscription")
 
@@ -195,12 +198,13 @@ def list_subscribers(connection: sa.Connection, emitter_id: int, at: datetime) -
         raise refused("the emitter's profile does not allow to see subscriptions")
     counts = {each.name: each.events for each in count_types(connection, at).types}
     found = [each for each in read_stored(connection).in_use.subscriptions.values() if each.format == "routemaster"]
-    return [_subscriber(connection, each, sum(counts.get(name, 0) for name in each.event_types)) for each in found]
-
-
-def _subscriber(connection: sa.Connection, spec: SubscriptionSpec, sent: int) -> Subscriber:
-    (status,) = list_readers(connection, spec.reader.name)
-    return Subscriber(spec.name, spec, sent, status.lag, status.waits_since)
+    subscribers = []
+    for each in found:
+        (status,) = list_readers(connection, each.reader.name)
+        sent = sum(counts.get(name, 0) for name in each.event_types)
+        is_own = each.name == emitter.login
+        subscribers.append(Subscriber(each.name, each, sent, status.lag, status.waits_since, is_own))
+    return subscribers
 
 
 def _make_topics(connection: sa.Connection, emitter: EmitterEntry, names: Sequence[str], at: datetime) -> None:
@@ -253,12 +257,3 @@ def _change_topics(connection: sa.Connection, name: str, plan: Plan, at: datetim
 def _service_id(connection: sa.Connection, name: str) -> int:
     own = sa.select(model.subscription.c.service_id).where(model.subscription.c.name == name)
     return int(connection.execute(own).scalar_one())
-
-
-def _begin_anew(connection: sa.Connection, name: str) -> None:
-    """Have a subscription called again at once that had ended, or waits after failures."""
-    own = sa.select(model.subscription.c.service_id).where(model.subscription.c.name == name).scalar_subquery()
-    state = model.subscription_state
-    failing = state.c.service_id == own, sa.or_(state.c.ended_at.is_not(None), state.c.retry_at.is_not(None))
-    connection.execute(sa.update(state).where(*failing).values(ended_at=None, retry_at=None))
-    connection.execute(sa.update(model.reader_range).where(_RANGE.service_id == own).values(retry_at=None))

@@ -110,7 +110,7 @@ async def call_subscribers(
         return
     async with (
         connected(address, clock, MAX_MESSAGE_BYTES) as connection,
-        CallbackClient(AllowedAddresses(settings.callback_hosts)) as client,
+        CallbackClient(AllowedAddresses(settings.callback_hosts), verifies=settings.callback_verify) as client,
         asyncio.TaskGroup() as tasks,
     ):
         back = GatewayBack(connection, settings.callback_token)

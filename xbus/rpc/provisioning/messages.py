@@ -22,10 +22,14 @@ class SubscriptionWishMap(TypedDict):
 
 
 class SubscriberMap(TypedDict):
-    """A subscription in the answer of the front to ``xbus.list_subscribers``; ``oldest`` is in seconds since 1970."""
+    """A subscription in the answer of the front to ``xbus.list_subscribers``.
+
+    ``oldest`` is in seconds since 1970. ``secret`` is that of the caller's own subscription, and None for all others.
+    """
 
     name: str
     url: str
+    secret: str | None
     max: int
     timeout: int
     topics: list[str]

@@ -15,6 +15,7 @@ from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
 from xbus.broker.back.log.tail import LogTail
 from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_output_items, read_output_page
+from xbus.broker.journal.commit.fence import NOTHING_SEEN, SeenEnd
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, find_for_services
@@ -33,7 +34,7 @@ from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.sessions import read_emitter_logins
 from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.writes import OutputPage, SealedEnvelope
-from xbus.errors import JournalError, JournalUnavailable
+from xbus.errors import JournalError, JournalUnavailable, WentBack
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell
 
@@ -92,13 +93,17 @@ class LogReader:
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
         self.archived = ArchiveDemand()
-        self.head = 0
-        """The position of the last envelope that is known of."""
+        self._end = NOTHING_SEEN
         self._grown = asyncio.Event()
         self._must_look = False
         """Whether this process has sealed a repeat since the last look."""
         journal.on_stored(self._newest.add)
         journal.on_sealed(self._sealed)
+
+    @property
+    def head(self) -> int:
+        """The position of the last envelope that is known of."""
+        return self._end.position
 
     @property
     def tail_bytes(self) -> int:
@@ -115,14 +120,23 @@ class LogReader:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def refresh(self) -> None:
-        """Look where the log ends, and what was corrected for all since the last look."""
+        """Look where the log ends, and what was corrected for all since the last look.
+
+        Raises:
+            WentBack: the log ends before the place up to which it was read, or has another envelope there.
+        """
         self._must_look = False
-        ends = await self.read(read_ends)
+        seen = self._end
+        ends = await self.read(read_ends, seen.position)
+        # An envelope that was removed says nothing.
+        is_other = ends.seen_id is not None and seen.envelope_id is not None and ends.seen_id != seen.envelope_id
+        if ends.position < seen.position or is_other:
+            raise WentBack(0, seen.position, ends.position)
         if ends.correction > self._newest_correction:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
                 self._corrected.add(event_id)
                 self._newest_correction = number
-        self._grow(ends.position)
+        self._grow(SeenEnd(ends.position, ends.envelope_id))
 
     def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
@@ -130,11 +144,13 @@ class LogReader:
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
         self._must_look = self._must_look or any(each.is_repeat for each in sealed)
         if not self._must_look:
-            self._grow(sealed[-1].receipt.position)
+            last = sealed[-1].receipt
+            self._grow(SeenEnd(last.position, last.envelope_id))
 
-    def _grow(self, head: int) -> None:
-        if head > self.head:
-            self.head = head
+    def _grow(self, end: SeenEnd) -> None:
+        if end.position > self.head:
+            self._end = end
+            self._journal.saw(end)
             self._grown.set()
             self._grown = asyncio.Event()
 

@@ -58,7 +58,8 @@ class ProvisioningVerbs:
     @verb("xbus.list_subscribers")
     @coded_answer
     async def list_subscribers(self, token: str) -> list[SubscriberMap]:
-        return [*map(_told, await self._provisioning.list_subscribers(self._sessions.owner(token)))]
+        found = await self._provisioning.list_subscribers(self._sessions.owner(token))
+        return [_told(each, shows_secret=each.is_own) for each in found]
 
     @verb("xbus.count_waiting")
     @coded_answer
@@ -83,10 +84,11 @@ class ProvisioningVerbs:
         return await self._provisioning.revoke_token(self._sessions.owner(token), wanted)
 
 
-def _told(each: Subscriber) -> SubscriberMap:
+def _told(each: Subscriber, *, shows_secret: bool) -> SubscriberMap:
     return {
         "name": each.name,
         "url": each.spec.url,
+        "secret": (each.spec.secret or None) if shows_secret else None,
         "max": each.spec.max,
         "timeout": each.spec.timeout,
         "topics": sorted(each.spec.event_types),

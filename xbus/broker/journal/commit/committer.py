@@ -2,20 +2,19 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam
 
-from xbus import model
 from xbus.broker.counts import Histogram
+from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
 from xbus.broker.journal.commit.statements import carry_out
-from xbus.broker.journal.commit.statements.common import Prepared
-from xbus.broker.journal.database.engine import journal_errors
+from xbus.broker.journal.database.engine import READ_ONLY, WRITES, journal_errors
 from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import (
     Append,
@@ -25,7 +24,8 @@ from xbus.broker.journal.writes import (
     StartEvent,
     Write,
 )
-from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
+from xbus.clock import SystemClock
+from xbus.errors import EventIdTaken, Fenced, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +53,6 @@ class Step:
     carry_out: Errand
 
 
-class Superseded(Exception):
-    """Another process has begun to write to the journal under this one's name: this process must stop."""
-
-
 class NotYet:
     """In the place of an answer: the database went away during the COMMIT, and nobody knows yet what became of it."""
 
@@ -79,8 +75,9 @@ class WriteJob:
 
 @dataclass(frozen=True, slots=True)
 class _Undecided:
-    """A group whose COMMIT was not answered, and the answers that its calls get if it took place."""
+    """A group whose COMMIT was not answered, its number, and the answers that its calls get if it took place."""
 
+    number: int
     calls: Sequence[WriteJob]
     answers: Sequence[object]
 
@@ -96,15 +93,15 @@ class Committer:
         engine: the journal's database.
         name: the row of ``model.writer`` that is this committer's.
         max_segment_bytes: appends are gathered up to this size.
+        seen: the end of the log that this process has seen.
     """
 
-    def __init__(self, engine: sa.Engine, name: str, max_segment_bytes: int) -> None:
+    def __init__(self, engine: sa.Engine, name: str, max_segment_bytes: int, seen: Seen | None = None) -> None:
         self._engine = engine
-        self._name = name
+        self._fence = Fence(name, seen or Seen(), this_holder(SystemClock().now()))
         self._max_segment_bytes = max_segment_bytes
         self._connection: sa.Connection | None = None
-        self._epoch = 0
-        self._group_number = 0
+        self._is_new = True
         self._undecided: _Undecided | None = None
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
@@ -121,20 +118,13 @@ class Committer:
         """How much data was stored since it began, as far as that is known."""
 
     def begin_epoch(self, connection: sa.Connection) -> None:
-        """Take over this committer's row: a process that still writes under the old epoch can no more.
+        """Take over this committer's row: a process that still writes under the old epoch, or as a rival, can no more.
 
         Raises:
             ConfigurationError: the database does not make durable what it commits.
         """
         check_durable(connection)
-        row = connection.execute(_READ_WRITER, {"of_name": self._name}).one_or_none()
-        if row is None:
-            self._epoch, self._group_number = 1, 0
-            values = {"name": self._name, "epoch": self._epoch, "group_number": self._group_number}
-            connection.execute(sa.insert(model.writer), values)
-        else:
-            self._epoch, self._group_number = row.epoch + 1, row.group_number
-            connection.execute(_NEW_EPOCH, {"of_name": self._name, "new_epoch": self._epoch})
+        self._fence.take_over(connection)
 
     def do(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         """Do all calls in order.
@@ -143,7 +133,7 @@ class Committer:
             For each call its answer, or the error with which it failed, or ``UNDECIDED``: see ``decide``.
 
         Raises:
-            Superseded: another process has taken over.
+            Fenced: this process may write no more.
         """
         answers: dict[WriteJob, object] = {}
         for is_errand, run in groupby(calls, key=lambda call: callable(call.what)):
@@ -162,31 +152,48 @@ class Committer:
         steps = {call: cast(Step, call.what) for call in sorted(calls, key=lambda call: cast(Step, call.what).row)}
         if len(steps) > 1:
             try:
-                with journal_errors(), self._connected().begin():
-                    answers = {call: step.carry_out(self._connected()) for call, step in steps.items()}
+                with self._stamped():
+                    return {call: step.carry_out(self._connected()) for call, step in steps.items()}
+            except Fenced:
+                raise
             except JournalUnavailable as error:
-                self.outage = error
-                self._disconnect()
                 return dict.fromkeys(steps, error)
             except XbusError:
                 # One of them is refused: each alone, so that the others don't fail with it.
-                self._disconnect()
-            else:
-                self.outage = None
-                return answers
+                pass
         return {call: self._do_errand(step.carry_out) for call, step in steps.items()}
 
     def _do_errand(self, errand: Errand) -> object:
         try:
+            with self._stamped():
+                return errand(self._connected())
+        except Fenced:
+            raise
+        except XbusError as error:
+            return error
+
+    @contextmanager
+    def _stamped(self) -> Iterator[None]:
+        """Commit what the block does beside the groups, if this process may still write.
+
+        If the answer to its COMMIT gets lost, the caller is told that it failed. The next stamp takes either number.
+
+        Raises:
+            Fenced: it may not.
+            JournalUnavailable: the database is away, or nobody knows yet what became of a group.
+        """
+        if self._undecided is not None:
+            raise _away()
+        try:
             with journal_errors(), self._connected().begin():
-                answer = errand(self._connected())
+                yield
+                self._stamp()
         except XbusError as error:
             if isinstance(error, JournalUnavailable):
                 self.outage = error
             self._disconnect()
-            return error
-        self.outage = None
-        return answer
+            raise
+        self._confirm()
 
     def _write_group(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
@@ -198,7 +205,7 @@ class Committer:
         except JournalUnavailable as error:
             self._note_outage(error)
             return [error] * len(calls)
-        except Superseded:
+        except Fenced:
             raise
         except Exception as error:
             if len(calls) == 1:
@@ -244,8 +251,6 @@ class Committer:
         return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
 
     def _transaction(self, calls: Sequence[WriteJob]) -> Sequence[object]:
-        # Never used twice, also where the group fails: else it could speak for another one.
-        self._group_number += 1
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
@@ -261,33 +266,27 @@ class Committer:
             self._disconnect()
             if not committing:
                 raise
-            committed = self._was_committed()
+            number = self._fence.number
+            committed = self._was_committed(number)
             if committed is None:
-                self._undecided = _Undecided(calls, answers)
+                self._undecided = _Undecided(number, calls, answers)
                 self._note_outage(error)
                 return [UNDECIDED] * len(calls)
             if not committed:
                 raise
-        self.outage = None
+        self._confirm()
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
         self.group_sizes.note(len(calls))
         return answers
 
-    def _stamp(self, data_bytes: int) -> None:
-        """Number the group, unless another process has taken over: then this one may write no more.
+    def _stamp(self, data_bytes: int = 0) -> None:
+        self._fence.stamp(self._connected(), data_bytes, is_first=self._is_new)
 
-        Args:
-            data_bytes: how much it stores.
-        """
-        values = {
-            "of_name": self._name,
-            "of_epoch": self._epoch,
-            "number": self._group_number,
-            "data_bytes": data_bytes,
-        }
-        if _STAMP.execute(self._connected(), values) != 1:
-            raise Superseded(f"another broker now writes to this journal as {self._name}")
+    def _confirm(self) -> None:
+        self._fence.confirm()
+        self._is_new = False
+        self.outage = None
 
     def decide(self) -> Sequence[object] | None:
         """Find out what became of the COMMIT during which the database went away; until then nothing else is written.
@@ -296,32 +295,55 @@ class Committer:
             The answers that its calls get, in order; None while nobody can tell.
         """
         assert self._undecided is not None, "there is something to decide"
-        committed = self._was_committed()
+        committed = self._was_committed(self._undecided.number)
         if committed is None:
             return None
         undecided, self._undecided = self._undecided, None
         if committed:
+            self._fence.confirm()
             return undecided.answers
         self._note_faults(undecided.calls)
         return [_away()] * len(undecided.calls)
 
     def try_to_write(self) -> None:
-        """Commit what changes nothing, to see whether the database takes it."""
-        self._do_errand(lambda connection: connection.execute(_TOUCH, {"of_name": self._name}))
+        """Commit what changes nothing, to see whether the database takes it.
 
-    def _was_committed(self) -> bool | None:
-        """Check whether the last group's COMMIT took place though its answer got lost; None while nobody can tell."""
+        Raises:
+            Fenced: this process may write no more.
+        """
+        self._do_errand(lambda _: None)
+
+    def look(self) -> None:
+        """Look without writing whether this process may still write.
+
+        Raises:
+            Fenced: it may not.
+        """
+        if not self._fence.has_begun:
+            return
+        try:
+            with journal_errors():
+                connection = self._connected()
+                # A look must not wait for the writes of commands, nor keep them waiting.
+                connection.execution_options(**READ_ONLY)
+                with connection.begin():
+                    self._fence.look(connection)
+                connection.execution_options(**WRITES)
+        except JournalUnavailable as error:
+            self.outage = error
+            self._disconnect()
+
+    def _was_committed(self, number: int) -> bool | None:
+        """Check whether a group's COMMIT took place though its answer got lost; None while nobody can tell."""
         try:
             with journal_errors(), self._connected().begin():
-                # Locked, so that a COMMIT that is still under way on the lost connection comes to its end first.
-                stamped = self._connected().execute(_LOCK_WRITER, {"of_name": self._name}).one()
+                committed = self._fence.is_committed(self._connected(), number)
         except JournalUnavailable:
             self._disconnect()
             return None
-        if stamped.group_number != self._group_number:
-            return False
-        log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
-        return True
+        if committed:
+            log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
+        return committed
 
     def forget_faults(self, known: int) -> None:
         """Drop so many faults that the makers of all calls to come know of."""
@@ -332,6 +354,10 @@ class Committer:
     def _connected(self) -> sa.Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
+            self._is_new = True
+            if self._engine.dialect.name == "postgresql":
+                with self._connection.begin():
+                    self._fence.name_session(self._connection)
         return self._connection
 
     def _disconnect(self) -> None:
@@ -358,18 +384,3 @@ def _stored_bytes(write: Write[object], answer: object) -> int:
 
 def _away() -> JournalUnavailable:
     return JournalUnavailable("the database is away", "see that it runs, then repeat the call")
-
-
-_OF_WRITER = model.writer.c.name == bindparam("of_name")
-_STAMP = Prepared(
-    sa.update(model.writer)
-    .where(_OF_WRITER, model.writer.c.epoch == bindparam("of_epoch"))
-    .values(
-        group_number=bindparam("number"),
-        stored_bytes=model.writer.c.stored_bytes + bindparam("data_bytes", type_=sa.BigInteger),
-    )
-)
-_READ_WRITER = sa.select(model.writer.c.epoch, model.writer.c.group_number).where(_OF_WRITER)
-_TOUCH = sa.update(model.writer).where(_OF_WRITER).values(group_number=model.writer.c.group_number)
-_LOCK_WRITER = _READ_WRITER.with_for_update()
-_NEW_EPOCH = sa.update(model.writer).where(_OF_WRITER).values(epoch=bindparam("new_epoch"))

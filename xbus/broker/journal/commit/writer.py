@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
 from xbus.broker.journal.commit.events import WriterEvents, sealed_envelopes, stored_appends
+from xbus.broker.journal.commit.fence import Seen
 from xbus.broker.journal.writes import Write, WriteAnswer, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
@@ -33,6 +34,25 @@ CLOSE_SECONDS = 15.0
 
 UNPROMISED_SECONDS = 0.02
 """How long a write that promises nothing waits for another one to share its commit."""
+
+LOOK_SECONDS = 1.0
+"""Seconds after which a writer without work looks whether it may still write. Less ends it sooner where another broker
+has taken over, and costs reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterPace:
+    """The times of a writer, in seconds.
+
+    Args:
+        answer: after so long the database counts as silent.
+        ask_again: between two questions to a database that went away during a COMMIT, what became of it.
+        look: between two looks of a writer without work whether it may still write.
+    """
+
+    answer: float
+    ask_again: float
+    look: float = LOOK_SECONDS
 
 
 @dataclass(eq=False, slots=True)
@@ -65,9 +85,9 @@ class Writer:
         name: the row of ``model.writer`` that is this writer's.
         max_segment_bytes: appends are gathered up to this size.
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
-        answer_seconds: after so long the database counts as silent.
-        ask_again_seconds: between two questions to a database that went away during a COMMIT, what became of it.
+        pace: its times.
         events: tells on the loop of room, and of what was sealed.
+        seen: the end of the log that this process has seen.
     """
 
     def __init__(
@@ -77,14 +97,13 @@ class Writer:
         *,
         max_segment_bytes: int,
         max_pending_bytes: int,
-        answer_seconds: float,
-        ask_again_seconds: float,
+        pace: WriterPace,
         events: WriterEvents,
+        seen: Seen,
     ) -> None:
-        self._committer = Committer(engine, name, max_segment_bytes)
+        self._committer = Committer(engine, name, max_segment_bytes, seen)
         self.max_pending_bytes = max_pending_bytes
-        self._answer_seconds = answer_seconds
-        self._ask_again_seconds = ask_again_seconds
+        self._pace = pace
         self._events = events
         self._gathered: list[_Pending | None] = []
         self._unpromised: asyncio.TimerHandle | None = None
@@ -126,6 +145,11 @@ class Writer:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     @property
+    def has_ended(self) -> bool:
+        """Check whether its thread has ended, or never began."""
+        return not self._thread.is_alive()
+
+    @property
     def has_room(self) -> bool:
         """Check whether more should be submitted; false means: let those who send wait."""
         return not self._full
@@ -139,7 +163,7 @@ class Writer:
     def overdue(self) -> JournalUnavailable | None:
         """That the database is silent, where it has been so for long: then nobody should wait longer."""
         since = self._busy_since
-        if since is None or time.monotonic() - since < self._answer_seconds:
+        if since is None or time.monotonic() - since < self._pace.answer:
             return None
         return silent(time.monotonic() - since)
 
@@ -256,6 +280,8 @@ class Writer:
                     self._decide()
                 elif self._committer.outage is not None and not group:
                     self._committer.try_to_write()
+                elif not group and going_on:
+                    self._committer.look()
                 answers = self._committer.do(group)
                 self._undecided += [
                     pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED
@@ -282,11 +308,14 @@ class Writer:
         self._running_loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
 
     def _take(self) -> tuple[list[_Pending], bool]:
-        """Wait for a call, and take all others that are there; false says that the writer is being closed."""
+        """Wait for a call, and take all others that are there; false says that the writer is being closed.
+
+        Nothing may come for the time of a look: then it takes nothing.
+        """
         try:
             if not self._taken:
                 asks = self._undecided or self._committer.outage
-                self._taken.extend(self._calls.get(timeout=self._ask_again_seconds if asks else None))
+                self._taken.extend(self._calls.get(timeout=self._pace.ask_again if asks else self._pace.look))
             while True:
                 self._taken.extend(self._calls.get_nowait())
         except queue.Empty:

@@ -42,6 +42,9 @@ SIGNS_OF_LIFE = {
 READ_ONLY = {"xbus_read_only": True}
 """Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
 
+WRITES = {"xbus_read_only": False}
+"""Execution options of a connection that writes again."""
+
 WRITING_SERVER = "read-write"
 """The kind of server that libpq looks for where an address names several and does not say which one."""
 

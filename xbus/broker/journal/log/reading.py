@@ -86,15 +86,23 @@ class Ends:
     Args:
         position: of the envelope sealed last; 0 before the first.
         correction: the id of the newest correction for all roles; 0 if none exists.
+        envelope_id: of the envelope sealed last; None if it was removed.
+        seen_id: of the envelope at the position that was the end before; None if it was removed.
     """
 
     position: int
     correction: int
+    envelope_id: UUID | None
+    seen_id: UUID | None
 
 
-def read_ends(connection: sa.Connection) -> Ends:
-    """Read what grows, in one statement: it is read whenever something was sealed."""
-    return Ends(*connection.execute(_ENDS).one())
+def read_ends(connection: sa.Connection, seen: int = 0) -> Ends:
+    """Read what grows, in one statement: it is read whenever something was sealed.
+
+    Args:
+        seen: the position of the end, as it was read before.
+    """
+    return Ends(*connection.execute(_ENDS, {"seen": seen}).one())
 
 
 _NEWEST_CORRECTION = (
@@ -104,7 +112,13 @@ _NEWEST_CORRECTION = (
     .limit(1)
     .scalar_subquery()
 )
-_ENDS = sa.select(model.head.c.position, sa.func.coalesce(_NEWEST_CORRECTION, 0))
+_SEEN = model.envelope.alias("seen")
+_ENDS = (
+    sa.select(model.head.c.position, sa.func.coalesce(_NEWEST_CORRECTION, 0), model.envelope.c.id, _SEEN.c.id)
+    .select_from(model.head)
+    .outerjoin(model.envelope, model.envelope.c.position == model.head.c.position)
+    .outerjoin(_SEEN, _SEEN.c.position == sa.bindparam("seen"))
+)
 
 
 def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvelope]:

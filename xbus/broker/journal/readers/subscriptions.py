@@ -122,6 +122,19 @@ def note_call(connection: sa.Connection, reader: str, failure: CallFailure | Non
     )
 
 
+def call_at_once(connection: sa.Connection, service_id: int, *, ends_the_end: bool) -> None:
+    """Have a subscription called at once that waits after calls that failed.
+
+    Args:
+        service_id: its reader.
+        ends_the_end: whether one that its subscriber has ended goes on.
+    """
+    values = {_STATE.retry_at: None} | ({_STATE.ended_at: None} if ends_the_end else {})
+    connection.execute(sa.update(model.subscription_state).where(_STATE.service_id == service_id).values(values))
+    of_reader = model.reader_range.c.service_id == service_id
+    connection.execute(sa.update(model.reader_range).where(of_reader).values(retry_at=None))
+
+
 def find_ended(connection: sa.Connection, name: str) -> SubscriptionEntry:
     """Find a subscription that its subscriber has ended.
 

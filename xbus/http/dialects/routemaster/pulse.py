@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from xbus.http.dialects.gateway import Gateway, Operation
+from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.routemaster.answers import emptily, nothing
 from xbus.http.request_tags import token_of
 from xbus.rpc.shapes import AnswerReader
@@ -30,7 +30,18 @@ async def _scaling(gateway: Gateway, request: Request) -> Response:
     return nothing()
 
 
+async def _health(gateway: Gateway, request: Request) -> Response:
+    return JsonAnswer({"pong": gateway.clock.now().isoformat(timespec="seconds")})
+
+
+HEALTH = (
+    "See whether the gateway answers, as at Routemaster. /readyz sees whether it reaches the broker.",
+    _health,
+    {200: "A map of pong, the moment."},
+)
+
 OPERATIONS = (
+    *(Operation("GET", path, *HEALTH, needs_token=False) for path in ("/health", "/health/ping", "/health/ping.json")),
     Operation(
         "GET",
         "/pulse",

@@ -38,7 +38,7 @@ def read_subscription(found: object) -> SubscriptionWishMap:
     if extra := set(found) - FIELDS:
         raise bad(f"the subscription has the extra field {min(extra):.40}")
     topics = found.get("topics")
-    if not isinstance(topics, list) or not topics:
+    if not isinstance(topics, list):
         raise bad("the topics are no list of names")
     uuid = found.get("uuid") or ""
     if not isinstance(uuid, str):
@@ -101,6 +101,7 @@ async def _list(gateway: Gateway, request: Request) -> Response:
 def _told(each: SubscriberMap) -> dict[str, object]:
     return {
         "subscriber": each["name"],
+        "uuid": each["secret"],
         "callback": each["url"],
         "max_events": each["max"],
         "timeout": each["timeout"],
@@ -113,7 +114,15 @@ SUBSCRIBING = (
     "Subscribe the client to topics, as to Routemaster, and unsubscribe it from all others.",
     _subscribe,
     {204: "It is subscribed to these topics."},
-    ("bad_event", "bad_subscription", "callback_not_allowed", "token_missing", "type_not_allowed", "unknown_type"),
+    (
+        "bad_event",
+        "bad_subscription",
+        "callback_not_allowed",
+        "client_wanted",
+        "token_missing",
+        "type_not_allowed",
+        "unknown_type",
+    ),
     ("application/json",),
 )
 
@@ -134,7 +143,7 @@ LEAVING = (
 LISTING = (
     "List the subscriptions of clients, as at Routemaster.",
     _list,
-    {200: "A list of maps of subscriber, callback, max_events, timeout, topics and events."},
+    {200: "A list of maps of subscriber, uuid, callback, max_events, timeout, topics and events."},
     ("token_missing", "type_not_allowed"),
 )
 

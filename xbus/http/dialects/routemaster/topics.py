@@ -85,7 +85,7 @@ OPERATIONS = (
         "Push an event into a topic, as to Routemaster. The first push makes the topic.",
         _push,
         {204: "The event is durable."},
-        ("bad_event", "token_missing", "type_not_allowed", "slow_down", "journal_unavailable"),
+        ("bad_event", "token_missing", "client_wanted", "type_not_allowed", "slow_down", "journal_unavailable"),
         ("application/json",),
     ),
     Operation(

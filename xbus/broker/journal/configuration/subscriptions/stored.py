@@ -8,6 +8,7 @@ from xbus import model
 from xbus.broker.journal.configuration.entries import SubscriptionSpec
 from xbus.broker.journal.configuration.former import is_chosen
 from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.broker.journal.readers.subscriptions import call_at_once
 from xbus.broker.journal.retention.limits import limit_of
 
 
@@ -67,6 +68,9 @@ _SUBSCRIPTIONS = (
 def write_subscription(connection: sa.Connection, entry: SubscriptionSpec, service_id: int) -> None:
     """Bring the row of a subscription to what its entry says and into use, or insert it.
 
+    One that is called in another way, or is restored, is called at once, also behind calls that failed. One that has
+    ended goes on if it is restored or gets another URL: then it is another subscriber's.
+
     Args:
         service_id: its reader.
     """
@@ -74,8 +78,13 @@ def write_subscription(connection: sa.Connection, entry: SubscriptionSpec, servi
     values = {"url": entry.url, "format": entry.format, "verify": entry.verify, "removed_at": None}
     if entry.secret is not None:
         values["secret"] = entry.secret
-    found = connection.execute(sa.update(table).where(table.c.service_id == service_id).values(values))
-    if not found.rowcount:
+    before = connection.execute(sa.select(table).where(table.c.service_id == service_id)).one_or_none()
+    if before is not None:
+        connection.execute(sa.update(table).where(table.c.service_id == service_id).values(values))
+        is_another = before.removed_at is not None or before.url != entry.url
+        if is_another or any(getattr(before, name) != value for name, value in values.items()):
+            call_at_once(connection, service_id, ends_the_end=is_another)
+    else:
         values = {"secret": ""} | values
         connection.execute(sa.insert(table).values(service_id=service_id, name=entry.name, **values))
         connection.execute(sa.insert(state).values(service_id=service_id))

@@ -1,0 +1,361 @@
+"""A broker writes no more once another one has taken over, or once the journal went back."""
+
+import ast
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+import xbus.broker
+from tests.support.faults import Faults
+from tests.support.journal import NOW, Scribe, looking
+from xbus import model
+from xbus.broker.back.log import LogReader
+from xbus.broker.journal.commit.fence import SeenEnd
+from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.errors import Fenced, JournalUnavailable, TakenOver, WentBack
+from xbus.rpc.bell import Bell
+
+QUICK, NEVER = 0.01, 3600.0
+
+
+def leave_mark(connection: sa.Connection) -> None:
+    remember(connection, NOW, "mark", "mark", "made", "by a fenced writer")
+
+
+async def by_write(scribe: Scribe) -> None:
+    await scribe.put([b"y"])
+
+
+async def by_errand(scribe: Scribe) -> None:
+    await scribe.journal.run(leave_mark)
+
+
+async def by_step(scribe: Scribe) -> None:
+    await scribe.journal.step(1, leave_mark)
+
+
+async def by_steps(scribe: Scribe) -> None:
+    await asyncio.gather(*(scribe.journal.step(row, leave_mark) for row in (1, 2)))
+
+
+WRITING = [by_write, by_errand, by_step, by_steps]
+"""All that the face of the journal lets others write by."""
+
+Way = Callable[[Scribe], Awaitable[None]]
+
+
+def go_back(url: str, groups: int, envelopes: int = 0) -> None:
+    """Leave the journal as a standby has it that lacks the last commits."""
+    with looking(url) as connection:
+        group_number = model.writer.c.group_number - groups
+        connection.execute(sa.update(model.writer).values(group_number=group_number))
+        head = connection.execute(sa.select(model.head.c.position)).scalar_one() - envelopes
+        connection.execute(sa.update(model.head).values(position=head))
+
+
+def marks(url: str) -> int:
+    with looking(url) as connection:
+        marked = sa.select(sa.func.count()).where(model.history.c.subject == "mark")
+        envelopes = sa.select(sa.func.count()).select_from(model.envelope)
+        return int(connection.execute(marked).scalar_one() + connection.execute(envelopes).scalar_one())
+
+
+# -- another broker ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", WRITING)
+@pytest.mark.parametrize(
+    ("name", "newer"),
+    [("broker", "broker"), ("broker", "front"), ("broker", "back"), ("front", "broker"), ("back", "broker")],
+)
+async def test_a_newer_broker_ends_each_rival_with_its_next_write(
+    store_url: str, name: str, newer: str, write: Way
+) -> None:
+    async with Journal(create_engine(store_url), name, look_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        await scribe.put([b"x"])
+        async with Journal(create_engine(store_url), newer) as rival:
+            before = marks(store_url)
+            with pytest.raises((JournalUnavailable, Fenced)):
+                await write(scribe)
+            with pytest.raises(TakenOver, match=r"now \(process \d+ on "):
+                await journal.ended()
+            assert marks(store_url) == before
+            assert (await Scribe(rival, scribe.catalog).put([b"x"])).position == 2
+
+
+async def test_an_idle_broker_ends_by_itself_once_another_has_taken_over(store_url: str) -> None:
+    async with Journal(create_engine(store_url), "broker", look_seconds=QUICK) as journal:
+        async with Journal(create_engine(store_url), "broker"):
+            with pytest.raises(TakenOver):
+                await journal.ended()
+
+
+async def test_an_idle_broker_looks_without_writing(shared_url: str) -> None:
+    engine = create_engine(shared_url)
+    told: list[str] = []
+    is_idle, looked = threading.Event(), threading.Event()
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if is_idle.is_set():
+            told.append(statement.split()[0])
+            if len(told) == 3:
+                looked.set()
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    async with Journal(engine, "broker", look_seconds=QUICK) as journal:
+        await journal.run(lambda _: None)
+        is_idle.set()
+        await asyncio.to_thread(looked.wait)
+    assert set(told) == {"SELECT"}
+
+
+async def test_a_writer_does_not_look_before_it_has_begun(file_url: str) -> None:
+    """Its loop may be busy for longer than the time of a look."""
+    async with Journal(create_engine(file_url), "broker"):
+        pass
+    async with Journal(create_engine(file_url), "broker", look_seconds=0.0) as journal:
+        await journal.run(lambda _: None)
+
+
+async def test_a_broker_that_was_stopped_amid_a_transaction_keeps_no_successor_waiting(store_url: str) -> None:
+    """1. A locks the end of the log, and is stopped. 2. B takes over, and seals. 3. A goes on, and ends."""
+    frozen, goes_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def freeze(connection: sa.Connection) -> None:
+        connection.execute(sa.update(model.head).values(position=model.head.c.position))
+        connection.execute(sa.update(model.writer).values(stored_bytes=0))
+        loop.call_soon_threadsafe(frozen.set)
+        goes_on.wait()
+
+    async with Journal(create_engine(store_url), "broker", look_seconds=QUICK) as journal:
+        scribe = await Scribe.of(journal)
+        left = asyncio.ensure_future(journal.run(freeze))
+        await frozen.wait()
+        try:
+            async with Journal(create_engine(store_url), "broker") as rival:
+                assert (await Scribe(rival, scribe.catalog).put([b"x"])).position == 1
+                goes_on.set()
+                with pytest.raises(JournalUnavailable):
+                    await left
+                with pytest.raises(TakenOver):
+                    await journal.ended()
+        finally:
+            goes_on.set()
+
+
+async def test_front_and_back_are_no_rivals(store_url: str) -> None:
+    async with (
+        Journal(create_engine(store_url), "front", look_seconds=QUICK) as front,
+        Journal(create_engine(store_url), "back", look_seconds=QUICK) as back,
+    ):
+        for journal in (front, back, front):
+            await by_errand(await Scribe.of(journal))
+
+
+# -- a journal that went back ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", WRITING)
+async def test_no_write_goes_on_behind_lost_commits(shared_url: str, write: Way) -> None:
+    async with Journal(create_engine(shared_url), "broker", look_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        for _ in range(3):
+            await scribe.put([b"x"])
+        await asyncio.to_thread(go_back, shared_url, 2)
+        before = marks(shared_url)
+        with pytest.raises((JournalUnavailable, Fenced)):
+            await write(scribe)
+        with pytest.raises(WentBack) as raised:
+            await journal.ended()
+    assert raised.value.commits == 2
+    assert marks(shared_url) == before
+    async with Journal(create_engine(shared_url), "broker") as anew:
+        await write(Scribe(anew, scribe.catalog))
+
+
+@pytest.mark.parametrize("write", WRITING[1:])
+async def test_a_lost_errand_is_a_lost_commit(shared_url: str, write: Way) -> None:
+    async with Journal(create_engine(shared_url), "broker", look_seconds=QUICK) as journal:
+        await write(await Scribe.of(journal))
+        await asyncio.to_thread(go_back, shared_url, 1)
+        with pytest.raises(WentBack):
+            await journal.ended()
+
+
+@pytest.mark.parametrize("column", ["epoch", "all"])
+async def test_a_journal_of_before_the_start_went_back(shared_url: str, column: str) -> None:
+    def lose(url: str) -> None:
+        with looking(url) as connection:
+            change = sa.update(model.writer).values(epoch=model.writer.c.epoch - 1)
+            connection.execute(change if column == "epoch" else sa.delete(model.writer))
+
+    async with Journal(create_engine(shared_url), "broker", look_seconds=QUICK) as journal:
+        await asyncio.to_thread(lose, shared_url)
+        with pytest.raises(WentBack):
+            await journal.ended()
+
+
+async def test_a_back_alone_notices_that_the_log_is_shorter_than_it_has_read(shared_url: str) -> None:
+    async with Journal(create_engine(shared_url), "broker") as journal:
+        log = LogReader(journal, cast(Bell, None))
+        await (await Scribe.of(journal)).put([b"x"])
+        await log.refresh()
+        await asyncio.to_thread(go_back, shared_url, 0, 1)
+        with pytest.raises(WentBack) as raised:
+            await log.refresh()
+    assert (raised.value.known, raised.value.found) == (1, 0)
+
+
+async def test_a_back_alone_notices_another_envelope_at_the_place_up_to_which_it_has_read(shared_url: str) -> None:
+    async with Journal(create_engine(shared_url), "broker") as journal:
+        log = LogReader(journal, cast(Bell, None))
+        await (await Scribe.of(journal)).put([b"x"])
+        await log.refresh()
+        await asyncio.to_thread(swap_envelope, shared_url)
+        with pytest.raises(WentBack):
+            await log.refresh()
+
+
+def swap_envelope(url: str) -> None:
+    """Have another envelope at the first position, as somebody has sealed it behind a fail-over."""
+    with looking(url) as connection:
+        row = dict(connection.execute(sa.select(model.envelope)).mappings().one())
+        connection.execute(sa.update(model.envelope).values(position=None, state="cancelled"))
+        connection.execute(sa.insert(model.envelope).values(row | {"id": uuid4()}))
+
+
+@pytest.mark.parametrize("seen", [SeenEnd(2, uuid4()), SeenEnd(1, uuid4())])
+async def test_the_first_write_of_a_connection_compares_the_end_of_the_log(shared_url: str, seen: SeenEnd) -> None:
+    """A back may have lost nothing of its own, and moves its cursors behind what was sealed anew."""
+    async with Journal(create_engine(shared_url), "back", look_seconds=NEVER) as journal:
+        await (await Scribe.of(journal)).put([b"x"])
+        journal.saw(seen)
+        journal._writer.run(lambda _: journal._writer._committer._disconnect())
+        with pytest.raises((JournalUnavailable, Fenced)):
+            await journal.run(leave_mark)
+        with pytest.raises(WentBack):
+            await journal.ended()
+
+
+# -- what became of a COMMIT -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", WRITING[1:])
+async def test_writing_goes_on_behind_an_errand_whose_commit_was_not_answered(
+    journal: Journal, scribe: Scribe, engine: sa.Engine, write: Way
+) -> None:
+    with Faults(engine).after_commit(), pytest.raises(JournalUnavailable):
+        await write(scribe)
+    assert (await scribe.put([b"x"])).position == 1
+    with Faults(engine).before_commit(), pytest.raises(JournalUnavailable):
+        await write(scribe)
+    assert (await scribe.put([b"x"])).position == 2
+
+
+async def test_an_errand_waits_until_the_fate_of_a_group_is_known(engine: sa.Engine) -> None:
+    """Its number would say that the group was committed, whether or not it was."""
+    async with Journal(engine, "broker", ask_again_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        committer = journal._writer._committer
+        asked = committer._was_committed
+        with Faults(engine).before_commit() as happened:
+            committer._was_committed = lambda number: None  # type: ignore[method-assign]
+            envelope_id, started = scribe.start_envelope()
+            await asyncio.to_thread(happened.wait)
+            with pytest.raises(JournalUnavailable):
+                await journal.run(leave_mark)
+        committer._was_committed = asked  # type: ignore[method-assign]
+        await journal.run(leave_mark)
+        with pytest.raises(JournalUnavailable):
+            await started
+        assert await journal.read(read_envelope, envelope_id) is None
+
+
+async def test_a_commit_is_not_confirmed_by_the_writes_of_another_broker(store_url: str) -> None:
+    engine = create_engine(store_url)
+    async with Journal(engine, "broker", look_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        with Faults(engine).before_commit():
+            committer = journal._writer._committer
+            asked = committer._was_committed
+
+            def after_the_other(number: int) -> bool | None:
+                with looking(store_url) as connection:
+                    writer = model.writer.c
+                    values = {"epoch": writer.epoch + 1, "group_number": writer.group_number + 1}
+                    connection.execute(sa.update(model.writer).values(values))
+                return asked(number)
+
+            committer._was_committed = after_the_other  # type: ignore[method-assign]
+            _, started = scribe.start_envelope()
+            with pytest.raises(TakenOver):
+                await journal.ended()
+        with pytest.raises(JournalUnavailable):
+            await started
+
+
+# -- all places that could write ---------------------------------------------------------------------------------------
+
+BROKER = Path(xbus.broker.__file__).parent
+
+STAMPED = {"journal/commit/committer.py:_stamped", "journal/commit/committer.py:_transaction"}
+READING = {
+    "journal/commit/committer.py:_connected",
+    "journal/commit/committer.py:look",
+    "journal/commit/committer.py:_was_committed",
+    "journal/journal.py:_holder",
+    "journal/journal.py:_read",
+}
+BEFORE_THE_EPOCH = {"journal/objects/claiming.py:claim"}
+OF_OTHER_PROGRAMS = {"journal/bulk/part_writer.py:_transaction", "journal/samples/taking.py:take"}
+OF_COMMANDS = ("journal/database/", "journal/fsck/", "journal/legacy_import/", "journal/operations/relocation.py")
+WITH_TOOLS_OF_COMMANDS = {"cli.py", "journal/operations/losses.py"}
+"""The second one writes when its broker has ended."""
+
+TOOLS_OF_COMMANDS = {"writing", "connected_to_write", "ConnectionPool", "alone"}
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """All calls of a module, with the names of the functions that make them."""
+
+    def of(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node.name
+        if isinstance(node, ast.Call):
+            yield function, node
+        for child in ast.iter_child_nodes(node):
+            yield from of(child, function)
+
+    return of(ast.parse(path.read_text()), "")
+
+
+def test_every_transaction_of_the_broker_is_stamped_or_reads() -> None:
+    begun = set()
+    for path in sorted(BROKER.rglob("*.py")):
+        name = path.relative_to(BROKER).as_posix()
+        if name.startswith(OF_COMMANDS):
+            continue
+        for function, call in calls(path):
+            words = ast.unparse(call.func).split(".")
+            if words[-1] == "begin" and name.startswith("journal/"):
+                begun.add(f"{name}:{function}")
+            is_tool = len(words) == 1 and words[0] in TOOLS_OF_COMMANDS
+            assert not is_tool or name in WITH_TOOLS_OF_COMMANDS, f"{name} writes past the journal"
+    assert begun == STAMPED | READING | BEFORE_THE_EPOCH | OF_OTHER_PROGRAMS
+
+
+async def test_what_reads_cannot_write(store_url: str) -> None:
+    async with Journal(create_engine(store_url), "broker") as journal:
+        with pytest.raises(JournalUnavailable, match="read-only"):
+            await journal.read(leave_mark)
