@@ -288,7 +288,7 @@ def test_a_recipient_that_waits_for_its_start_can_be_stopped(starting: Path) -> 
     [
         ("Late", 3, "on_start failed: ConnectionError: the database of the shop is away (starting.py, line 10)"),
         ("Never", 1, "recipient store_1: no shop is named: set SHOP [bad_configuration]"),
-        ("Exits", 3, "the recipient's code raised SystemExit: no shop is named [recipient_failed]"),
+        ("Exits", 1, "on_start failed: the recipient's code raised SystemExit: no shop is named: correct the program"),
     ],
 )
 def test_a_start_that_fails_for_good_ends_the_program_with_one_line(

@@ -229,6 +229,49 @@ async def test_failures_are_kept(journal: Journal, scribe: Scribe) -> None:
     ]
 
 
+async def test_a_delivery_closes_the_failures_before_it(journal: Journal, scribe: Scribe) -> None:
+    """Those of its role at once, those of workers with the last one, and none that names an item parked alone."""
+    receipt, other = await scribe.put([b"one", b"two"]), await scribe.put([b"x"])
+    (envelope,) = await journal.read(read_at, [receipt.position])
+    event_id = envelope.events[0].event_id
+
+    def failed(role: str, message: str, indices: list[int] | None = None) -> Failure:
+        return Failure(
+            receipt.envelope_id, event_id, scribe.role_id(role), "send_item", "refused", message, indices, "shop"
+        )
+
+    one, two = (set_aside(scribe, receipt, DeliveryState.RETRY, role) for role in ("store_1", "store_2"))
+    parked = IsolatedItem(event_id, 1, "refused", "no price")
+    failures = [
+        *(failed("store_1", "first"), failed("store_2", "second"), failed("names_1", "of the worker")),
+        failed("store_1", "of a parked item", [1]),
+        Failure(other.envelope_id, None, scribe.role_id("store_1"), "end_envelope", "refused", "of another"),
+    ]
+    moves = [DeliveryMove(None, one, [parked]), DeliveryMove(None, two)]
+    await journal.write(ProgressUpdate(NOW, deliveries=moves, failures=failures))
+
+    def unprocessed(connection: sa.Connection) -> set[str]:
+        failure = model.failure.c
+        return set(connection.execute(sa.select(failure.message).where(failure.tracking == "unprocessed")).scalars())
+
+    async def deliver(row: DeliveryRow) -> set[str]:
+        settled = DeliveryMove(DeliveryState.RETRY, replace(row, state=DeliveryState.SETTLED))
+        await journal.write(ProgressUpdate(NOW, deliveries=[settled]))
+        return await journal.read(unprocessed)
+
+    assert await deliver(one) == {"second", "of the worker", "of a parked item", "of another"}
+    assert await deliver(two) == {"of a parked item", "of another"}
+
+    def read_history(connection: sa.Connection) -> list[tuple[object, ...]]:
+        history = model.history.c
+        noted = sa.select(history.move, history.reason, history.who).where(history.subject == "failure")
+        return [tuple(row) for row in connection.execute(noted)]
+
+    assert set(await journal.read(read_history)) == {
+        ("corrected", "closed by the broker: the envelope was delivered", None)
+    }
+
+
 async def test_a_text_that_a_database_can_not_keep_harms_no_other(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
     strange = Failure(receipt.envelope_id, None, None, "send_item", "c" * 1000, "zero \0 character")

@@ -119,7 +119,7 @@ def _failure(position: int, envelope_id: uuid.UUID, role_id: int, now: datetime,
         "verb": "send_item",
         "code": code,
         "message": message,
-        "fingerprint": fingerprint(role_id, "send_item", code, message),
+        "fingerprint": fingerprint(role_id, code, message),
     }
 
 

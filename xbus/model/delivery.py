@@ -201,7 +201,7 @@ failure = Table(
         String(16),
         default="",
         server_default=text("''"),
-        comment="The same for failures of one trouble: of role, verb, code, and the message without what varies.",
+        comment="The same for failures of one trouble: of role, code, and the first line without what varies.",
     ),
     Column("owner", String(255), comment="The name of the person who looks after it; null for nobody."),
     # By these the list of groups hops from group to group, counts by state, and finds owners, without a message.

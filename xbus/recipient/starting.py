@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xbus.backoff import Backoff, Patience
 from xbus.ending import NOT_NOW, exit_code
-from xbus.errors import Failed, XbusError
+from xbus.errors import ConfigurationError, Failed, XbusError
 from xbus.recipient.author_thread import CODE_FAILED
 from xbus.recipient.service import RecipientService
 
@@ -20,6 +20,9 @@ LONGEST_DELAY_SECONDS = 30.0
 
 NOT_STARTED = "recipient_not_started"
 
+FAULTS = (ImportError, SyntaxError, NameError, NotImplementedError)
+"""Exceptions of a program that is incomplete or wrong: each further start would raise them, too."""
+
 
 async def start(service: RecipientService, seconds: float, backoff: Backoff | None = None) -> None:
     """Run ``on_start`` until it succeeds.
@@ -31,7 +34,8 @@ async def start(service: RecipientService, seconds: float, backoff: Backoff | No
 
     Raises:
         XbusError: as the author's code raised it: one that says that no repeat helps.
-        Failed: the time is over (``recipient_not_started``), or the author's code ended the program.
+        ConfigurationError: the author's program has a fault, or ended itself (``recipient_not_started``).
+        Failed: the time is over (``recipient_not_started``).
     """
     now = asyncio.get_running_loop().time
     patience = Patience(seconds, backoff or Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), now)
@@ -42,7 +46,14 @@ async def start(service: RecipientService, seconds: float, backoff: Backoff | No
         except Exception as error:
             if _is_final(error):
                 raise
-            cause = describe(error)
+            has_ended = isinstance(error, Failed) and error.code == CODE_FAILED
+            cause = str(error) if has_ended else describe(error)
+            if has_ended or isinstance(error, FAULTS):
+                raise ConfigurationError(
+                    f"on_start failed: {cause}",
+                    "correct the program, or install what it lacks, then start again",
+                    code=NOT_STARTED,
+                ) from error
             delay = patience.failed()
             if delay is None:
                 raise Failed(
@@ -56,8 +67,8 @@ async def start(service: RecipientService, seconds: float, backoff: Backoff | No
 
 
 def _is_final(error: Exception) -> bool:
-    """Check whether the author says that no repeat helps, by an error of the bus or by ``sys.exit``."""
-    return isinstance(error, XbusError) and (exit_code(error) != NOT_NOW or error.code == CODE_FAILED)
+    """Check whether the author says by an error of the bus that no repeat helps."""
+    return isinstance(error, XbusError) and exit_code(error) != NOT_NOW
 
 
 def describe(error: Exception) -> str:

@@ -176,7 +176,7 @@ def _write_log(url: str, log: Log) -> None:
                 code="refused",
                 message="no such carrier",
                 indices=[7],
-                fingerprint=fingerprint(roles["counter_1"], "send_item", "refused", "no such carrier"),
+                fingerprint=fingerprint(roles["counter_1"], "refused", "no such carrier"),
             )
         )
 

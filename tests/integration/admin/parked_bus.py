@@ -94,7 +94,7 @@ def _write_parked_bus(url: str, both: UUID, alone: UUID, done: UUID) -> None:
                 code="refused",
                 message="no name",
                 indices=[1, 99],
-                fingerprint=fingerprint(roles["counter_1"], "send_item", "refused", "no name"),
+                fingerprint=fingerprint(roles["counter_1"], "refused", "no name"),
             )
         )
         for index in (1, 3):

@@ -124,7 +124,7 @@ def test_a_move_that_does_not_follow_is_refused_and_nothing_is_changed(xbus: Xbu
 @pytest.fixture
 def trouble(log: Log, database_url: str) -> str:
     """The group of 700 failures of one trouble, beside another one."""
-    of_it = fingerprint(None, "end_envelope", "timed_out", "no answer to 1")
+    of_it = fingerprint(None, "timed_out", "no answer to 1")
     row = {"at": NOON, "envelope_id": log.first, "verb": "end_envelope", "code": "timed_out", "fingerprint": of_it}
     with writing(database_url) as connection:
         connection.execute(insert(failure), [{**row, "message": f"no answer to {number}"} for number in range(700)])

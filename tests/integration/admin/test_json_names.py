@@ -20,8 +20,8 @@ from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
 from tests.support.ports import free_port
 from xbus import model
+from xbus.admin import address
 from xbus.admin.cli import main
-from xbus.admin.commands import clearing
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.readers.parked import list_parked_batches
@@ -338,7 +338,7 @@ def _offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.close()
 
     class Introduced:
-        def __init__(self, *_: str) -> None:
+        def __init__(self, *_: str, **options: float) -> None:
             pass
 
         def __enter__(self) -> "Introduced":
@@ -351,7 +351,7 @@ def _offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             return [({"name": "Shop"}, {"clearing": [True, url], "immediate_reply": [True, ["data_clearing"]]})]
 
     monkeypatch.setenv("XBUS_PASSWORD", "secret")
-    monkeypatch.setattr(clearing, "Emitter", Introduced)
+    monkeypatch.setattr(address, "Emitter", Introduced)
 
 
 @pytest.fixture

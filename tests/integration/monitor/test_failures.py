@@ -27,7 +27,7 @@ def add(url: str, envelope_id: UUID, messages: Sequence[str], code: str = "refus
     told = {"at": NOON, "envelope_id": envelope_id, "verb": "send_item", "code": code}
     with writing(url) as connection:
         for message in messages:
-            of = fingerprint(None, "send_item", code, message)
+            of = fingerprint(None, code, message)
             connection.execute(sa.insert(model.failure).values(**told, message=message, fingerprint=of))
         newest = sa.select(model.failure.c.id).order_by(model.failure.c.id.desc()).limit(len(messages))
         return sorted(connection.execute(newest).scalars())

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from examples.clearing_store import ClearingStore
+from xbus.admin import address
 from xbus.admin.cli import main
-from xbus.admin.commands import clearing as command
 from xbus.errors import Failed, Refused, XbusError
 
 
@@ -23,7 +23,7 @@ class NotedEmitter:
     reply: ClassVar[Any]
     offered: ClassVar[Any] = []
 
-    def __init__(self, url: str, login: str, password: str) -> None:
+    def __init__(self, url: str, login: str, password: str, **options: float) -> None:
         self.notes.append(("login", url, login, password))
 
     def __enter__(self) -> "NotedEmitter":
@@ -49,7 +49,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> type[NotedEmitter]:
         notes: ClassVar[list[Any]] = []
         reply: ClassVar[Any] = [{"id": 7, "state": "new"}]
 
-    monkeypatch.setattr(command, "Emitter", Fresh)
+    monkeypatch.setattr(address, "Emitter", Fresh)
     for variable in ("XBUS_CONFIG", "XBUS_LOGIN", "XBUS_PASSWORD"):
         monkeypatch.delenv(variable, raising=False)
     return Fresh

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 from click.testing import CliRunner, Result
 
+from xbus.admin import address
 from xbus.admin.cli import main
-from xbus.admin.commands import emit as command
 from xbus.emitter import Receipt
 from xbus.errors import ConnectionLost, Refused, XbusError
 
@@ -72,7 +72,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> type[NotedEmitter]:
         broken: ClassVar[XbusError | None] = None
         options: ClassVar[dict[str, Any]] = {}
 
-    monkeypatch.setattr(command, "Emitter", Fresh)
+    monkeypatch.setattr(address, "Emitter", Fresh)
     for variable in ("XBUS_CONFIG", "XBUS_LOGIN", "XBUS_PASSWORD"):
         monkeypatch.delenv(variable, raising=False)
     return Fresh

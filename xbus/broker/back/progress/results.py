@@ -140,7 +140,8 @@ class RunResults:
         """
         retried: list[int] = []
         for failure in dict.fromkeys(failures.values()):
-            if isinstance(failure, RecipientFailed):
+            # A recipient that stops in order fails at nothing: the envelope is put off, and no attempt counts.
+            if isinstance(failure, RecipientFailed) and failure.failure_class is not FailureClass.ABSENT:
                 self._ledger.fail(envelope.envelope_id, failure)
                 is_trouble = failure.failure_class is FailureClass.TRANSIENT and failure not in counted
                 if failure.role_id is not None and is_trouble:

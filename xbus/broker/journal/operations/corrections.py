@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.commit.statements.cures import close_corrected
 from xbus.broker.journal.log.overlays import CONCERNS_EVENT, CORRECTED
 from xbus.broker.journal.operations.failures import role_name
 
@@ -173,6 +174,10 @@ def add_correction(
         "reason": decision.told,
     }
     connection.execute(sa.insert(model.correction).values(row))
+    correction = model.correction.c
+    corrected = sa.select(correction.item_index).where(correction.event_id == event_id)
+    of_role = corrected.where(sa.or_(correction.role_id.is_(None), correction.role_id == role_id))
+    close_corrected(connection, decision.at, event_id, role_id, connection.execute(of_role).scalars().all())
     for_whom = "all" if role_id is None else role_id
     remember(connection, decision.at, "item", f"{for_whom} {event_id} {index}", CORRECTED, decision.told)
     role = "all" if role_id is None else f'role "{role_name(connection, role_id)}"'

@@ -46,31 +46,33 @@ _REPLACEMENTS = tuple((re.compile(pattern), replacement) for pattern, replacemen
 
 
 def pattern_of(message: str) -> str:
-    """Write a message with the same sign for each part that varies: number, id, quoted text, moment, path, address.
+    """Write the first line of a message with the same sign for each part that varies, such as a number or a path.
+
+    The other lines quote data, such as a statement with its values. An exception begins with its class.
 
     Example:
         >>> pattern_of("order 17 of 2026-11-23: no client 'Ada' in /srv/in/a.csv")
         'order # of #: no client "…" in /…'
     """
-    pattern = " ".join(message[:READ_LETTERS].split())
+    first_line = next(iter(message[:READ_LETTERS].strip().splitlines()), "")
+    pattern = " ".join(first_line.split())
     for expression, replacement in _REPLACEMENTS:
         pattern = expression.sub(replacement, pattern)
     return pattern[:KEPT_LETTERS]
 
 
-def fingerprint(role_id: int | None, verb: str, code: str, message: str) -> str:
+def fingerprint(role_id: int | None, code: str, message: str) -> str:
     """Compute what failures of one trouble have in common.
 
     Args:
         role_id: the recipient's role; None where no recipient was at fault.
-        verb: what was asked of it.
         code: the code of the failure.
         message: what the recipient said, or what the broker saw.
 
     Returns:
         16 hexadecimal digits: of the SHA-256 of a list in JSON.
     """
-    content = json.dumps([role_id, verb, code, pattern_of(message)], separators=(",", ":"))
+    content = json.dumps([role_id, code, pattern_of(message)], separators=(",", ":"))
     return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
+from xbus.broker.journal.commit.statements.cures import close_delivered
 from xbus.broker.journal.commit.statements.deciding import decide
 from xbus.broker.journal.commit.statements.rows import Row, update_rows
 from xbus.broker.journal.writes.cursor import Cursor
@@ -35,6 +36,13 @@ def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) 
             _move_delivery(connection, write, move)
         if write.failures:
             connection.execute(_INSERT_FAILURE, [_failure_row(write, failure) for failure in write.failures])
+        delivered = {
+            (move.new.role_id, move.new.envelope_id)
+            for move in write.deliveries
+            if move.new.state is DeliveryState.SETTLED
+        }
+        if delivered:
+            close_delivered(connection, write.at, delivered)
         decide(connection, write.at, write.decided)
 
 
@@ -160,5 +168,5 @@ def _failure_row(write: writes.ProgressUpdate, failure: writes.Failure) -> dict[
         "code": failure.code,
         "message": failure.message,
         "indices": failure.indices,
-        "fingerprint": fingerprint(failure.role_id, failure.verb, failure.code, failure.message),
+        "fingerprint": fingerprint(failure.role_id, failure.code, failure.message),
     }

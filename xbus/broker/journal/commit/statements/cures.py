@@ -1,0 +1,91 @@
+"""Statements that close cured failures: the envelope has reached its role, or a person corrected the failed items."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.database.paging import portions
+from xbus.states import ItemState, TrackingState
+
+ENVELOPES = 200
+"""Envelopes whose failures are read at once. More take fewer statements, and more memory where failures are many."""
+
+_OPEN_STATES = [TrackingState.UNPROCESSED.value, TrackingState.PROCESSING.value, TrackingState.ON_HOLD.value]
+
+_FAILURE = model.failure.c
+
+_OPEN_FAILURES = (
+    sa.select(_FAILURE.id, _FAILURE.envelope_id, _FAILURE.event_id, _FAILURE.role_id, _FAILURE.indices)
+    .add_columns((model.service.c.kind == "consumer").label("is_consumers"))
+    .outerjoin_from(model.failure, model.role, model.role.c.id == _FAILURE.role_id)
+    .outerjoin(model.service, model.service.c.id == model.role.c.service_id)
+    .where(_FAILURE.tracking.in_(_OPEN_STATES))
+    .order_by(_FAILURE.id)
+)
+
+
+def close_delivered(connection: sa.Connection, at: datetime, delivered: Collection[tuple[int, UUID]]) -> None:
+    """Close the failures of deliveries that went well in the end.
+
+    A failure of a worker is closed with the last delivery of its envelope. A failure stays open that names an item
+    which is still parked alone.
+
+    Args:
+        delivered: role and envelope of each delivery whose row is settled.
+    """
+    for ids in portions(sorted({envelope_id for _, envelope_id in delivered}), ENVELOPES):
+        failures = connection.execute(_OPEN_FAILURES.where(_FAILURE.envelope_id.in_(ids))).all()
+        if not failures:
+            continue
+        delivery, item = model.delivery.c, model.parked_item.c
+        owed = sa.select(delivery.envelope_id).where(delivery.envelope_id.in_(ids))
+        lacking = set(connection.execute(owed).scalars())
+        is_parked = sa.and_(item.envelope_id.in_(ids), item.state == ItemState.PARKED.value)
+        parked = connection.execute(sa.select(item.event_id, item.item_index).where(is_parked))
+        kept = {(event_id, index) for event_id, index in parked}
+        cured = [
+            failure.id
+            for failure in failures
+            if (
+                (failure.role_id, failure.envelope_id) in delivered
+                if failure.is_consumers
+                else failure.envelope_id not in lacking
+            )
+            and not any((failure.event_id, index) in kept for index in failure.indices or ())
+        ]
+        _close(connection, at, cured, "closed by the broker: the envelope was delivered")
+
+
+def close_corrected(
+    connection: sa.Connection, at: datetime, event_id: UUID, role_id: int | None, corrected: Collection[int]
+) -> None:
+    """Close the failures that name corrected items alone.
+
+    Args:
+        event_id: as of ``model.correction``.
+        role_id: the role that gets the items so; None for all.
+        corrected: the indices of all corrected items of the event.
+    """
+    event = model.event.c
+    events = sa.select(event.id).where(sa.or_(event.id == event_id, event.origin_id == event_id))
+    failures = _OPEN_FAILURES.where(_FAILURE.event_id == event_id if role_id else _FAILURE.event_id.in_(events))
+    cured = [
+        failure.id
+        for failure in connection.execute(failures)
+        if failure.indices
+        and set(failure.indices) <= set(corrected)
+        and (role_id in (None, failure.role_id) or not failure.is_consumers)
+    ]
+    _close(connection, at, cured, "closed by the broker: its items were corrected")
+
+
+def _close(connection: sa.Connection, at: datetime, failure_ids: Sequence[int], reason: str) -> None:
+    for ids in portions(failure_ids, ENVELOPES):
+        closing = sa.update(model.failure).where(_FAILURE.id.in_(ids))
+        connection.execute(closing.values(tracking=TrackingState.CORRECTED.value))
+    for failure_id in failure_ids:
+        remember(connection, at, "failure", str(failure_id), TrackingState.CORRECTED, reason)
