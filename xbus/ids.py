@@ -47,6 +47,15 @@ class Ids:
         rest = self._random_bytes(10).hex()
         return f"{time[:8]}-{time[8:]}-7{rest[1:4]}-{_VARIANT[rest[4]]}{rest[5:8]}-{rest[8:]}"
 
+    def new_bytes(self, number: int) -> list[bytes]:
+        """Make so many UUIDs as ``new`` does, of 16 bytes each, of one moment."""
+        time = int(self._clock.now().timestamp() * 1000).to_bytes(6, "big")
+        rest = self._random_bytes(10 * number)
+        return [
+            time + bytes((rest[k] & 0x0F | 0x70, rest[k + 1], rest[k + 2] & 0x3F | 0x80)) + rest[k + 3 : k + 10]
+            for k in range(0, 10 * number, 10)
+        ]
+
     def token(self) -> str:
         """Make a session token that nobody can guess: 256 random bits in URL-safe text."""
         return base64.urlsafe_b64encode(self._random_bytes(TOKEN_BYTES)).rstrip(b"=").decode()
@@ -72,6 +81,19 @@ def keyed_envelope_id(emitter_id: int, key: str, generation: int = 0) -> uuid.UU
     return uuid.uuid5(KEYS, f"{name}\0{generation}" if generation else name)
 
 
+def keyed_ids(emitter_id: int, key: str) -> tuple[bytes, bytes]:
+    """Compute the ids of the envelope to which an emitter gives a key, as its first one, and of its only event."""
+    envelope_id = _computed(KEYS.bytes, f"{emitter_id}\0{key}")
+    return envelope_id, _computed(envelope_id, "1")
+
+
+def _computed(namespace: bytes, name: str) -> bytes:
+    """Compute a UUID of version 5 (RFC 9562); an object of it takes twice the time."""
+    digest = hashlib.sha1(namespace + name.encode(), usedforsecurity=False).digest()
+    middle = bytes((digest[6] & 0x0F | 0x50, digest[7], digest[8] & 0x3F | 0x80))
+    return digest[:6] + middle + digest[9:16]
+
+
 REPLAYS = uuid.UUID("0b0c5f0e-97c1-5d6b-8a53-3f6d0e7a9b14")
 """The namespace of the ids of envelopes that a replay makes. It never changes: a replay that was broken off must find
 what it made before."""
@@ -94,9 +116,19 @@ def numbered_event_id(envelope_id: uuid.UUID, number: int) -> uuid.UUID:
     return uuid.uuid5(envelope_id, str(number))
 
 
+COMPUTED_VERSION = 5
+"""The version of the UUIDs that the bus computes."""
+
+
 def is_computed(made: uuid.UUID) -> bool:
     """Check whether an id is of the kind that the bus computes, and so can be foretold."""
-    return made.version == 5
+    return made.version == COMPUTED_VERSION
+
+
+def format_uuid(made: bytes) -> str:
+    """Write a UUID of 16 bytes out, as ``str`` does a ``uuid.UUID``, which would take three times as long to make."""
+    digits = made.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def token_hash(token: str) -> bytes:

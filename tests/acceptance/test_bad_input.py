@@ -233,9 +233,15 @@ NO_REQUESTS: dict[str, list[bytes]] = {
     "an array that claims 4 billion entries": [_header(1), b"login", b"\xdd\xff\xff\xff\xff", b"\x80"],
     "a text that claims 4 billion bytes": [_header(1), b"login", b"\x91\xdb\xff\xff\xff\xffabc", b"\x80"],
     "a nest of three thousand lists": [_header(1), b"login", b"\x91" * 3_000 + b"\x90", b"\x80"],
-    "text that is no UTF-8": [_header(1), b"login", b"\x92\xa1\xff\xa1b", b"\x80"],
     "a key that can't be one": [_header(1), b"login", b"\x92\xa1a\xa1b", b"\x81\x90\x01"],
 }
+
+
+def test_a_text_that_is_no_utf_8_is_answered(raw: "zmq.Socket[bytes]") -> None:
+    raw.send_multipart([_header(1), b"login", b"\x92\xa1\xff\xa1b", b"\x80"])
+    number, is_error, answer = _receive(raw)
+    assert (number, is_error) == (1, True)
+    assert "UTF-8" in str(answer)
 
 
 @pytest.mark.parametrize("name", NO_REQUESTS)

@@ -188,7 +188,7 @@ async def test_operators_see_who_is_there_and_what_they_work_on(sqlite_url: str,
         paged.goes_on.set()
         await become(sqlite_url, receipt.envelope_id, store_1="done")
     healthy = await asyncio.to_thread(xbus, "health")
-    assert (healthy.exit_code, healthy.stdout.startswith("The broker is healthy since ")) == (0, True)
+    assert (healthy.exit_code, healthy.stdout.startswith("The broker has been healthy since ")) == (0, True)
     assert daemon.stop() == 0
     with reading(sqlite_url) as connection:
         assert {role.state for role in list_roles(connection)} == {PresenceState.ABSENT}

@@ -16,6 +16,7 @@ from xbus.broker.back.log import DeliveryNote, RunBatch
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log, read_segments
+from xbus.envelope import PLAIN_HEAD
 from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags, pack_headers, unpack_headers
 from xbus.rpc.codec import pack_items, unpack_items
@@ -88,7 +89,7 @@ async def test_a_repeat_makes_nothing_more(node: Node, items: list[bytes]) -> No
 
     (made,) = await node.log()
     assert made.envelope_id == node.derivation.envelope_id
-    assert made.key == str(SOURCE)
+    assert made.head.key == str(SOURCE)
     assert await node.items(made) == [items]
     assert await node.states() == ["received"]
 
@@ -209,18 +210,18 @@ def test_headers_and_ordering_key_go_along(headers: dict[str, object] | None, co
     packed = pack_headers(headers)
     made = derive(SOURCE, 1, note, {} if packed is None else {"envelope_headers": packed})
 
-    assert made.ordering_key == "client 7"
-    assert unpack_headers(made.headers) == {**(headers or {}), "correlation_id": correlation_id}
+    assert made.head.ordering_key == "client 7"
+    assert unpack_headers(made.head.headers) == {**(headers or {}), "correlation_id": correlation_id}
 
 
 def test_headers_that_are_full_stay_as_they_are() -> None:
     full = pack_headers({"text": "x" * 4080})
     assert full is not None
-    assert derive(SOURCE, 1, None, {"envelope_headers": full}).headers == full
+    assert derive(SOURCE, 1, None, {"envelope_headers": full}).head.headers == full
 
 
 def test_another_generation_has_another_id() -> None:
-    made = Derivation(SOURCE, 1, None, None)
+    made = Derivation(SOURCE, 1, PLAIN_HEAD)
     assert (
         len({made.envelope_id, replace(made, generation=1).envelope_id, replace(made, emitter_id=2).envelope_id}) == 3
     )

@@ -21,6 +21,7 @@ from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log, read_segments
 from xbus.broker.journal.writes import OutputPage
+from xbus.envelope import EnvelopeHead
 from xbus.errors import JournalError
 from xbus.headers import EventTags, pack_headers
 from xbus.rpc.codec import pack_items, unpack_items
@@ -103,7 +104,7 @@ async def test_an_output_is_emitted_as_it_lies(node: Node) -> None:
 
     (made,) = await node.log()
     (event,) = made.events
-    assert (made.envelope_id, made.key, event.items) == (node.derivation.envelope_id, str(SOURCE), len(ITEMS))
+    assert (made.envelope_id, made.head.key, event.items) == (node.derivation.envelope_id, str(SOURCE), len(ITEMS))
     assert event.tags == EventTags(None, "client 7")
     segments = await node.segments(made)
     assert [len(segment) for segment in segments] == SEGMENTS
@@ -114,11 +115,11 @@ async def test_an_output_is_emitted_as_it_lies(node: Node) -> None:
 
 async def test_headers_and_ordering_key_go_along(node: Node) -> None:
     packed = pack_headers({"correlation_id": "import 7"})
-    node.derivation = replace(node.derivation, headers=packed, ordering_key="client 7")
+    node.derivation = replace(node.derivation, head=EnvelopeHead("client 7", str(SOURCE), packed))
     await node.emit(node.emission())
 
     (made,) = await node.log()
-    assert (made.headers, made.ordering_key) == (packed, "client 7")
+    assert (made.head.headers, made.head.ordering_key) == (packed, "client 7")
     assert node.faults() == []
 
 

@@ -22,6 +22,7 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate, StartEnvelope
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused
 from xbus.ids import keyed_envelope_id
 from xbus.states import DeliveryState, EnvelopeState
@@ -101,7 +102,7 @@ def test_envelopes_of_one_moment_are_in_the_order_of_the_log(engine: sa.Engine) 
 
 async def open_with_key(journal: Journal, emitter_id: int, key: str, generation: int = 0) -> uuid.UUID:
     envelope_id = keyed_envelope_id(emitter_id, key, generation)
-    await journal.write(StartEnvelope(envelope_id, emitter_id, NOW, None, key))
+    await journal.write(StartEnvelope(envelope_id, emitter_id, NOW, EnvelopeHead(None, key)))
     return envelope_id
 
 

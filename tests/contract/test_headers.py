@@ -24,6 +24,7 @@ from xbus.broker.journal.retention.rules import Rule, Rules
 from xbus.broker.journal.retention.search import Scan
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
 from xbus.clock import SystemClock
+from xbus.envelope import EnvelopeHead
 from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags, pack_headers
 from xbus.ids import Ids
@@ -39,7 +40,7 @@ ITEMS = [[b"a", b"bc"], [b"d"], []]
 
 
 def told(envelope: LogEnvelope) -> tuple[bytes | None, list[EventTags]]:
-    return envelope.headers, [event.tags for event in envelope.events]
+    return envelope.head.headers, [event.tags for event in envelope.events]
 
 
 async def put_whole(
@@ -51,7 +52,7 @@ async def put_whole(
         for items, tags in zip(ITEMS, TAGS, strict=True)
     ]
     about = (None, key, headers)
-    return await journal.write(PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, *about))
+    return await journal.write(PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, EnvelopeHead(*about)))
 
 
 async def test_they_are_kept_however_an_envelope_comes(journal: Journal, scribe: Scribe) -> None:
@@ -63,7 +64,7 @@ async def test_they_are_kept_however_an_envelope_comes(journal: Journal, scribe:
         assert told(envelope) == (OF_ENVELOPE, TAGS)
         stored = await journal.read(read_envelope, envelope.envelope_id)
         assert stored is not None
-        assert (stored.headers, [event.tags for event in stored.events]) == (OF_ENVELOPE, TAGS)
+        assert (stored.head.headers, [event.tags for event in stored.events]) == (OF_ENVELOPE, TAGS)
 
 
 async def test_the_hash_covers_them(journal: Journal, scribe: Scribe) -> None:
@@ -113,7 +114,7 @@ async def test_retention_removes_them_with_the_items(journal: Journal, scribe: S
     await journal.run(prune_settled, "broker", 0, Scan(Rules(Rule(NOW + timedelta(seconds=1)))), NOW, keep_rows=False)
     stored = await journal.read(read_envelope, receipt.envelope_id)
     assert stored is not None
-    assert (stored.pruned, stored.events, stored.headers) == (True, (), None)
+    assert (stored.pruned, stored.events, stored.head.headers) == (True, (), None)
     assert stored.content_hash == receipt.hash
 
 

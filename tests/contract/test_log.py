@@ -364,7 +364,7 @@ async def test_an_envelope_keeps_its_keys_and_the_hash_of_its_content(journal: J
     await journal.write(Seal(envelope_id, 1, 2, NOW, content_hash=b"\0" * 32))
     stored = await journal.read(read_envelope, envelope_id)
     assert stored is not None
-    assert (stored.key, stored.content_hash, stored.pruned) == ("invoice 17 \u00e9", b"\0" * 32, False)
+    assert (stored.head.key, stored.content_hash, stored.pruned) == ("invoice 17 \u00e9", b"\0" * 32, False)
 
 
 async def test_the_data_of_an_event_is_hashed_page_by_page(journal: Journal, scribe: Scribe) -> None:

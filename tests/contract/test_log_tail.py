@@ -14,6 +14,7 @@ from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log
 from xbus.broker.journal.writes import Append, PutEnvelope, PutEvent, SealReceipt
+from xbus.envelope import EnvelopeHead
 from xbus.errors import JournalError
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
@@ -27,7 +28,7 @@ def put_of(scribe: Scribe, random: Random) -> PutEnvelope:
         items = [random.randbytes(random.choice([0, 3, 30_000])) for _ in range(random.randint(0, 3))]
         events.append(PutEvent(uuid.uuid4(), kind.id, kind.name, kind.graph_id, len(items), pack_items(items)))
     key = random.choice([None, "key"])
-    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), events, NOW, ordering_key=key)
+    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), events, NOW, EnvelopeHead(key))
 
 
 async def envelopes_of(log: LogReader) -> list[LogEnvelope]:

@@ -20,7 +20,8 @@ from xbus.broker.journal.log.slices import (
     read_slice,
     whole_ring,
 )
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
+from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags, pack_headers
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
@@ -61,7 +62,7 @@ def whole(scribe: Scribe, *events: tuple[str, list[bytes], EventTags], **options
         kind = scribe.catalog.event_types[type_name]
         data = pack_items(items)
         puts.append(PutEvent(uuid.uuid4(), kind.id, kind.name, kind.graph_id, len(items), data, tags=tags))
-    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, **options)
+    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, EnvelopeHead(**options))
 
 
 async def put_some(scribe: Scribe) -> None:
@@ -72,7 +73,7 @@ async def put_some(scribe: Scribe) -> None:
     await write(whole(scribe, ("fares", [b"d" * 300], EventTags(headers, "client 7"))))
     await write(whole(scribe, ("notes", [], NO_TAGS), ordering_key="client 7"))
     several = (("notes", [b"e", b"f"], NO_TAGS), ("flights", [b"g"], NO_TAGS), ("notes", [b"h" * 40], NO_TAGS))
-    await write(whole(scribe, *several, idempotency_key="once", headers=headers))
+    await write(whole(scribe, *several, key="once", headers=headers))
     await write(whole(scribe, ("flights", [b"i" * 70_000, b"k", b"l"], EventTags(headers, None))))
     await write(whole(scribe, ("notes", [b"m"], NO_TAGS)))
 
@@ -129,12 +130,14 @@ async def test_an_envelope_that_came_in_parts_is_read_from_the_database(journal:
 
 
 async def test_what_is_not_fresh_or_too_much_is_forgotten(journal: Journal, scribe: Scribe) -> None:
-    sealed: list[SealedEnvelope] = []
+    sealed: list[Sealed] = []
     journal.on_sealed(sealed.extend)
     for _ in range(4):
         await journal.write(whole(scribe, ("notes", [b"a"], NO_TAGS)))
     types = await types_of(journal, "notes")
-    logins: dict[int, str | None] = {cast(PutEnvelope, each.content).emitter_id: "north" for each in sealed}
+    logins: dict[int, str | None] = {
+        cast(PutEnvelope, cast(SealedEnvelope, each).content).emitter_id: "north" for each in sealed
+    }
     newest = NewestEnvelopes(fresh_seconds=1.0, most_envelopes=2)
 
     def read(position: int, now: float) -> Slice | None:

@@ -42,8 +42,8 @@ async def rows_of(journal: Journal, role_id: int) -> Sequence[tuple[int, str, st
 
 async def test_the_log_tells_ordering_keys(journal: Journal, scribe: Scribe) -> None:
     first, _ = await put(scribe, "invoice 7", None)
-    assert [envelope.ordering_key for envelope in await journal.read(read_log, 0, 10)] == ["invoice 7", None]
-    assert [envelope.ordering_key for envelope in await journal.read(read_at, [first.position])] == ["invoice 7"]
+    assert [envelope.head.ordering_key for envelope in await journal.read(read_log, 0, 10)] == ["invoice 7", None]
+    assert [envelope.head.ordering_key for envelope in await journal.read(read_at, [first.position])] == ["invoice 7"]
 
 
 async def test_rows_are_found_by_their_keys_in_order(journal: Journal, scribe: Scribe) -> None:

@@ -14,7 +14,8 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head, read_log, read_segments
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
+from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalUnavailable
 from xbus.rpc.codec import pack_items
 
@@ -30,7 +31,7 @@ def whole(scribe: Scribe, *events: list[bytes], **options: Any) -> PutEnvelope:
     puts = [
         PutEvent(uuid.uuid4(), kind.id, kind.name, kind.graph_id, len(items), pack_items(items)) for items in events
     ]
-    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, **options)
+    return PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, EnvelopeHead(**options))
 
 
 def rows_of(connection: sa.Connection, envelope_id: uuid.UUID) -> list[dict[str, object]]:
@@ -60,9 +61,7 @@ async def test_what_arrived_meanwhile_is_kept_by_one_commit(journal: Journal, sc
     receipts = await asyncio.gather(*map(journal.write, puts))
     assert [receipt.position for receipt in receipts] == list(range(1, 101))
     log = await journal.read(read_log, 0, 200)
-    assert [(found.envelope_id, found.ordering_key) for found in log] == [
-        (put.envelope_id, put.ordering_key) for put in puts
-    ]
+    assert [(found.envelope_id, found.head) for found in log] == [(put.envelope_id, put.head) for put in puts]
     (segment,) = await journal.read(read_segments, log[41].events[0].event_id, 0, 1000)
     assert segment.data == puts[41].events[0].data
 
@@ -74,7 +73,7 @@ async def test_those_in_parts_and_whole_ones_keep_their_order(journal: Journal, 
 
 
 async def test_a_key_has_its_content_hashed(journal: Journal, scribe: Scribe) -> None:
-    receipt = await journal.write(whole(scribe, [b"a"], idempotency_key="order 1"))
+    receipt = await journal.write(whole(scribe, [b"a"], key="order 1"))
     envelope, *_ = await journal.read(rows_of, receipt.envelope_id)
     assert (envelope["idempotency_key"], envelope["content_hash"]) == ("order 1", receipt.hash)
 
@@ -104,7 +103,7 @@ async def test_an_id_that_is_taken_is_told_to_its_caller_alone(journal: Journal,
 async def test_what_a_commit_sealed_is_told_with_its_content(
     journal: Journal, scribe: Scribe, engine: sa.Engine
 ) -> None:
-    told: list[SealedEnvelope] = []
+    told: list[Sealed] = []
     journal.on_sealed(told.extend)
     envelope_id, _ = scribe.start_envelope()
     put, others = whole(scribe, [b"a"]), whole(scribe, [b"b"])

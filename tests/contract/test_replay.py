@@ -82,7 +82,7 @@ async def test_what_is_sent_again_is_for_one_role_and_holds_the_same_items(journ
     second = await scribe.put([b"c"])
     assert await journal.run(send_all) == Sent(2, 3, 3, 0)
     logged = await log(journal)
-    assert [(entry.position, entry.only_roles, entry.ordering_key) for entry in logged[2:]] == [
+    assert [(entry.position, entry.only_roles, entry.head.ordering_key) for entry in logged[2:]] == [
         (3, frozenset({scribe.role_id()}), "client 7"),
         (4, frozenset({scribe.role_id()}), None),
     ]

@@ -13,9 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.faults import Faults
-from tests.support.journal import Scribe, looking
+from tests.support.journal import Scribe, add_small_bus, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
+from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_version
@@ -464,3 +465,30 @@ async def test_how_much_is_stored_is_counted_with_it(journal: Journal, scribe: S
     with pytest.raises(JournalError):
         await scribe.append(envelope_id, uuid.uuid4(), 0, [b"nowhere"])
     assert await journal.read(read_stored_bytes) - before == stored == journal.stored_bytes
+
+
+async def test_a_full_disk_that_takes_small_writes_is_told_until_it_takes_large_ones(sqlite_url: str) -> None:
+    with writing(sqlite_url) as connection:
+        add_small_bus(connection)
+    async with Journal(create_engine(sqlite_url), "broker", ask_again_seconds=0.001) as journal:
+        scribe = await Scribe.of(journal)
+
+        def let_grow(connection: sa.Connection, pages: int) -> None:
+            present = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {present + pages}")
+
+        await journal.run(let_grow, 20)
+        with pytest.raises(JournalUnavailable, match="full"):
+            await scribe.put([bytes(2_000_000)])
+        for _ in range(10):
+            await scribe.put([b"small"])
+            assert journal.outage is not None
+        await journal.run(let_grow, 10_000)
+        await eventually(lambda: journal.outage is None, "the writer finds that there is room")
+        assert await journal.read(rehearsals) == 0
+        await scribe.put([bytes(2_000_000)])
+
+
+def rehearsals(connection: sa.Connection) -> int:
+    found = sa.select(sa.func.count()).where(model.history.c.subject == "rehearsal")
+    return int(connection.execute(found).scalar_one())

@@ -235,7 +235,7 @@ class _Bench:
         refusals = Refusals(clock)
         dispatch = Dispatch(
             FrontVerbs(front, sessions, ids),
-            FrontBatchVerbs(front, sessions, LIMITS, 3600, 0.01),
+            FrontBatchVerbs(front, sessions, LIMITS, 3600, 0.01, lambda *_: None),
             RepeatVerbs(repeating, sessions),
             RepeatBatchVerbs(repeating, sessions),
             ProvisioningVerbs(Provisioning(journal, configuration, sessions, clock), sessions),

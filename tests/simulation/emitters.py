@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.simulation.timing import WAY_SECONDS
 from xbus.broker.front.envelopes.checks import NewEvent
-from xbus.broker.front.envelopes.options import EnvelopeOptions
 from xbus.emitter.stream import FORGOTTEN
+from xbus.envelope import EnvelopeHead
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, XbusError
 from xbus.rpc.codec import pack_items
 from xbus.testing.broker import VirtualBroker
@@ -82,11 +82,11 @@ class SimulatedEmitter:
             NewEvent(event_id, type_name, len(items), pack_items(list(items)))
             for event_id, type_name, items in plan.events
         ]
-        await self._call("put_envelope", plan.envelope_id, events, EnvelopeOptions(plan.ordering_key))
+        await self._call("put_envelope", plan.envelope_id, events, EnvelopeHead(plan.ordering_key))
 
     async def _stream(self, plan: Plan) -> None:
         envelope_id = plan.envelope_id
-        options = EnvelopeOptions(plan.ordering_key)
+        options = EnvelopeHead(plan.ordering_key)
         await self._call("start_envelope", envelope_id, is_new=False, options=options)
         for event_id, type_name, items in plan.events:
             await self._call("start_event", envelope_id, event_id, type_name, len(items))

@@ -12,8 +12,8 @@ from tests.simulation.settings import SETTINGS
 from tests.support.journal import small_bus_image
 from xbus import model
 from xbus.broker.back.recipients import RecipientProxy
-from xbus.broker.front.envelopes import EnvelopeOptions
 from xbus.broker.journal.log.catalog import read_catalog
+from xbus.envelope import EnvelopeHead
 from xbus.ids import Ids
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer
@@ -97,7 +97,7 @@ class OneRole:
 
     async def put(self, envelopes: int, keys: int = 0) -> None:
         for number in range(envelopes):
-            options = EnvelopeOptions(ordering_key=str(number % keys) if keys else None)
+            options = EnvelopeHead(ordering_key=str(number % keys) if keys else None)
             await self.emitter.send([("notes", [b"%d" % number])], options, lambda name: False)
 
     async def committed(self, envelopes: int) -> None:

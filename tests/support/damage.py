@@ -21,6 +21,7 @@ from xbus.broker.journal.fsck.examination import examine
 from xbus.broker.journal.fsck.faults import Fault, FaultCode
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Cancel, PutEnvelope, PutEvent
+from xbus.envelope import EnvelopeHead
 from xbus.headers import EventTags, pack_headers
 from xbus.ids import keyed_envelope_id, numbered_event_id
 from xbus.rpc.codec import pack_items
@@ -57,7 +58,7 @@ async def _put_keyed(journal: Journal, scribe: Scribe) -> None:
     envelope_id = keyed_envelope_id(scribe.emitter_id(), "order 1")
     notes = scribe.catalog.event_types["notes"]
     put = PutEvent(numbered_event_id(envelope_id, 1), notes.id, "notes", notes.graph_id, 2, pack_items([b"k", b"l"]))
-    await journal.write(PutEnvelope(envelope_id, scribe.emitter_id(), [put], NOW, None, "order 1"))
+    await journal.write(PutEnvelope(envelope_id, scribe.emitter_id(), [put], NOW, EnvelopeHead(None, "order 1")))
 
 
 async def _put_in_segments(scribe: Scribe) -> None:

@@ -49,10 +49,21 @@ class SmallDisk:
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[SmallDisk]:
     """Mount a file system of so many bytes at a folder, which is made; the test is skipped where that can't be done."""
+    with mounted(folder, size) as disk:
+        if disk is None:
+            pytest.skip("no file system can be mounted here")
+        yield disk
+
+
+@contextmanager
+def mounted(folder: Path, size: int) -> Iterator[SmallDisk | None]:
+    """Mount such a file system; None where that can't be done, and then there is no folder."""
     folder.mkdir(parents=True)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=False).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    if subprocess.run(mount, check=False, stderr=subprocess.DEVNULL).returncode:
         folder.rmdir()
-        pytest.skip("no file system can be mounted here")
+        yield None
+        return
     try:
         yield SmallDisk(folder)
     finally:

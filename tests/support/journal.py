@@ -38,6 +38,7 @@ from xbus.broker.journal.writes import (
     StartEnvelope,
     StartEvent,
 )
+from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items
 from xbus.testing.images import make_image, opened
@@ -141,7 +142,7 @@ class Scribe:
         self, ordering_key: str | None = None, idempotency_key: str | None = None, headers: bytes | None = None
     ) -> tuple[uuid.UUID, "asyncio.Future[None]"]:
         envelope_id = uuid.uuid4()
-        start = StartEnvelope(envelope_id, self.emitter_id(), NOW, ordering_key, idempotency_key, headers)
+        start = StartEnvelope(envelope_id, self.emitter_id(), NOW, EnvelopeHead(ordering_key, idempotency_key, headers))
         return envelope_id, self.journal.write(start)
 
     def start_event(

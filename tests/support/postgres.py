@@ -297,10 +297,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(on_disk: bool = False) -> Iterator[Cluster]:
+def cluster(on_disk: bool = False, place: Path | None = None) -> Iterator[Cluster]:
     """A private cluster that runs, thrown away at the end.
 
     Args:
+        place: the folder in which its own is made; None for the usual one.
         on_disk: whether its data are where temporary files are, even if there is room in memory: a commit that waits
             for no disk says nothing of one that does.
 
@@ -308,7 +309,7 @@ def cluster(on_disk: bool = False) -> Iterator[Cluster]:
         NotFound: this machine has no PostgreSQL.
     """
     programs = find_programs()
-    folder = Path(tempfile.mkdtemp(prefix="xbus-postgres-", dir=_on_disk() if on_disk else _place()))
+    folder = Path(tempfile.mkdtemp(prefix="xbus-postgres-", dir=place or (_on_disk() if on_disk else _place())))
     try:
         private = Cluster(programs, folder, LOG_SIZE_ON_DISK if on_disk else LOG_SIZE)
         try:

@@ -2,18 +2,21 @@
 
 import asyncio
 import os
+import secrets
 import signal
 import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import psutil
 import psycopg2
 
+from tests.support.disks import MEBIBYTE, SmallDisk, mounted
 from tests.support.postgres import Cluster, Server, cluster
 from tests.support.waiting import wait_until
 from tests.torture.proxy import Proxy
@@ -27,6 +30,10 @@ STREAM_SECONDS = 30.0
 
 LAG_SECONDS = 0.5
 """For how long a standby lags at the least before its primary dies, so that it lacks something."""
+
+DISK_BYTES = 4 * 1024 * MEBIBYTE
+LEFT_BYTES = 64 * 1024
+"""The size of the disk of two servers, in memory, and what is left of it when it is full."""
 
 Lost: TypeAlias = tuple[float, float]
 """From when to when the database acknowledged what it has lost, by the monotonic clock."""
@@ -86,9 +93,11 @@ class Postgresql(Database):
         spare: another one, which does not run: it becomes the standby in a fail-over.
         url: of the database there.
         proxy: to the cluster, for the broker.
+        disk: on which the files of both are; None where no disk can be made.
     """
 
-    def __init__(self, private: Cluster, spare: Cluster, url: str, proxy: Proxy) -> None:
+    def __init__(self, private: Cluster, spare: Cluster, url: str, proxy: Proxy, disk: SmallDisk | None) -> None:
+        self._disk = disk
         self._cluster = private
         self._spare = spare
         self._proxy = proxy
@@ -105,6 +114,8 @@ class Postgresql(Database):
             "delay-database": self._hold,
             "failover_sync": self._fail_over_in_step,
             "failover_async": self._fail_over_behind,
+            "read_only": self._only_read,
+            **({} if self._disk is None else {"disk_full": partial(self._fill, self._disk)}),
         }
 
     async def _kill(self, seconds: float) -> None:
@@ -139,6 +150,35 @@ class Postgresql(Database):
         await asyncio.sleep(seconds)
         self._proxy.mend()
 
+    async def _only_read(self, seconds: float) -> None:
+        """Have all sessions only read, those that are there, too; then the server itself, as one that was demoted."""
+        await asyncio.to_thread(self._administer, "ALTER SYSTEM SET default_transaction_read_only = on")
+        await asyncio.sleep(seconds / 2)
+        await asyncio.to_thread(self._administer, "ALTER SYSTEM RESET default_transaction_read_only")
+        await asyncio.to_thread(self._cluster.stop)
+        self._cluster.become_standby()
+        await asyncio.to_thread(self._cluster.start)
+        await asyncio.sleep(seconds / 2)
+        await asyncio.to_thread(self._cluster.promote)
+
+    async def _fill(self, disk: SmallDisk, seconds: float) -> None:
+        """Leave no room on the disk for a while: a server that finds none for its log ends."""
+        disk.resize(disk.used + LEFT_BYTES)
+        try:
+            await asyncio.sleep(LAG_SECONDS + seconds)
+        finally:
+            disk.resize(DISK_BYTES)
+        if not self._cluster.runs:
+            await asyncio.to_thread(self._cluster.stop)
+            await asyncio.to_thread(self._cluster.start)
+
+    def _administer(self, statement: str) -> None:
+        writes = "-c default_transaction_read_only=off"
+        with closing(psycopg2.connect(self._cluster.url, options=writes)) as connection:
+            connection.autocommit = True
+            connection.cursor().execute(statement)
+            connection.cursor().execute("SELECT pg_reload_conf()")
+
     async def _fail_over_in_step(self, seconds: float) -> None:
         """Kill the server, and promote a standby that had each commit before it was acknowledged."""
         await asyncio.to_thread(self._follow, self._cluster.port)
@@ -172,10 +212,7 @@ class Postgresql(Database):
         wait_until(lambda: self._asks("state = 'streaming'"), "the standby follows", STREAM_SECONDS)
 
     def _keep_in_step(self) -> None:
-        with closing(psycopg2.connect(self._cluster.url)) as connection:
-            connection.autocommit = True
-            connection.cursor().execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            connection.cursor().execute("SELECT pg_reload_conf()")
+        self._administer("ALTER SYSTEM SET synchronous_standby_names = '*'")
         wait_until(lambda: self._asks("sync_state = 'sync'"), "the standby is in step", STREAM_SECONDS)
 
     def _asks(self, condition: str) -> bool:
@@ -209,6 +246,14 @@ def _signal(pid: int, number: signal.Signals) -> None:
         pass  # it has ended meanwhile
 
 
+def _open_to_all(disk: SmallDisk | None) -> Path | None:
+    """The folder of a disk, in which another account may enter the folder that is its own."""
+    if disk is None:
+        return None
+    disk.folder.chmod(0o755)
+    return disk.folder
+
+
 @asynccontextmanager
 async def database(kind: str, folder: Path) -> AsyncIterator[Database]:
     """A database of a kind, thrown away at the end where it is not in the folder.
@@ -219,11 +264,16 @@ async def database(kind: str, folder: Path) -> AsyncIterator[Database]:
     if kind == "sqlite":
         yield Sqlite(folder / "xbus.db")
         return
-    with cluster() as private, cluster() as spare, closing(Server(private.url)) as server:
+    with (
+        mounted(Path("/tmp") / f"xbus-torture-{secrets.token_hex(4)}", DISK_BYTES) as disk,
+        cluster(place=_open_to_all(disk)) as private,
+        cluster(place=_open_to_all(disk)) as spare,
+        closing(Server(private.url)) as server,
+    ):
         spare.stop()
         proxy = Proxy(private.port)
         await proxy.start()
-        postgresql = Postgresql(private, spare, server.create(), proxy)
+        postgresql = Postgresql(private, spare, server.create(), proxy, disk)
         try:
             yield postgresql
         finally:

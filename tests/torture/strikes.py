@@ -1,17 +1,22 @@
 """Carries faults out, and writes down when they struck and when all was well again."""
 
 import asyncio
+import contextlib
+import resource
 import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TypeAlias
+
+from sqlalchemy import make_url
 
 from tests.torture import bus
 from tests.torture.arena import Arena
 from tests.torture.checker import EVERYBODYS
-from tests.torture.database import Database, Fault, Lost
+from tests.torture.database import LEFT_BYTES, Database, Fault, Lost
 from tests.torture.faults import Cycle, Strike, Targets
 from tests.torture.history import Log
 from tests.torture.program import Program
@@ -152,6 +157,17 @@ class Striker:
         self._arena.broker.may_end_with = frozenset({WENT_BACK})
         return await fault(seconds)
 
+    async def fill_disk(self, _: str, seconds: float) -> None:
+        """Let the broker write no file beyond its size for a while, as if the disk of its journal were full."""
+        files = [Path(f"{make_url(self._url).database}{suffix}") for suffix in ("", "-wal")]
+        size = max(file.stat().st_size for file in files if file.exists())
+        pid = self._arena.broker.pid
+        with contextlib.suppress(ProcessLookupError):
+            hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + LEFT_BYTES, hard))
+            await asyncio.sleep(seconds)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+
     async def edit(self, _: str, seconds: float) -> None:
         """Edit all graphs while items flow through them, and undo that later."""
         settled = bus.read_bus()
@@ -191,6 +207,7 @@ def _ways(arena: Arena, database: Database, striker: Striker) -> tuple[Mapping[s
         **{f"delay-{side}": (striker.hold, names) for side, names in links.items()},
         "two_brokers": (striker.two_brokers, ["broker"]),
         "graph-edit": (striker.edit, ["graphs"]),
+        **({"disk_full": (striker.fill_disk, ["database"])} if database.own_url.startswith("sqlite") else {}),
         **{kind: (_to_database(striker, kind, fault), ["database"]) for kind, fault in database.faults.items()},
     }
     return {kind: way for kind, (way, _) in known.items()}, {kind: names for kind, (_, names) in known.items()}

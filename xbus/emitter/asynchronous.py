@@ -13,7 +13,7 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, envelope_options, put_at_once
+from xbus.emitter.envelope import AsyncEnvelope, envelope_options, put_at_once, put_together
 from xbus.emitter.event import EventStart
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
@@ -22,6 +22,7 @@ from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import EmitterPatience, within
 from xbus.emitter.pending_calls import RepeatableCall
+from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
@@ -164,15 +165,39 @@ class AsyncEmitter:
         start = EventStart(type_name, tags=event_tags(None, partition_key))
         options = envelope_options(ordering_key, key, headers)
         check_several(items)
-        context, packed = await self._open_context(), [item_bytes(item, self._hook) for item in items]
+        return await self.put_packed(start, [item_bytes(item, self._hook) for item in items], options, timeout)
+
+    async def put_packed(
+        self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap, timeout: float | None = None
+    ) -> Receipt:
+        """Send a whole envelope of one event whose items are packed.
+
+        Args:
+            start: the event type, headers and partition key.
+            packed: the items.
+            options: of the envelope, as ``envelope_options`` makes them.
+            timeout: as of ``put``.
+
+        Raises:
+            CallError: as ``put``.
+        """
+        context = await self._open_context()
         limits = context.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
+        ids: Sequence[str] = ()
+        if limits.groups and len(batches) <= 1:
+            began = self._clock.monotonic()
+            try:
+                return await put_together(context, start, packed, options, timeout)
+            except GoesAlone as alone:
+                ids = alone.ids
+                timeout = None if timeout is None else max(0.0, timeout - (self._clock.monotonic() - began))
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if len(batches) > 1 or "key" in options or self._outbox is not None:
             sending = self._envelope(options)
             return await within(timeout, self._put_batches(sending, start, packed), sending.failure)
-        return await put_at_once(context, start, packed, options, timeout)
+        return await put_at_once(context, start, packed, options, timeout, ids)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None

@@ -5,10 +5,10 @@ from xbus.emitter.batch import OutgoingBatch
 from xbus.emitter.forks import begun_before
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience
+from xbus.emitter.puts import Puts, not_open
 from xbus.emitter.session import CallTransport
 from xbus.emitter.stream import Stream
 from xbus.emitter.window import SendWindow
-from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.rpc.values import PackHook, as_text
 
@@ -25,6 +25,7 @@ class EmitterContext:
 
     Attributes:
         is_inherited: whether it is that of the process that this one was forked from.
+        puts: sends whole envelopes together.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class EmitterContext:
         self._clock = clock
         self._ids = ids
         self._streams: set[Stream] = set()
+        self.puts = Puts(self)
 
     @property
     def reply_seconds(self) -> float:
@@ -48,6 +50,10 @@ class EmitterContext:
     def new_id(self) -> str:
         """Make an id for an envelope or an event."""
         return self._ids.new_text()
+
+    def new_ids(self, number: int) -> list[bytes]:
+        """Make so many ids, of 16 bytes each."""
+        return self._ids.new_bytes(number)
 
     def new_batch(self) -> OutgoingBatch:
         """Make an empty batch within the options and the limits of the front."""
@@ -79,6 +85,7 @@ class EmitterContext:
 
     def close(self) -> None:
         """Cancel the calls in flight."""
+        self.puts.close()
         for stream in self._streams:
-            stream.abandon(Refused("the emitter is closed", "send inside its `with` block", code="not_open"))
+            stream.abandon(not_open())
         self._streams.clear()

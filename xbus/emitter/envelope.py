@@ -11,9 +11,11 @@ from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent, EventStart, event_options, last_argument
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
+from xbus.emitter.puts import GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
 from xbus.emitter.stream import Stream
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.headers import Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
@@ -153,12 +155,36 @@ class AsyncEnvelope:
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
 
 
+async def put_together(
+    context: EmitterContext,
+    start: EventStart,
+    items: Sequence[bytes],
+    options: EnvelopeOptionsMap,
+    timeout: float | None = None,
+) -> Receipt:
+    """Send an envelope of one event whose items fit into one batch, in a message with others; see ``put_at_once``.
+
+    Raises:
+        GoesAlone: it has to be sent by calls of its own, or the front takes no groups.
+        CallError: the front refuses it, or nothing answered for as long as the emitter insists.
+    """
+    if not context.session.limits.groups:
+        raise GoesAlone(())
+    if not context.window.is_open():
+        await context.window.room()
+    head = EnvelopeHead(**options) if options else PLAIN_HEAD
+    data = pack_items(items) if items else b""
+    receipt = context.puts.put(NewPut(start.type_name, len(items), data, head, start.tags))
+    return await (receipt if timeout is None else within(timeout, receipt, lambda: context.puts.failure))
+
+
 async def put_at_once(
     context: EmitterContext,
     start: EventStart,
     items: Sequence[bytes],
     options: EnvelopeOptionsMap,
     timeout: float | None = None,
+    ids: Sequence[str] = (),
 ) -> Receipt:
     """Send an envelope of one event whose items fit into one batch.
 
@@ -168,6 +194,7 @@ async def put_at_once(
         items: packed.
         options: of the envelope, as ``envelope_options`` makes them.
         timeout: the most seconds that it may take; None for as long as the emitter insists.
+        ids: of the envelope and of its event, where they were sent before.
 
     Raises:
         CallError: the front refuses it, or nothing answered for as long as the emitter insists.
@@ -175,8 +202,9 @@ async def put_at_once(
     check_envelope(options, context.session.limits)
     start.check(context.session.limits)
     data = pack_items(items)
-    event = [context.new_id(), start.type_name, len(items), data, *last_argument(event_options(start.tags))]
-    arguments = (context.new_id(), [event], *last_argument(options))
+    envelope_id, event_id = ids or (context.new_id(), context.new_id())
+    event = [event_id, start.type_name, len(items), data, *last_argument(event_options(start.tags))]
+    arguments = (envelope_id, [event], *last_argument(options))
     call = RepeatableCall("xbus.put_envelope", arguments, context.options.answer_seconds, size=len(data))
     stream = context.new_stream()
     try:

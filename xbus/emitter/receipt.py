@@ -1,6 +1,6 @@
 """The receipt that an emitter keeps once the bus has taken an envelope."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import EnvelopeReceipt
@@ -9,8 +9,7 @@ from xbus.rpc.shapes import AnswerReader
 _RECEIPT = AnswerReader("xbus.end_envelope", EnvelopeReceipt)
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(NamedTuple):
     """The proof that an envelope is sealed: durable, complete, and from now on delivered as a whole.
 
     Attributes:

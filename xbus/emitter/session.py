@@ -34,6 +34,7 @@ class FrontLimits:
         max_batch_bytes: the largest batch, headers of its items included.
         reply_seconds: how long it waits for a consumer's immediate reply; 0 if it does not say.
         headers: whether it takes headers.
+        groups: whether it takes envelopes in groups.
     """
 
     session_seconds: float
@@ -41,6 +42,7 @@ class FrontLimits:
     max_batch_bytes: int
     reply_seconds: float
     headers: bool = False
+    groups: bool = False
 
     @classmethod
     def of(cls, answer: FrontLimitsMap) -> "FrontLimits":
@@ -48,8 +50,8 @@ class FrontLimits:
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
         reply_seconds = answer.get("immediate_reply_timeout", 0.0)
-        headers = answer.get("headers", False)
-        return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds, headers)
+        extras = (answer.get("headers", False), answer.get("groups", False))
+        return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds, *extras)
 
     def check_headers(self) -> None:
         """Let headers pass.

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, put_at_once
+from xbus.emitter.envelope import AsyncEnvelope, put_at_once, put_together
 from xbus.emitter.event import AsyncEvent, EventStart
+from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.rpc.codec import Value
@@ -41,7 +42,10 @@ async def publish(
         size += len(item) + ITEM_HEADER_BYTES
         if size > most:
             return await _publish_in_parts(line, start, first, items, options)
-    return await put_at_once(line, start, first, options)
+    try:
+        return await put_together(line, start, first, options)
+    except GoesAlone as alone:
+        return await put_at_once(line, start, first, options, ids=alone.ids)
 
 
 async def _publish_in_parts(

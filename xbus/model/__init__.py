@@ -24,6 +24,8 @@ from xbus.model.configuration import (
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.emitter import emitter, emitter_profile
 from xbus.model.journal import (
+    ENVELOPE_HEAD,
+    EVENT_TAGS,
     contents,
     contents_end,
     envelope,
@@ -43,6 +45,8 @@ from xbus.model.session import api_token, registration, session
 from xbus.model.subscription import subscription, subscription_state
 
 __all__ = [
+    "ENVELOPE_HEAD",
+    "EVENT_TAGS",
     "api_token",
     "archive_file",
     "archive_run",

@@ -253,3 +253,9 @@ contents_end = Table(
     ),
     comment="One row: how far the table of contents reaches. Not a part of head, which sealing keeps busy.",
 )
+
+ENVELOPE_HEAD = (envelope.c.ordering_key, envelope.c.idempotency_key, envelope.c.headers)
+"""The columns of an ``EnvelopeHead``, in the order of its fields."""
+
+EVENT_TAGS = (event.c.headers, event.c.partition_key)
+"""The columns of ``EventTags``, in the order of their fields."""

@@ -60,7 +60,8 @@ _UNCOUNTED_BYTES = 512
 _LONGEST_FIRST = 1024
 """Bytes in which the first text is looked for."""
 
-_BIN_LENGTHS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+_SHORT_BIN = 0xC4
+_BIN_LENGTHS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
 """The size of a bin's header, by its first byte."""
 
 _WALKED_BYTES = 4096
@@ -312,6 +313,23 @@ def largest_item(data: bytes, items: int) -> int:
     if _are_large(data, items):
         return max(end - begin for begin, end in _large_items(data, items))
     return max(map(len, unpack_items(data, items)))
+
+
+def largest_of(segments: Sequence[bytes], items: Sequence[int]) -> int:
+    """The size of the largest item of several segments, as ``largest_item`` gives it for one; 0 without any item.
+
+    Raises:
+        ProtocolError: one of them is not exactly so many msgpack bins.
+    """
+    # Most hold one short item, whose header says all.
+    short = [
+        len(each) - 2
+        for each, count in zip(segments, items, strict=True)
+        if count == 1 and len(each) > 1 and each[0] == _SHORT_BIN and each[1] + 2 == len(each)
+    ]
+    if len(short) == len(items):
+        return max(short)
+    return max([largest_item(each, count) if each or count else 0 for each, count in zip(segments, items, strict=True)])
 
 
 def _are_large(data: bytes, items: int) -> bool:

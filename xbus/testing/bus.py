@@ -8,7 +8,6 @@ from typing import Literal, Self, TypeVar, Unpack
 
 import xbus.broker.journal.configuration as configuration
 from xbus.admin.repair import moves
-from xbus.broker.front.envelopes import EnvelopeOptions
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BotSpec, BusSpec, EventTypeSpec, make_plan, read_stored
 from xbus.broker.journal.database.connection import Connection
@@ -18,6 +17,7 @@ from xbus.broker.journal.operations.parked import find_parked
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
 from xbus.config import BackSettings
 from xbus.emitter.receipt import Receipt
+from xbus.envelope import EnvelopeHead
 from xbus.errors import ConfigurationError
 from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
 from xbus.ids import Ids
@@ -205,7 +205,7 @@ class Bus:
         Raises:
             Refused: the bus does not take it, with the code of its answer.
         """
-        options = EnvelopeOptions(ordering_key, key, pack_headers(headers))
+        options = EnvelopeHead(ordering_key, key, pack_headers(headers))
         return self._send([(event_type, items)], options, emitter, event_tags(None, partition_key)).receipt
 
     def emit_all(
@@ -218,7 +218,7 @@ class Bus:
         headers: Headers | None = None,
     ) -> Receipt:
         """Send one envelope with several events, each a type and its items; else as ``emit``."""
-        return self._send(events, EnvelopeOptions(ordering_key, key, pack_headers(headers)), emitter).receipt
+        return self._send(events, EnvelopeHead(ordering_key, key, pack_headers(headers)), emitter).receipt
 
     def ask(
         self, event_type: str, items: Iterable[object], *, emitter: str = "", headers: Headers | None = None
@@ -228,7 +228,7 @@ class Bus:
         Raises:
             Failed: nobody replied, with the code of the answer.
         """
-        return self._send([(event_type, items)], EnvelopeOptions(headers=pack_headers(headers)), emitter).replies[0]
+        return self._send([(event_type, items)], EnvelopeHead(headers=pack_headers(headers)), emitter).replies[0]
 
     def fire(self, bot: str, slot: datetime | None = None) -> datetime | None:
         """Have a bot run, as its cron or a person does; then ``run``. A slot has one run, however often it is fired.
@@ -261,7 +261,7 @@ class Bus:
     def _send(
         self,
         events: Sequence[tuple[str, Iterable[object]]],
-        options: EnvelopeOptions,
+        options: EnvelopeHead,
         login: str,
         tags: EventTags = NO_TAGS,
     ) -> SentEnvelope:

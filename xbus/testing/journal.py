@@ -16,7 +16,7 @@ from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, Wri
 from xbus.broker.journal.commit.events import sealed_envelopes, stored_appends
 from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
-from xbus.broker.journal.writes import Append, SealedEnvelope, Write, WriteAnswer
+from xbus.broker.journal.writes import Append, Sealed, Write, WriteAnswer
 from xbus.errors import XbusError
 from xbus.testing.images import opened
 from xbus.testing.timing import Timing
@@ -110,7 +110,7 @@ class VirtualJournal:
         self._pending: list[_Pending] = []
         self._undecided: list[_Pending] = []
         self._store_listeners: list[Callable[[Sequence[Append]], None]] = []
-        self._seal_listeners: list[Callable[[Sequence[SealedEnvelope]], None]] = []
+        self._seal_listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._faults_known = 0
         self._is_dead = False
@@ -155,7 +155,7 @@ class VirtualJournal:
         """Have a listener told of what is stored."""
         self._store_listeners.append(listener)
 
-    def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
+    def on_sealed(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
         """Have a listener told of what is sealed."""
         self._seal_listeners.append(listener)
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
-from xbus.broker.front.envelopes import EnvelopeOptions, NewEvent
+from xbus.broker.front.envelopes import NewEvent
 from xbus.broker.front.front import Front
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealReceipt
 from xbus.emitter.receipt import Receipt
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id
@@ -51,7 +52,7 @@ class InMemoryEmitter:
     async def send(
         self,
         events: Sequence[tuple[str, Sequence[object]]],
-        options: EnvelopeOptions,
+        options: EnvelopeHead,
         wants_reply: Callable[[str], bool],
         tags: EventTags = NO_TAGS,
     ) -> SentEnvelope:
@@ -76,7 +77,7 @@ class InMemoryEmitter:
         return SentEnvelope(_receipt(receipt), [None] * len(events))
 
     async def _stream(
-        self, events: Sequence[tuple[str, list[bytes]]], options: EnvelopeOptions, tags: EventTags
+        self, events: Sequence[tuple[str, list[bytes]]], options: EnvelopeHead, tags: EventTags
     ) -> SentEnvelope:
         """Send event by event: the emitter waits for each reply."""
         front, emitter_id = self._front, self._emitter_id

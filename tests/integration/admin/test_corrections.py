@@ -90,6 +90,17 @@ def test_one_correction_is_for_all_for_whom_it_is_parked_and_for_who_comes(xbus:
     assert tuple(kept[-1]) == ("item", f"all {bus.event_id(bus.both)} 1", "corrected", "ada: a name")
 
 
+@pytest.mark.parametrize(("indices", "tracking"), [([1], "corrected"), ([1, 2], "unprocessed")])
+def test_a_correction_closes_the_failures_that_name_nothing_else(
+    xbus: Xbus, bus: ParkedBus, indices: list[int], tracking: str
+) -> None:
+    with writing(bus.url) as connection:
+        connection.execute(update(model.failure).values(indices=indices))
+    correct(xbus, bus.both, "--event", "1", "--item", "1", "--value", NAMED)
+    with reading(bus.url) as connection:
+        assert connection.execute(select(model.failure.c.tracking)).scalars().all() == [tracking]
+
+
 def test_all_for_whom_it_is_parked_are_resumed_with_it(xbus: Xbus, bus: ParkedBus) -> None:
     lines = correct(xbus, bus.both, "--event", "1", "--item", "1", "--value", NAMED, "--resume")
     assert lines[2:] == [f"Resumed envelope {bus.both} for {login}." for login in ("counter_1", "store_1")]

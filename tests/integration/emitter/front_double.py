@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.support.doubles import Double
-from xbus.errors import ProtocolError, Refused
-from xbus.ids import keyed_envelope_id
+from xbus.errors import CallError, ProtocolError, Refused
+from xbus.ids import keyed_envelope_id, numbered_event_id
 from xbus.rpc.codec import unpack_items
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import verb
@@ -63,6 +63,7 @@ class FrontDouble(Double):
         replies: the immediate replies that the next ends of events wait for.
         replays: what was replayed, by the id of the new envelope.
         failed: the events that a recipient failed at, so that they may be retried.
+        groups: the number of envelopes of each message of groups.
     """
 
     def __init__(self, context: Context) -> None:
@@ -75,6 +76,7 @@ class FrontDouble(Double):
         self.replies: deque[asyncio.Future[Any]] = deque()
         self.replays: dict[str, str] = {}
         self.failed: set[str] = set()
+        self.groups: list[int] = []
         self._awaited: list[asyncio.Future[Any]] = []
 
     def restart(self) -> None:
@@ -323,6 +325,28 @@ class FrontDouble(Double):
             return self._receipt(made_id)
 
         return self._called("put_envelope", answer)
+
+    @verb("xbus.put_envelopes")
+    def put_envelopes(self, token: str, envelopes: list[Any]) -> Any:
+        self._check(token)
+        self.groups.append(len(envelopes))
+        return self._called("put_envelopes", lambda: [self._put_one(*each) for each in envelopes])
+
+    def _put_one(self, *entry: Any) -> Any:
+        envelope_id, event_id, type_name, items, data, head, _ = entry
+        key = None if head is None else head[1]
+        made_id = str(UUID(bytes=envelope_id) if key is None else keyed_envelope_id(1, key))
+        made_event = str(UUID(bytes=event_id) if key is None else numbered_event_id(UUID(made_id), 1))
+        fault = self.faults[f"put {key}"].popleft() if self.faults[f"put {key}"] else None
+        if isinstance(fault, CallError):
+            return {
+                "refused": isinstance(fault, Refused),
+                **{name: getattr(fault, name) for name in ("code", "cause", "next_step", "details")},
+            }
+        put = Envelope({made_event: Event(type_name, self._unpacked(items, data), True)}, "sealed")
+        self.envelopes.setdefault(made_id, put)
+        receipt = self._receipt(made_id)
+        return [UUID(made_id).bytes, receipt["position"], receipt["hash"]]
 
     def _receipt(self, envelope_id: str) -> dict[str, Any]:
         events = self.envelopes[envelope_id].events

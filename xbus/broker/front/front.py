@@ -3,33 +3,53 @@
 import asyncio
 import functools
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from xbus.broker.front.envelopes import (
-    NO_OPTIONS,
     Checks,
     EndedEvent,
     EnvelopeDirectory,
-    EnvelopeOptions,
     Intake,
     Known,
     NewEvent,
     OpenEnvelope,
     ReplyRequests,
     envelope_unknown,
+    ignore,
 )
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import PutEnvelope, SealReceipt
+from xbus.broker.journal.writes import PutEnvelope, PutGroup, SealedGroup, SealReceipt
 from xbus.clock import Clock
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id, token_hash
 from xbus.rpc.codec import pack_item
-from xbus.rpc.deferred import Answer, Deferred
+from xbus.rpc.deferred import Answer, Deferred, Promise
 
 T = TypeVar("T")
+
+
+class NewGroup(NamedTuple):
+    """Whole envelopes of one event each, as they came, in columns; see ``PutGroup``."""
+
+    envelope_ids: Sequence[bytes]
+    event_ids: Sequence[bytes]
+    type_names: Sequence[str]
+    items: Sequence[int]
+    data: Sequence[bytes]
+    heads: Sequence[EnvelopeHead]
+    tags: Sequence[EventTags]
+
+    @property
+    def header_sizes(self) -> tuple[int, int]:
+        """The bytes of all headers, and the most that one envelope has."""
+        if self.heads.count(PLAIN_HEAD) == len(self.heads) and self.tags.count(NO_TAGS) == len(self.tags):
+            return 0, 0
+        sizes = [len(head.headers or b"") + tags.size for head, tags in zip(self.heads, self.tags, strict=True)]
+        return sum(sizes), max(sizes)
 
 
 class Front:
@@ -75,7 +95,7 @@ class Front:
         return self._envelopes.holds_open(emitter_id)
 
     def start_envelope(
-        self, emitter_id: int, envelope_id: UUID, *, is_new: bool, options: EnvelopeOptions = NO_OPTIONS
+        self, emitter_id: int, envelope_id: UUID, *, is_new: bool, options: EnvelopeHead = PLAIN_HEAD
     ) -> Answer[UUID]:
         """Open an envelope; it promises nothing and need not be waited for. A repeat changes nothing.
 
@@ -95,7 +115,7 @@ class Front:
 
         return start(None) if is_new else self._envelopes.with_envelope(envelope_id, start)
 
-    def start_keyed(self, emitter_id: int, session: bytes, options: EnvelopeOptions) -> Deferred[UUID]:
+    def start_keyed(self, emitter_id: int, session: bytes, options: EnvelopeHead) -> Deferred[UUID]:
         """Open the envelope that the emitter's key stands for, go on with it, or begin to repeat it; answered with its
         id. From then on this session alone may send it.
 
@@ -236,7 +256,7 @@ class Front:
         return forgotten
 
     def put_envelope(
-        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeOptions = NO_OPTIONS
+        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeHead = PLAIN_HEAD
     ) -> Answer[SealReceipt]:
         """Take a whole envelope in one call; answered with its receipt, and so is a repeat.
 
@@ -262,7 +282,7 @@ class Front:
         emitter_id: int,
         envelope_id: UUID,
         events: Sequence[NewEvent],
-        options: EnvelopeOptions,
+        options: EnvelopeHead,
         known: Known | None,
     ) -> Answer[SealReceipt]:
         if known is not None:
@@ -272,11 +292,37 @@ class Front:
         data_bytes = sum(len(event.data) for event in events)
         self._check_new(emitter_id, data_bytes)
         self._checks.throttle.charge(emitter_id, sum(event.items for event in events), data_bytes)
-        write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), *options.kept)
+        write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
 
+    def heard_of(self, envelope_ids: Sequence[bytes]) -> set[bytes]:
+        """Give those of some envelopes that are open, or for which a call is under way."""
+        return self._envelopes.heard_of(envelope_ids)
+
+    def check_group(self, emitter_id: int, group: NewGroup) -> None:
+        """Let envelopes of a group pass, apart from limits that they would use up.
+
+        Raises:
+            CallError: one of them could not come alone.
+        """
+        self._checks.group(emitter_id, group.type_names, group.items, group.data, group.header_sizes[1])
+
+    def put_group(self, emitter_id: int, group: NewGroup) -> Promise[SealedGroup]:
+        """Take envelopes of one event each, all or none of them; answered with what was sealed.
+
+        Raises:
+            CallError: one of them could not come alone, or all together are too much for now.
+        """
+        header_bytes, most_bytes = group.header_sizes
+        types = self._checks.group(emitter_id, group.type_names, group.items, group.data, most_bytes)
+        data_bytes = sum(map(len, group.data))
+        self._check_new(emitter_id, data_bytes)
+        self._checks.throttle.charge(emitter_id, sum(group.items), data_bytes)
+        ids = (group.envelope_ids, group.event_ids, types, group.items, group.data, group.heads, group.tags)
+        return self._envelopes.put_group(PutGroup(emitter_id, self._clock.now(), *ids, data_bytes + header_bytes))
+
     def put_keyed(
-        self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeOptions
+        self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeHead
     ) -> Deferred[SealReceipt]:
         """Take the whole envelope that the emitter's key stands for; answered with its receipt, and so is a repeat.
 
@@ -317,20 +363,20 @@ class Front:
         self._ring()
         return cancelled
 
-    @staticmethod
-    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Deferred[int] | Deferred[EndedEvent]]:
-        answers: list[Deferred[int] | Deferred[EndedEvent]] = []
-        for event in events:
-            known.start_event(event.event_id, event.type_name, event.items, event.tags)
-            if event.items:
-                answers.append(known.append(event.event_id, 0, event.items, event.data))
-            answers.append(known.end_event(event.event_id, event.items))
-        return answers
-
-    async def _put_again(self, known: Known, events: Sequence[NewEvent], options: EnvelopeOptions) -> SealReceipt:
+    async def _put_again(self, known: Known, events: Sequence[NewEvent], options: EnvelopeHead) -> SealReceipt:
         """Compare a repeat with its first time; do now what a crash of the broker left undone."""
         known.check_headers(options.headers)
-        await asyncio.gather(*self._fill(known, events))
+        answers: list[Deferred[int] | Deferred[EndedEvent]] = []
+        try:
+            for event in events:
+                known.start_event(event.event_id, event.type_name, event.items, event.tags)
+                if event.items:
+                    answers.append(known.append(event.event_id, 0, event.items, event.data))
+                answers.append(known.end_event(event.event_id, event.items))
+        except CallError:
+            ignore(answers)
+            raise
+        await asyncio.gather(*answers)
         return await known.seal(len(events))
 
 

@@ -23,7 +23,7 @@ from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.stowing import NO_ORDER, ObjectPlace, Order, Stowing
-from xbus.broker.journal.writes import Append, SealedEnvelope, Write, WriteAnswer
+from xbus.broker.journal.writes import Append, Sealed, Write, WriteAnswer
 from xbus.calling import CALLING
 from xbus.clock import SystemClock
 from xbus.config import JournalSettings
@@ -324,7 +324,7 @@ class Journal:
         of them are known as sealed that the commit sealed."""
         self._events.on_stored(listener)
 
-    def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
+    def on_sealed(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
         """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.
 
         It gets the envelopes of one commit, in position order. Those that others seal, such as commands, it misses.

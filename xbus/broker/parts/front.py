@@ -129,6 +129,7 @@ class FrontPart:
                 envelope_limits(config),
                 config.session_seconds,
                 config.immediate_reply_timeout,
+                refusals.note_grouped,
             ),
             RepeatVerbs(repeating, self._sessions),
             RepeatBatchVerbs(repeating, self._sessions),

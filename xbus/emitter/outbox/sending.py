@@ -8,14 +8,16 @@ from typing import Protocol
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock
-from xbus.emitter.envelope import AsyncEnvelope
+from xbus.emitter.envelope import AsyncEnvelope, envelope_options
 from xbus.emitter.event import EventStart
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
 from xbus.emitter.patience import told_seconds
+from xbus.emitter.receipt import Receipt
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.headers import EventTags, Headers, unpack_headers
 from xbus.rpc.codec import unpack_items
+from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.waiting import WaitLog
 
 logger = logging.getLogger(__name__)
@@ -25,6 +27,9 @@ LONGEST_DELAY_SECONDS = 10.0
 
 POLL_SECONDS = 2.0
 """Seconds between looks at the file: a command may have put a refused envelope back into the line."""
+
+SMALL_BYTES = 64 * 1024
+"""An envelope of one event goes in one call up to this size. More take more memory."""
 
 OF_THE_SESSION = frozenset({"login_refused", "session_unknown", "session_superseded", "not_open"})
 OF_THE_ATTEMPT = frozenset({"envelope_closed", "envelope_broken", "envelope_unknown", "event_unknown"})
@@ -42,6 +47,9 @@ class EnvelopeOpener(Protocol):
         self, *, ordering_key: str | None = None, key: str | None = None, headers: Headers | None = None
     ) -> AsyncEnvelope:
         """Begin an envelope, to be used in ``async with``."""
+
+    async def put_packed(self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap) -> Receipt:
+        """Send a whole envelope of one event whose items are packed."""
 
 
 class OutboxSender:
@@ -153,8 +161,14 @@ class OutboxSender:
 
     async def _send(self, emitter: EnvelopeOpener, queued: QueuedEnvelope) -> None:
         headers = unpack_headers(queued.headers)
+        events = await self._thread.run(self._outbox.events, queued.envelope_id)
+        if len(events) == 1 and queued.size <= SMALL_BYTES:
+            start = EventStart(events[0].type_name, tags=EventTags(events[0].headers, events[0].partition_key))
+            options = envelope_options(queued.ordering_key, queued.key, headers)
+            await emitter.put_packed(start, [item async for item in self._items(events[0])], options)
+            return
         async with emitter.envelope(key=queued.key, ordering_key=queued.ordering_key, headers=headers) as envelope:
-            for queued_event in await self._thread.run(self._outbox.events, queued.envelope_id):
+            for queued_event in events:
                 tags = EventTags(queued_event.headers, queued_event.partition_key)
                 async with envelope.begin(EventStart(queued_event.type_name, queued_event.estimate, tags)) as event:
                     async for item in self._items(queued_event):

@@ -108,7 +108,7 @@ def _parked(group: AttentionGroup, what: str) -> NeededDecision:
         "bad",
         f"{_number(group, what)} parked for {group.role}",
         group.code,
-        f"set aside after the failure {group.code}",
+        f"parked with the code {group.code}",
         "see why, then resume, correct or drop",
         link("/parked", role=group.role, code=group.code),
         group.since,

@@ -5,7 +5,7 @@ are missing in what older brokers, emitters and recipients send. ``subscriptions
 ``insight`` those by which operators look into the memory of the broker.
 """
 
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict
 
 from xbus.rpc.codec import Value
 
@@ -35,6 +35,7 @@ class FrontLimitsMap(TypedDict):
     max_envelope_bytes: NotRequired[int]
     immediate_reply_timeout: NotRequired[int | float]
     headers: NotRequired[bool]
+    groups: NotRequired[bool]
 
 
 class FrontLogin(FrontLimitsMap):
@@ -60,6 +61,20 @@ class EnvelopeReceipt(TypedDict):
     items: int
     hash: bytes
     queued: NotRequired[bool]
+
+
+GroupedReceipt: TypeAlias = tuple[bytes, int, bytes]
+"""The answer to one envelope of ``xbus.put_envelopes``: its id of 16 bytes, its position, and its hash."""
+
+
+class GroupedError(TypedDict):
+    """The answer to one envelope of ``xbus.put_envelopes`` that was not taken, as an error of a call of its own."""
+
+    refused: bool
+    code: str
+    cause: str
+    next_step: str
+    details: dict[str, float]
 
 
 class BackLogin(TypedDict):

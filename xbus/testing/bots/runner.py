@@ -7,8 +7,8 @@ from random import Random
 from uuid import UUID
 
 from xbus.bots.job import Outcome, RunJob
-from xbus.broker.front.envelopes import EnvelopeOptions
 from xbus.broker.journal.writes import RunFailure
+from xbus.envelope import EnvelopeHead
 from xbus.errors import XbusError
 from xbus.rpc.messages import BotRun
 from xbus.testing.bots.functions import BotFunctions
@@ -78,7 +78,7 @@ class VirtualRunner:
 
     async def _send(self, broker: VirtualBroker, run: BotRun, output: GatheredOutput) -> Outcome:
         emitter = InMemoryEmitter(broker.front, broker.emitter_id(run["login"]), self._random)
-        options = EnvelopeOptions(None, run["key"])
+        options = EnvelopeHead(None, run["key"])
         try:
             await broker.unless_dead(emitter.send(output.events, options, lambda name: False))
         except XbusError as error:

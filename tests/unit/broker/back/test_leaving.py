@@ -9,6 +9,7 @@ from tests.support.back import running
 from tests.support.recipients import LOST, NEW
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.operations.failures import list_failures
 from xbus.errors import Failed
 
 STOPPING = Failed("the recipient is about to stop", code="recipient_stopping")
@@ -46,6 +47,7 @@ async def test_however_often_it_goes_that_is_no_failed_attempt(journal: Journal)
             await broker.until_rows({"store_1": ("retry", 1, "recipient_stopping")})
         await broker.register("store_1")
         await broker.until_rows({})
+        assert await broker.journal.read(list_failures) == [], "an orderly stop is no failure"
 
 
 async def test_it_may_end_what_it_has_begun(journal: Journal) -> None:

@@ -139,7 +139,7 @@ def _told(report: HealthReport, output: Output) -> list[str]:
         output.block("PAUSED", PAUSE_HEADS, [_pause_row(each, now, output) for each in report.get("pauses", [])])
     )
     if report["healthy"]:
-        return [f"The {report['name']} is healthy since {since}.", *paused]
+        return [f"The {report['name']} has been healthy since {since}.", *paused]
     rows = [
         (
             problem["code"],
@@ -150,7 +150,11 @@ def _told(report: HealthReport, output: Output) -> list[str]:
         )
         for problem in report["problems"]
     ]
-    return [f"The {report['name']} is not healthy since {since}.", *output.block("PROBLEMS", HEADS, rows), *paused]
+    return [
+        f"The {report['name']} has not been healthy since {since}.",
+        *output.block("PROBLEMS", HEADS, rows),
+        *paused,
+    ]
 
 
 def _pause_row(pause: HealthPause, now: datetime, output: Output) -> tuple[object, ...]:

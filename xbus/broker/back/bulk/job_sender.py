@@ -41,7 +41,7 @@ class BulkJobSender:
         log.info("output asked for", extra={**extra, "role": worker.role.login, "node": attempt.output.node})
         words = self._words(event, attempt, made)
         if worker.abilities.headers:
-            words = {**words, **headers_map(event.tags, envelope.headers)}
+            words = {**words, **headers_map(event.tags, envelope.head.headers)}
         await worker.take_output(envelope.envelope_id, event, words)
 
     def _words(self, event: LogEvent, attempt: OutputAttempt, made: OutputAttempt | None) -> OutputHandover:

@@ -6,6 +6,7 @@ from functools import cached_property
 from uuid import UUID
 
 from xbus.broker.back.log import DeliveryNote
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags, pack_headers, unpack_headers
 from xbus.ids import keyed_envelope_id, numbered_event_id
@@ -21,26 +22,20 @@ class Derivation:
     Args:
         source_id: of the delivered envelope.
         emitter_id: the emitter that the bus has for the node.
-        ordering_key: of the delivered envelope.
-        headers: of the delivered envelope, with a ``correlation_id``: its own id where it has none.
+        head: that of the delivered envelope, with a ``correlation_id`` among its headers: its own id where it has none.
+            The key is the id of the delivered envelope: by it a repeated delivery finds what the first one made.
         generation: how many envelopes of this derivation were cancelled before, as their delivery broke off.
     """
 
     source_id: UUID
     emitter_id: int
-    ordering_key: str | None
-    headers: bytes | None
+    head: EnvelopeHead
     generation: int = 0
-
-    @cached_property
-    def key(self) -> str:
-        """The idempotency key: by it a delivery that is repeated finds what the first one made."""
-        return str(self.source_id)
 
     @cached_property
     def envelope_id(self) -> UUID:
         """The id of the made envelope."""
-        return keyed_envelope_id(self.emitter_id, self.key, self.generation)
+        return keyed_envelope_id(self.emitter_id, str(self.source_id), self.generation)
 
     def event_id(self, number: int) -> UUID:
         """Compute the id of the event of this number, from 1."""
@@ -55,7 +50,8 @@ def derive(source_id: UUID, emitter_id: int, note: DeliveryNote | None, said: He
         said: the headers that came with its first event.
     """
     ordering_key = None if note is None else note.ordering_key
-    return Derivation(source_id, emitter_id, ordering_key, _correlated(source_id, said.get("envelope_headers")))
+    headers = _correlated(source_id, said.get("envelope_headers"))
+    return Derivation(source_id, emitter_id, EnvelopeHead(ordering_key, str(source_id), headers))
 
 
 def _correlated(source_id: UUID, headers: bytes | None) -> bytes | None:

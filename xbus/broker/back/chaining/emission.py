@@ -186,8 +186,7 @@ class Emission:
         if not self._is_sealed:
             made = self._derivation
             self._is_open = True
-            about = (made.ordering_key, made.key, made.headers)
-            self._write(StartEnvelope(made.envelope_id, made.emitter_id, self._clock.now(), *about))
+            self._write(StartEnvelope(made.envelope_id, made.emitter_id, self._clock.now(), made.head))
 
     async def _pass_former(self) -> None:
         """Find what an earlier delivery of the same envelope has left: sealed, it stands; open, it is cancelled."""
@@ -250,8 +249,8 @@ class Emission:
         items = sum(event.written for event in events)
         seen = [content for event in events if (content := event.content) is not None]
         # No emitter repeats an envelope of a node: nobody misses the hash of content that was not seen.
-        hashed = content_hash(seen, self._derivation.headers) if len(seen) == len(events) else None
-        about = (self._clock.now(), hashed, self._derivation.headers)
+        hashed = content_hash(seen, self._derivation.head.headers) if len(seen) == len(events) else None
+        about = (self._clock.now(), hashed, self._derivation.head.headers)
         await asyncio.gather(*writes, self._write(Seal(envelope_id, len(events), items, *about)))
 
     async def _put(self) -> None:
@@ -281,8 +280,7 @@ class Emission:
             )
             for number, event in enumerate((each for each in self._events.values() if each.held), start=1)
         ]
-        about = (made.ordering_key, made.key, made.headers)
-        return PutEnvelope(made.envelope_id, made.emitter_id, events, self._clock.now(), *about)
+        return PutEnvelope(made.envelope_id, made.emitter_id, events, self._clock.now(), made.head)
 
     async def _room(self) -> None:
         """Wait until the journal takes more. What came stays owed to the node, and whoever gives it waits, too.

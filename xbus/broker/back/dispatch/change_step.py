@@ -158,7 +158,7 @@ class ChangeStep:
 
     def _give(self, role_id: int, envelope: LogEnvelope) -> None:
         """Let a role have an envelope on its own, however far it has come."""
-        key = (envelope.ordering_key or "") if self._roles[role_id].ordered else None
+        key = (envelope.head.ordering_key or "") if self._roles[role_id].ordered else None
         code = FIRST_GRAPH if self._decision.move == FIRST_GRAPH else REROUTED
         row = before_its_turn(role_id, envelope, key, attempts=0)
         self._ledger.move(None, replace(row, code=code, cause=self._decision.reason))

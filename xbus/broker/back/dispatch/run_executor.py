@@ -71,7 +71,7 @@ class RunExecutor:
         for role_id in rows:
             self._roles[role_id].in_flight.outdate(envelope.position)
         work = self._carry_out(envelope, recipients, rows, run)
-        if envelope.headers is not None:
+        if envelope.head.headers is not None:
             work = self._traced(envelope, recipients, run, work)
         task = self._tasks.create_task(work, name=f"run {envelope.position}")
         self._running.add(task)
@@ -86,7 +86,7 @@ class RunExecutor:
     ) -> None:
         roles = ", ".join(each.role.login for each in recipients)
         about: tracing.Attributes = {"xbus.position": envelope.position, "xbus.roles": roles}
-        with tracing.following("deliver", [(envelope.envelope_id, envelope.headers)], about) as spans:
+        with tracing.following("deliver", [(envelope.envelope_id, envelope.head.headers)], about) as spans:
             await work
             for span in spans.values():
                 span.end("; ".join(str(failure) for failure in run.failures.values()))

@@ -4,7 +4,7 @@ The database holds all of it too, and is the only truth: whoever finds nothing h
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import (
@@ -20,7 +20,7 @@ from xbus.broker.journal.log.slices import (
     cut_slice,
     ring_hash,
 )
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, PutGroup, Sealed, SealedGroup
 
 FRESH_SECONDS = 1.0
 """Seconds for which an envelope is read here. More spares reads to readers that lag a little. Fewer have them notice
@@ -33,12 +33,24 @@ MOST_BYTES = 8 * 1024 * 1024
 """The bytes of their items."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """An envelope, and since when it is here."""
+class _Kept(NamedTuple):
+    """Envelopes that a commit has sealed, and since when they are here."""
 
-    content: PutEnvelope
+    sealed: Sealed
     since: float
+
+    def content(self, position: int) -> PutEnvelope:
+        """Give one of them."""
+        if isinstance(self.sealed, SealedGroup):
+            return self.sealed.envelope(position)
+        assert self.sealed.content is not None, "what came in parts is not kept"
+        return self.sealed.content
+
+    def size(self, position: int) -> int:
+        """Count the bytes of the items of one of them."""
+        if isinstance(self.sealed, SealedGroup):
+            return len(self.sealed.group.data[position - self.sealed.first])
+        return self.content(position).size
 
 
 class NewestEnvelopes:
@@ -59,16 +71,16 @@ class NewestEnvelopes:
         self.emitters: set[int] = set()
         """The ids of those that sent them, and of some that sent others before."""
 
-    def add(self, sealed: Iterable[SealedEnvelope], now: float) -> None:
+    def add(self, sealed: Iterable[Sealed], now: float) -> None:
         """Add envelopes that are durable, in position order; what lies before a gap goes."""
         for each in sealed:
-            position, content = each.receipt.position, each.content
-            if position != self._last + 1 or content is None:
-                self._clear(position + (content is None))
-            self._last = position
+            content = each.group if isinstance(each, SealedGroup) else each.content
+            if each.first != self._last + 1 or content is None:
+                self._clear(each.first + (content is None))
+            self._last = each.last
             if content is not None:
-                self._kept[position] = _Kept(content, now)
-                self._bytes += content.size
+                self._kept.update(dict.fromkeys(range(each.first, each.last + 1), _Kept(each, now)))
+                self._bytes += sum(map(len, content.data)) if isinstance(content, PutGroup) else content.size
                 self.emitters.add(content.emitter_id)
         self._forget_old(now)
 
@@ -105,8 +117,8 @@ class NewestEnvelopes:
             or len(self._kept) > self._most_envelopes
             or self._bytes > MOST_BYTES
         ):
+            self._bytes -= first.size(self._first)
             del self._kept[self._first]
-            self._bytes -= first.content.size
             self._first += 1
 
 
@@ -129,7 +141,9 @@ class _NewestItems:
         """List all events of some types from a place on."""
         if place.position > self._last:
             return ListPage(place, place, ())
-        contents = [(position, self._kept[position].content) for position in range(place.position, self._last + 1)]
+        contents = [
+            (position, self._kept[position].content(position)) for position in range(place.position, self._last + 1)
+        ]
         events = [
             self._listed(content, position, index, event)
             for position, content in contents
@@ -161,8 +175,8 @@ class _NewestItems:
         self._events[event_id] = event
         facts = EventHead(
             *(str(content.envelope_id), event_id, event.type_name, position, index),
-            *(self._logins[content.emitter_id] or "", content.at, content.idempotency_key, content.ordering_key),
-            *(event.tags.partition_key, content.headers, event.tags.headers),
+            *(self._logins[content.emitter_id] or "", content.at, content.head.key, content.head.ordering_key),
+            *(event.tags.partition_key, content.head.headers, event.tags.headers),
         )
-        hashed = ring_hash(event.tags.partition_key, content.ordering_key, event_id)
+        hashed = ring_hash(event.tags.partition_key, content.head.ordering_key, event_id)
         return ListedEvent(facts, event.items, event_id, hashed, len(event.data) if len(content.events) == 1 else None)

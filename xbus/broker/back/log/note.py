@@ -14,7 +14,7 @@ class DeliveryNote(NamedTuple):
     Args:
         emitter: the login of its emitter; None if it is not known any more.
         key: the emitter's name for it, if it has one.
-        ordering_key: as in ``LogEnvelope``.
+        ordering_key: as in ``EnvelopeHead``.
         position: its place in the log.
         sealed_at: when it was sealed, in seconds of unix time.
         attempt: how often it is handed to this recipient, with this time; 1 for the first time.
@@ -31,7 +31,9 @@ class DeliveryNote(NamedTuple):
     def of(cls, envelope: LogEnvelope, emitter: str | None, attempt: int) -> "DeliveryNote":
         """Write the note of an envelope."""
         sealed_at = None if envelope.sealed_at is None else envelope.sealed_at.timestamp()
-        return cls(emitter, envelope.key, envelope.ordering_key, envelope.position, sealed_at, max(attempt, 1))
+        return cls(
+            emitter, envelope.head.key, envelope.head.ordering_key, envelope.position, sealed_at, max(attempt, 1)
+        )
 
 
 class FirstWords(NamedTuple):

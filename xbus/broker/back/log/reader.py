@@ -33,7 +33,7 @@ from xbus.broker.journal.log.reading import (
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.sessions import read_emitter_logins
 from xbus.broker.journal.operations.corrections import read_corrected_events
-from xbus.broker.journal.writes import OutputPage, SealedEnvelope
+from xbus.broker.journal.writes import OutputPage, Sealed, SealedEnvelope
 from xbus.errors import JournalError, JournalUnavailable, WentBack
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell
@@ -138,14 +138,13 @@ class LogReader:
                 self._newest_correction = number
         self._grow(SeenEnd(ends.position, ends.envelope_id))
 
-    def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
+    def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
         self._tail.add(sealed)
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
-        self._must_look = self._must_look or any(each.is_repeat for each in sealed)
+        self._must_look = self._must_look or any(isinstance(each, SealedEnvelope) and each.is_repeat for each in sealed)
         if not self._must_look:
-            last = sealed[-1].receipt
-            self._grow(SeenEnd(last.position, last.envelope_id))
+            self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id))
 
     def _grow(self, end: SeenEnd) -> None:
         if end.position > self.head:

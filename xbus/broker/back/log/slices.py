@@ -18,7 +18,7 @@ from xbus.broker.journal.log.slices import (
     read_slice,
     read_types,
 )
-from xbus.broker.journal.writes import SealedEnvelope
+from xbus.broker.journal.writes import Sealed
 
 
 class LogSlices:
@@ -101,14 +101,14 @@ class LogSlices:
             self._wake(await self._types_until(head))
             self._seen = head
 
-    def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
+    def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Note what this process has sealed: its types need not be looked up, unless it came in parts."""
         self._newest.add(sealed, asyncio.get_running_loop().time())
         for each in sealed:
-            if each.content is None or each.receipt.position != self._noted_until + 1:
+            if each.type_ids is None or each.first != self._noted_until + 1:
                 return
-            self._noted_until += 1
-            self._sealed_types.update([event.event_type_id for event in each.content.events])
+            self._noted_until = each.last
+            self._sealed_types.update(each.type_ids)
 
     async def _types_until(self, head: int) -> set[int]:
         """The types of what was sealed since the last time, with others where more was sealed meanwhile."""

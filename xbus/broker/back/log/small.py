@@ -70,7 +70,7 @@ class SmallEnvelope(NamedTuple):
         Args:
             of_events: those of each event, in index order.
         """
-        size = len(envelope.headers or b"")
+        size = len(envelope.head.headers or b"")
         for event, found in zip(envelope.events, of_events, strict=True):
             if sum([segment.items for segment in found]) != event.items:
                 return None

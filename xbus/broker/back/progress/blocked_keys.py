@@ -65,7 +65,7 @@ class BlockedKeys:
 
     def key(self, envelope: LogEnvelope) -> str | None:
         """Read the ordering key in the row of an envelope."""
-        return (envelope.ordering_key or "") if self.is_wanted else None
+        return (envelope.head.ordering_key or "") if self.is_wanted else None
 
     def keyed(self, row: DeliveryRow, envelope: LogEnvelope) -> DeliveryRow:
         """Set the ordering key that the role wants now; it may have changed since the row was read."""
@@ -73,7 +73,7 @@ class BlockedKeys:
 
     def blocks(self, envelope: LogEnvelope) -> bool:
         """Check whether an envelope has to wait until an earlier one of its key is settled."""
-        known = self._keys.get(envelope.ordering_key or "")
+        known = self._keys.get(envelope.head.ordering_key or "")
         return known is not None and known.lowest < envelope.position
 
     def is_next(self, row: DeliveryRow) -> bool:

@@ -121,7 +121,7 @@ class Run:
         """
         try:
             self._context = await self._context.with_overlays(envelope)
-            self._words = FirstWords(await self._context.note(envelope, self._attempt), envelope.headers)
+            self._words = FirstWords(await self._context.note(envelope, self._attempt), envelope.head.headers)
             await self._forget_first_if_again()
             for event in envelope.events:
                 if event.event_id not in self._ahead:

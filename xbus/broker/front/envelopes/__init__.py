@@ -11,20 +11,18 @@ from xbus.broker.front.envelopes.futures import ignore
 from xbus.broker.front.envelopes.intake import EmitterIntake, Intake, TypeIntake
 from xbus.broker.front.envelopes.open import OpenEnvelope
 from xbus.broker.front.envelopes.open_too_long import OpenTooLong
-from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions, tags_of
+from xbus.broker.front.envelopes.options import head_of, head_of_array, tags_of, tags_of_array
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, envelope_unknown, event_unknown
 from xbus.broker.front.envelopes.throttle import SLOW_DOWN, Throttle
 
 __all__ = [
-    "NO_OPTIONS",
     "SLOW_DOWN",
     "Checks",
     "EmitterIntake",
     "EndedEvent",
     "EnvelopeDirectory",
     "EnvelopeLimits",
-    "EnvelopeOptions",
     "Intake",
     "Known",
     "NewEvent",
@@ -38,6 +36,9 @@ __all__ = [
     "content_differs",
     "envelope_unknown",
     "event_unknown",
+    "head_of",
+    "head_of_array",
     "ignore",
     "tags_of",
+    "tags_of_array",
 ]

@@ -9,11 +9,14 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.state import EnvelopeLimits, check_events, check_room
 from xbus.broker.front.envelopes.throttle import Throttle
 from xbus.broker.journal.log.catalog import EventType
-from xbus.broker.journal.writes import PAUSED, PauseEntry, PutEvent
+from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent
 from xbus.clock import Clock
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.rpc.codec import largest_item
+from xbus.rpc.codec import largest_item, largest_of
+
+NO_ID = UUID(int=0)
+"""Stands for the envelope in errors that nobody sees: what is wrong with one of a group is told when it goes alone."""
 
 
 class NewEvent(NamedTuple):
@@ -173,18 +176,56 @@ class Checks:
         check_room(envelope_id, items, data_bytes + header_bytes, limits)
         return puts
 
+    def group(
+        self, emitter_id: int, type_names: Sequence[str], items: Sequence[int], data: Sequence[bytes], most_bytes: int
+    ) -> list[GroupType]:
+        """Let envelopes of one event each pass; returns the types of the events.
+
+        Args:
+            type_names: theirs.
+            items: how many each has.
+            data: of each, as in ``model.segment``.
+            most_bytes: the bytes of headers that any of them has at the most.
+
+        Raises:
+            Refused: as the single calls would for one of them.
+            Failed: paused.
+        """
+        types = {name: self._group_type(emitter_id, name) for name in set(type_names)}
+        largest = max(map(len, data))
+        limits = self.limits(emitter_id)
+        if largest > limits.batch_bytes or min(items) < 0:
+            raise Refused("a batch of a group is too large, or counted wrong", code="batch_too_large")
+        try:
+            self.item_size(largest_of(data, items))
+        except (ProtocolError, ValueError) as error:
+            raise Refused("a batch does not hold its items", code="bad_items") from error
+        check_events(NO_ID, 1, limits)
+        check_room(NO_ID, max(items), largest + most_bytes, limits)
+        return [types[name] for name in type_names]
+
+    def _group_type(self, emitter_id: int, type_name: str) -> GroupType:
+        event_type = self.event_type(emitter_id, type_name)
+        if event_type.immediate_reply:
+            raise _reply_wanted(type_name)
+        return GroupType(event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
+
     def _whole_event(self, emitter_id: int, event: NewEvent) -> PutEvent:
         event_type = self.event_type(emitter_id, event.type_name)
         if event_type.immediate_reply:
-            raise Refused(
-                f'events of type "{event.type_name}" are answered by an immediate reply',
-                "send its envelope by single calls",
-                code="reply_wanted",
-            )
+            raise _reply_wanted(event.type_name)
         if event.items or event.data:
             self.batch(event.items, event.data)
         ids = (event.event_id, event_type.id, event.type_name, event_type.graph_id)
         return PutEvent(*ids, event.items, event.data, event_type.first_name, event.tags, event_type.compress)
+
+
+def _reply_wanted(type_name: str) -> Refused:
+    return Refused(
+        f'events of type "{type_name}" are answered by an immediate reply',
+        "send its envelope by single calls",
+        code="reply_wanted",
+    )
 
 
 @dataclass(frozen=True, slots=True)

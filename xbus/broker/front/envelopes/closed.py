@@ -39,7 +39,7 @@ class ClosedEnvelope:
 
     @property
     def key(self) -> str | None:
-        return self._stored.key
+        return self._stored.head.key
 
     @property
     def is_given_up(self) -> bool:
@@ -66,7 +66,7 @@ class ClosedEnvelope:
 
     def check_headers(self, headers: bytes | None) -> None:
         """Raises Refused: content_differs for other headers than it began with."""
-        if refusal := other_headers(self._stored.envelope_id, self._stored.headers, headers):
+        if refusal := other_headers(self._stored.envelope_id, self._stored.head.headers, headers):
             raise self._refused(refusal)
 
     def start_event(self, event_id: UUID, type_name: str, estimate: int, tags: EventTags = NO_TAGS) -> UUID:

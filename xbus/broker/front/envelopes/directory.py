@@ -1,9 +1,10 @@
 """The directory of envelopes: it keeps the open ones, and asks the journal about all others."""
 
 import asyncio
+import contextlib
 import functools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
@@ -14,7 +15,6 @@ from xbus.broker.front.envelopes.futures import pass_on
 from xbus.broker.front.envelopes.intake import Intake
 from xbus.broker.front.envelopes.keyed import PrunedKeyedEnvelope, SealedKeyedEnvelope, key_reused, stored_digest
 from xbus.broker.front.envelopes.open import OpenEnvelope
-from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes.pruned import PrunedEnvelope
 from xbus.broker.front.envelopes.receiving import trace_received
 from xbus.broker.front.envelopes.replies import ReplyRequests, SlowAnswers
@@ -24,11 +24,12 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.log.replies import read_cancelled
 from xbus.broker.journal.objects.stowing import Order
-from xbus.broker.journal.writes import PutEnvelope, SealReceipt, StartEnvelope
+from xbus.broker.journal.writes import PutEnvelope, PutGroup, SealedGroup, SealReceipt, StartEnvelope
 from xbus.clock import Clock
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, JournalUnavailable, XbusError
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.deferred import Answer, Deferred, Promise, awaited
+from xbus.rpc.deferred import Answer, Deferred, Promise, awaited, settled
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -125,6 +126,8 @@ class EnvelopeDirectory:
         self._unsettled: dict[UUID, OpenEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
         self._pruned: dict[UUID, PrunedKeyedEnvelope] = {}
+        self._grouped: dict[bytes, Promise[SealedGroup]] = {}
+        """The envelopes of groups that are being written, by their ids."""
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._answers = SlowAnswers(self.later, replies, checks.wants_reply)
@@ -154,14 +157,14 @@ class EnvelopeDirectory:
         known = self._open.get(envelope_id) or self._pruned.get(envelope_id)
         return known.holder if known is not None and known.emitter_id == emitter_id else None
 
-    def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> OpenEnvelope:
+    def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeHead = PLAIN_HEAD) -> OpenEnvelope:
         """Begin an envelope that there is not."""
         size = len(options.headers or b"")
         state = OpenEnvelopeState(envelope_id, emitter_id, data_bytes=size, key=options.key, headers=options.headers)
         envelope = self._keep(state)
         self.called.add(envelope_id)
         state.opened_at = now = self._clock.now()
-        envelope.write(StartEnvelope(envelope_id, emitter_id, now, *options.kept))
+        envelope.write(StartEnvelope(envelope_id, emitter_id, now, options))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
@@ -207,7 +210,34 @@ class EnvelopeDirectory:
 
     def has_heard_of(self, envelope_id: UUID) -> bool:
         """Check whether an envelope is open, or a call for it is under way; of any other the journal knows more."""
-        return envelope_id in self._lookups or envelope_id in self._open or envelope_id in self._unsettled
+        is_here = envelope_id in self._lookups or envelope_id in self._open or envelope_id in self._unsettled
+        return is_here or (bool(self._grouped) and envelope_id.bytes in self._grouped)
+
+    def heard_of(self, envelope_ids: Sequence[bytes]) -> set[bytes]:
+        """Give those of some envelopes of which ``has_heard_of`` is true."""
+        found = set(self._grouped.keys() & envelope_ids) if self._grouped else set()
+        for here in (self._lookups, self._open, self._unsettled):
+            if here:
+                found.update({each.bytes for each in here}.intersection(envelope_ids))
+        return found
+
+    def put_group(self, group: PutGroup) -> Promise[SealedGroup]:
+        """Write envelopes of which nothing is known here. Other calls for them wait until that is answered."""
+        writing: Promise[SealedGroup] = Promise()
+        self._grouped.update(dict.fromkeys(group.envelope_ids, writing))
+        writing.add_done_callback(functools.partial(self._answer_group, group))
+        self._journal.submit(group, writing, order=Order(group.emitter_id))
+        return writing
+
+    def _answer_group(self, group: PutGroup, writing: Promise[SealedGroup]) -> None:
+        for envelope_id in group.envelope_ids:
+            self._grouped.pop(envelope_id, None)
+        if writing.exception() is None:
+            sealed = writing.result()
+            self.intake.take_group(sealed)
+            for place, head in enumerate(sealed.group.heads):
+                if head.headers is not None:
+                    trace_received(head.headers, group.at, group.at, sealed.receipt(place))
 
     def put(self, write: PutEnvelope, act: Act[SealReceipt]) -> Deferred[SealReceipt]:
         """Write a whole envelope of which nothing is known here. Other calls for it wait until that is answered.
@@ -238,8 +268,8 @@ class EnvelopeDirectory:
         else:
             receipt = writing.result()
             self.intake.take(write.emitter_id, receipt, write.events)
-            if write.headers is not None:
-                trace_received(write.headers, write.at, write.at, receipt)
+            if write.head.headers is not None:
+                trace_received(write.head.headers, write.at, write.at, receipt)
             call.succeed(receipt)
         if lookup.waiting:
             self._spawn(self._look_up(envelope_id, lookup))
@@ -247,7 +277,7 @@ class EnvelopeDirectory:
             del self._lookups[envelope_id]
 
     def with_key(
-        self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Answer[T]]
+        self, emitter_id: int, options: EnvelopeHead, act: Callable[[UUID, Known | None], Answer[T]]
     ) -> Deferred[T]:
         """Do ``act`` with the envelope that an emitter's key stands for: the first under it that was not cancelled.
 
@@ -260,7 +290,7 @@ class EnvelopeDirectory:
         return Deferred.of(self.later(self._act_with_key(emitter_id, options, act)))
 
     async def _act_with_key(
-        self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Answer[T]]
+        self, emitter_id: int, options: EnvelopeHead, act: Callable[[UUID, Known | None], Answer[T]]
     ) -> T:
         assert options.key is not None
         generation = 0
@@ -313,6 +343,12 @@ class EnvelopeDirectory:
         Raises:
             JournalUnavailable: it can't say for now what became of a write.
         """
+        if (writing := self._grouped.get(envelope_id.bytes)) is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await settled(writing)
+            if not writing.done():
+                raise JournalUnavailable("what became of an earlier write is not known yet", "repeat the call later")
         unsettled = self._unsettled.get(envelope_id)
         if unsettled is None:
             return
@@ -323,14 +359,14 @@ class EnvelopeDirectory:
     async def _know(self, stored: StoredEnvelope) -> Known:
         if stored.state is EnvelopeState.OPEN:
             digests = {}
-            if stored.key is not None:
+            if stored.head.key is not None:
                 digests = {
                     event.event_id: await stored_digest(self._journal, event.event_id) for event in stored.events
                 }
             return self._keep(OpenEnvelopeState.of_stored(stored, digests))
         if stored.state is EnvelopeState.CANCELLED:
             kind = ClosedEnvelope
-        elif stored.key is None:
+        elif stored.head.key is None:
             kind = PrunedEnvelope if stored.pruned else ClosedEnvelope
         elif stored.pruned:
             return self._compare(stored)

@@ -1,11 +1,12 @@
 """Counts what emitters have sent, for metrics; pure."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from xbus.broker.counts import CountsBy
-from xbus.broker.journal.writes import SealReceipt
+from xbus.broker.journal.writes import SealedGroup, SealReceipt
 
 
 class TakenEvent(Protocol):
@@ -54,3 +55,16 @@ class Intake:
             of_type = self.by_type[event.type_name]
             of_type.events += 1
             of_type.items += event.items
+
+    def take_group(self, sealed: SealedGroup) -> None:
+        """Count the envelopes of a group that was just sealed."""
+        group = sealed.group
+        of_emitter = self.by_emitter[group.emitter_id]
+        of_emitter.envelopes += len(group)
+        of_emitter.data_bytes += sum(map(len, group.data))
+        for event_type, events in Counter(group.types).items():
+            of_type = self.by_type[event_type.name]
+            of_type.events += events
+            of_type.items += sum(
+                [items for items, each in zip(group.items, group.types, strict=True) if each is event_type]
+            )

@@ -42,10 +42,10 @@ class PrunedKeyedEnvelope:
     def __init__(self, stored: StoredEnvelope, checks: EmitterChecks) -> None:
         self._stored = stored
         self._checks = checks
-        self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.key)
+        self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.head.key)
         self._compared = False
         self.emitter_id = stored.emitter_id
-        self.key = stored.key
+        self.key = stored.head.key
         self.is_given_up = False
 
     @property
@@ -57,7 +57,9 @@ class PrunedKeyedEnvelope:
         """Begin anew, unless this session is in the midst of it."""
         if self._compared or self._content.holder != session:
             stored = self._stored
-            self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.key, holder=session)
+            self._content = OpenEnvelopeState(
+                stored.envelope_id, stored.emitter_id, key=stored.head.key, holder=session
+            )
             self._compared = False
 
     def check_headers(self, headers: bytes | None) -> None:

@@ -1,52 +1,52 @@
-"""The options of an envelope or an event, as its emitter gives them at the start: the maps of ``wire.md``."""
+"""The options of an envelope or an event, as its emitter gives them: the maps and arrays of ``wire.md``."""
 
-from dataclasses import dataclass
+from typing import cast
 
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags, check_packed, check_partition_key
+from xbus.rpc.codec import Value
 from xbus.rpc.messages import EnvelopeOptionsMap
 
 LONGEST = {"ordering_key": 255, "key": 1024}
 """How many characters each option that is a text may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvelopeOptions:
-    """The options of an envelope.
+def head_of(options: EnvelopeOptionsMap | None) -> EnvelopeHead:
+    """Read the options of an envelope that a caller wrote.
 
-    Args:
-        ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
-        key: what its emitter calls the envelope, for good; None for none.
-        headers: packed; None for none.
+    Raises:
+        Refused: wrong_arguments, for an option that there is not, or that can't have this value; bad_header,
+            headers_too_large.
     """
-
-    ordering_key: str | None = None
-    key: str | None = None
-    headers: bytes | None = None
-
-    @classmethod
-    def of(cls, options: EnvelopeOptionsMap | None) -> "EnvelopeOptions":
-        """The options that a caller wrote.
-
-        Raises:
-            Refused: wrong_arguments, for an option that there is not, or that can't have this value; bad_header,
-                headers_too_large.
-        """
-        if not options:
-            return NO_OPTIONS
-        for name, value in options.items():
-            if name != "headers":
-                _check(name, value)
-        headers = check_packed(options.get("headers"))
-        return cls(options.get("ordering_key"), options.get("key"), headers)
-
-    @property
-    def kept(self) -> tuple[str | None, str | None, bytes | None]:
-        """The values that ``StartEnvelope`` and ``PutEnvelope`` end with, in their order."""
-        return self.ordering_key, self.key, self.headers
+    if not options:
+        return PLAIN_HEAD
+    for name, value in options.items():
+        if name != "headers":
+            _check(name, value)
+    return EnvelopeHead(options.get("ordering_key"), options.get("key"), check_packed(options.get("headers")))
 
 
-NO_OPTIONS = EnvelopeOptions()
+def head_of_array(value: Value) -> EnvelopeHead:
+    """Read the head of an envelope in a group, as ``head_of`` does."""
+    match value:
+        case None:
+            return PLAIN_HEAD
+        case [ordering_key, key, headers]:
+            _check("ordering_key", ordering_key)
+            _check("key", key)
+            return EnvelopeHead(cast("str | None", ordering_key), cast("str | None", key), check_packed(headers))
+    raise _wrong("the head of an envelope is no array", "write it as [ordering_key, key, headers], or nil without any")
+
+
+def tags_of_array(value: Value) -> EventTags:
+    """Read the head of an event in a group, as ``tags_of`` does."""
+    match value:
+        case None:
+            return NO_TAGS
+        case [headers, partition_key]:
+            return EventTags(check_packed(headers), check_partition_key(partition_key))
+    raise _wrong("the head of an event is no array", "write it as [headers, partition_key], or nil without any")
 
 
 def tags_of(options: object) -> EventTags:

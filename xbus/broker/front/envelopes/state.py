@@ -127,13 +127,15 @@ class OpenEnvelopeState:
             for event in stored.events
         }
         items = sum(event.items for event in stored.events)
-        data_bytes = sum(event.data_bytes + event.tags.size for event in stored.events) + len(stored.headers or b"")
+        data_bytes = sum(event.data_bytes + event.tags.size for event in stored.events) + len(
+            stored.head.headers or b""
+        )
         damaged = any(event.damaged for event in stored.events)
         return cls(
             *(stored.envelope_id, stored.emitter_id, events, items, data_bytes),
             damaged=damaged,
-            key=stored.key,
-            headers=stored.headers,
+            key=stored.head.key,
+            headers=stored.head.headers,
         )
 
     def event(self, event_id: UUID) -> OpenEventState:

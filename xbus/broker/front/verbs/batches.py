@@ -6,15 +6,16 @@ Ids are made by the caller, so that it can send call after call without waiting 
 from collections.abc import Awaitable
 
 from xbus.broker.answers import coded_answer
-from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, EnvelopeOptions, NewEvent, tags_of
+from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, NewEvent, head_of, tags_of
 from xbus.broker.front.front import Front
+from xbus.broker.front.groups import Answers, GroupIntake, NoteRefusal
 from xbus.broker.front.verbs.emitters import check_own, known_envelope, known_event, new_id, own_id, reply_value
 from xbus.broker.journal.writes import SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import token_hash
 from xbus.rpc.codec import Value
-from xbus.rpc.deferred import Answer, map_answer
+from xbus.rpc.deferred import Answer, Deferred, map_answer
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, EventOptionsMap, FrontLimitsMap, FrontLogin
 
@@ -28,12 +29,20 @@ class FrontBatchVerbs:
         limits: part of the answer to a login.
         session_seconds: part of the answer to a login.
         reply_seconds: how long an emitter waits for an immediate reply; part of the answer to a login.
+        note_refusal: called for each envelope of a group that is refused.
     """
 
     def __init__(
-        self, front: Front, sessions: Sessions, limits: EnvelopeLimits, session_seconds: float, reply_seconds: float
+        self,
+        front: Front,
+        sessions: Sessions,
+        limits: EnvelopeLimits,
+        session_seconds: float,
+        reply_seconds: float,
+        note_refusal: NoteRefusal,
     ) -> None:
         self._front = front
+        self._groups = GroupIntake(front, note_refusal)
         self._sessions = sessions
         self._limits = limits
         self._session_seconds = session_seconds
@@ -63,6 +72,7 @@ class FrontBatchVerbs:
             "max_envelope_bytes": self._limits.envelope_bytes,
             "immediate_reply_timeout": self._reply_seconds,
             "headers": True,
+            "groups": True,
         }
 
     @undoes("xbus.login")
@@ -85,7 +95,7 @@ class FrontBatchVerbs:
     @coded_answer
     def start_envelope(self, token: str, envelope_id: str, options: EnvelopeOptionsMap | None = None) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
-        said = EnvelopeOptions.of(options)
+        said = head_of(options)
         if said.key is not None:
             return map_answer(self._front.start_keyed(emitter_id, token_hash(token), said), str)
         made_id = own_id(envelope_id, "envelope_id")
@@ -147,13 +157,18 @@ class FrontBatchVerbs:
         self, token: str, envelope_id: str, events: list[Value], options: EnvelopeOptionsMap | None = None
     ) -> Answer[EnvelopeReceipt]:
         emitter_id = self._sessions.owner(token)
-        said = EnvelopeOptions.of(options)
+        said = head_of(options)
         if said.key is not None:
             new_events = [_new_event(event) for event in events]
             return self._front.put_keyed(emitter_id, token_hash(token), new_events, said).map(_receipt_map)
         made_id = own_id(envelope_id, "envelope_id")
         put = self._front.put_envelope(emitter_id, made_id, [_own_event(event) for event in events], said)
         return map_answer(put, _receipt_map)
+
+    @verb("xbus.put_envelopes")
+    @coded_answer
+    def put_envelopes(self, token: str, envelopes: list[Value]) -> Deferred[Answers]:
+        return self._groups.put(self._sessions.owner(token), token_hash(token), envelopes)
 
 
 def _end_map(end: EndedEvent) -> EventEnd:

@@ -51,6 +51,11 @@ class Refusals:
         if len(self._calls) > self._most:
             self._calls.popitem(last=False)
 
+    def note_grouped(self, envelope_id: UUID, code: str) -> None:
+        """Note that an envelope of a group was refused."""
+        if code != "envelope_unknown":
+            self.note(envelope_id, "xbus.put_envelopes", code)
+
     def note_slowed(self, emitter_id: int, name: str, cause: str) -> None:
         """Note that an emitter was told to slow down."""
         at = self._clock.now().isoformat()

@@ -25,6 +25,7 @@ BOUND = frozenset(
         "xbus.end_event",
         "xbus.end_envelope",
         "xbus.put_envelope",
+        "xbus.put_envelopes",
         "xbus.retry_event",
         "xbus.replay_envelope",
     }

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
-from xbus.broker.journal.commit.statements import carry_out
+from xbus.broker.journal.commit.rehearsal import lacks_room, rehearse
+from xbus.broker.journal.commit.statements import carry_out, carry_out_free
 from xbus.broker.journal.database.engine import READ_ONLY, WRITES, journal_errors
 from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import (
@@ -21,11 +22,14 @@ from xbus.broker.journal.writes import (
     AppendOutput,
     EndAttempt,
     PutEnvelope,
+    PutGroup,
+    SealedGroup,
     StartEvent,
     Write,
+    write_size,
 )
 from xbus.clock import SystemClock
-from xbus.errors import EventIdTaken, Fenced, JournalError, JournalUnavailable, XbusError
+from xbus.errors import EnvelopeIdTaken, EventIdTaken, Fenced, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +107,7 @@ class Committer:
         self._connection: sa.Connection | None = None
         self._is_new = True
         self._undecided: _Undecided | None = None
+        self._lacked_bytes = 0
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
         self._taken_in: dict[UUID, EventIdTaken] = {}
@@ -201,9 +206,15 @@ class Committer:
         if self._undecided is not None:
             return [_away()] * len(calls)
         try:
-            return self._transaction(calls)
+            try:
+                return self._transaction(calls)
+            except (EnvelopeIdTaken, EventIdTaken):
+                if not any(type(call.what) is PutGroup for call in calls):
+                    raise
+            # Whose ids are taken is asked once, and all others stay together.
+            return self._transaction(calls, leaves_taken=True)
         except JournalUnavailable as error:
-            self._note_outage(error)
+            self._note_outage(error, _written_bytes(calls))
             return [error] * len(calls)
         except Fenced:
             raise
@@ -226,8 +237,10 @@ class Committer:
             return EventIdTaken(taken.cause, taken.next_step)
         return JournalUnavailable("a write before this one failed", "repeat both")
 
-    def _note_outage(self, error: JournalUnavailable) -> None:
+    def _note_outage(self, error: JournalUnavailable, lacked_bytes: int) -> None:
         self.outage = error
+        if lacks_room(error):
+            self._lacked_bytes = max(self._lacked_bytes, lacked_bytes)
         self.faults += 1
         self._last_outage = self.faults
         self._last_fault_of.clear()
@@ -243,14 +256,19 @@ class Committer:
 
     def _failed(self, call: WriteJob, error: Exception) -> JournalError:
         self._note_faults([call])
-        if isinstance(error, EventIdTaken):
-            self._taken_in[cast(StartEvent, call.what).envelope_id] = error
+        if isinstance(error, EventIdTaken) and isinstance(call.what, StartEvent | PutEnvelope):
+            self._taken_in[call.what.envelope_id] = error
         if isinstance(error, JournalError):
             return error
         log.error("a write died", exc_info=error, extra={"action": "write_died"})
         return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
 
-    def _transaction(self, calls: Sequence[WriteJob]) -> Sequence[object]:
+    def _transaction(self, calls: Sequence[WriteJob], *, leaves_taken: bool = False) -> Sequence[object]:
+        """Carry out all calls, and commit.
+
+        Args:
+            leaves_taken: whether the envelopes of groups are left out whose ids are taken.
+        """
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
@@ -258,7 +276,8 @@ class Committer:
         data_bytes = 0
         try:
             with journal_errors(), self._connected().begin():
-                answers = carry_out(self._connected(), group, self._max_segment_bytes)
+                write = carry_out_free if leaves_taken else carry_out
+                answers = write(self._connected(), group, self._max_segment_bytes)
                 data_bytes = sum(map(_stored_bytes, group, answers))
                 self._stamp(data_bytes)
                 committing = True
@@ -270,23 +289,25 @@ class Committer:
             committed = self._was_committed(number)
             if committed is None:
                 self._undecided = _Undecided(number, calls, answers)
-                self._note_outage(error)
+                self._note_outage(error, data_bytes)
                 return [UNDECIDED] * len(calls)
             if not committed:
                 raise
-        self._confirm()
+        self._confirm(_written_bytes(calls))
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
-        self.group_sizes.note(len(calls))
+        self.group_sizes.note(sum([len(write) if type(write) is PutGroup else 1 for write in group]))
         return answers
 
     def _stamp(self, data_bytes: int = 0) -> None:
         self._fence.stamp(self._connected(), data_bytes, is_first=self._is_new)
 
-    def _confirm(self) -> None:
+    def _confirm(self, written_bytes: int = 0) -> None:
         self._fence.confirm()
         self._is_new = False
-        self.outage = None
+        # A full disk takes what is small, long after it refused what is large.
+        if written_bytes >= self._lacked_bytes:
+            self.outage, self._lacked_bytes = None, 0
 
     def decide(self) -> Sequence[object] | None:
         """Find out what became of the COMMIT during which the database went away; until then nothing else is written.
@@ -305,13 +326,20 @@ class Committer:
         self._note_faults(undecided.calls)
         return [_away()] * len(undecided.calls)
 
+    @property
+    def is_short_of_room(self) -> bool:
+        """True from the write that had no room until as much can be written."""
+        return self._lacked_bytes > 0
+
     def try_to_write(self) -> None:
-        """Commit what changes nothing, to see whether the database takes it.
+        """Commit what changes nothing, to see whether the database takes it, and has room for what it refused.
 
         Raises:
             Fenced: this process may write no more.
         """
-        self._do_errand(lambda _: None)
+        lacked_bytes = self._lacked_bytes
+        if not isinstance(self._do_errand(lambda connection: rehearse(connection, lacked_bytes)), XbusError):
+            self.outage, self._lacked_bytes = None, 0
 
     def look(self) -> None:
         """Look without writing whether this process may still write.
@@ -370,11 +398,17 @@ class Committer:
         self._disconnect()
 
 
+def _written_bytes(calls: Sequence[WriteJob]) -> int:
+    return sum(write_size(cast(Write[object], call.what)) for call in calls)
+
+
 def _stored_bytes(write: Write[object], answer: object) -> int:
     """Count the bytes of items that this write adds: those that it stores, or that a bulk worker stored before."""
     match write:
         case Append() | PutEnvelope():
             return write.size
+        case PutGroup():
+            return sum(map(len, answer.group.data)) if isinstance(answer, SealedGroup) else 0
         case AppendOutput():
             return write.page.data_bytes
         case EndAttempt() if answer:

@@ -3,7 +3,15 @@
 from collections.abc import Callable, Sequence
 
 from xbus.broker.journal.commit.committer import WriteJob
-from xbus.broker.journal.writes import Append, PutEnvelope, Repeat, SealedEnvelope, SealReceipt
+from xbus.broker.journal.writes import (
+    Append,
+    PutEnvelope,
+    Repeat,
+    Sealed,
+    SealedEnvelope,
+    SealedGroup,
+    SealReceipt,
+)
 
 
 class WriterEvents:
@@ -12,7 +20,7 @@ class WriterEvents:
     def __init__(self) -> None:
         self._room: list[Callable[[], None]] = []
         self._stored: list[Callable[[Sequence[Append]], None]] = []
-        self._sealed: list[Callable[[Sequence[SealedEnvelope]], None]] = []
+        self._sealed: list[Callable[[Sequence[Sealed]], None]] = []
 
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""
@@ -22,7 +30,7 @@ class WriterEvents:
         """Have ``listener`` called after each commit that stored items of envelopes that come in parts."""
         self._stored.append(listener)
 
-    def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
+    def on_sealed(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
         """Have ``listener`` called after each commit that sealed envelopes, before their emitters know."""
         self._sealed.append(listener)
 
@@ -36,24 +44,26 @@ class WriterEvents:
         for listener in self._stored:
             listener(appends)
 
-    def tell_sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
+    def tell_sealed(self, sealed: Sequence[Sealed]) -> None:
         """Tell which envelopes a commit has sealed, in position order."""
         for listener in self._sealed:
             listener(sealed)
 
 
-def sealed_envelopes(calls: Sequence[WriteJob], answers: Sequence[object]) -> list[SealedEnvelope]:
+def sealed_envelopes(calls: Sequence[WriteJob], answers: Sequence[object]) -> list[Sealed]:
     """The envelopes that calls sealed, in position order.
 
     Args:
         answers: of ``Committer.do``, or of ``Committer.decide``.
     """
-    sealed = [
-        SealedEnvelope(answer, call.what if type(call.what) is PutEnvelope else None, type(call.what) is Repeat)
-        for call, answer in zip(calls, answers, strict=True)
-        if type(answer) is SealReceipt
-    ]
-    sealed.sort(key=lambda each: each.receipt.position)
+    sealed: list[Sealed] = []
+    for call, answer in zip(calls, answers, strict=True):
+        if type(answer) is SealReceipt:
+            content = call.what if type(call.what) is PutEnvelope else None
+            sealed.append(SealedEnvelope(answer, content, type(call.what) is Repeat))
+        elif type(answer) is SealedGroup and answer.hashes:
+            sealed.append(answer)
+    sealed.sort(key=lambda each: each.first)
     return sealed
 
 

@@ -116,6 +116,7 @@ class Writer:
         self._faults_known = 0
         self._closing = False
         self._busy_since: float | None = None
+        self._tried_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -278,7 +279,7 @@ class Writer:
                 self._busy_since = self._busy_since or time.monotonic()
                 if self._undecided:
                     self._decide()
-                elif self._committer.outage is not None and not group:
+                elif self._committer.outage is not None and self._is_time_to_try(group):
                     self._committer.try_to_write()
                 elif not group and going_on:
                     self._committer.look()
@@ -297,6 +298,14 @@ class Writer:
         finally:
             self._committer.close()
         self._running_loop.call_soon_threadsafe(self._end, died_of, group)
+
+    def _is_time_to_try(self, group: Sequence[_Pending]) -> bool:
+        """Check whether to try again to write: where nothing comes; for want of room also beside what comes."""
+        now = time.monotonic()
+        if group and (not self._committer.is_short_of_room or now - self._tried_at < self._pace.ask_again):
+            return False
+        self._tried_at = now
+        return True
 
     def _decide(self) -> None:
         answers = self._committer.decide()

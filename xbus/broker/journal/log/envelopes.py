@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.writes import SealReceipt
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
 from xbus.states import EnvelopeState
 
@@ -45,11 +46,10 @@ class StoredEnvelope:
     Args:
         events: none of them where it is pruned.
         receipt: where it is received.
-        key: its idempotency key, if any.
+        head: without its headers where they were removed.
         content_hash: where it is received and has a key.
         pruned: whether its content was removed.
         reason: why it was cancelled, where it was.
-        headers: packed; None for none, and where they were removed.
     """
 
     envelope_id: UUID
@@ -57,11 +57,10 @@ class StoredEnvelope:
     state: EnvelopeState
     events: tuple[StoredEvent, ...]
     receipt: SealReceipt | None
-    key: str | None = None
+    head: EnvelopeHead = PLAIN_HEAD
     content_hash: bytes | None = None
     pruned: bool = False
     reason: str | None = None
-    headers: bytes | None = None
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
@@ -94,11 +93,10 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
         state,
         events,
         receipt,
-        envelope["idempotency_key"],
+        EnvelopeHead(*(envelope[column.name] for column in model.ENVELOPE_HEAD)),
         None if envelope["content_hash"] is None else bytes(envelope["content_hash"]),
         envelope["pruned_at"] is not None,
         read_cancel_reason(connection, envelope["id"]) if state is EnvelopeState.CANCELLED else None,
-        envelope["headers"],
     )
 
 
@@ -114,8 +112,7 @@ def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[Stored
             sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
             model.event.c["items"].is_not(None),
             model.event.c.origin_id,
-            model.event.c.headers,
-            model.event.c.partition_key,
+            *model.EVENT_TAGS,
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
         .outerjoin(

@@ -19,6 +19,7 @@ from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.objects.reading import STORED_DATA, SegmentData, segment_data
 from xbus.broker.journal.writes import Indices
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags
 
@@ -44,11 +45,8 @@ class LogEnvelope(NamedTuple):
 
     Args:
         only_roles: the roles that it is for; None for all that its graphs lead to.
-        ordering_key: those of one key keep their order; None is a key like any other.
         emitter_id: whose it is.
-        key: the emitter's name for it, if it has one.
         sealed_at: when it was sealed.
-        headers: packed, if it has any.
         size: the bytes of its items.
     """
 
@@ -56,11 +54,9 @@ class LogEnvelope(NamedTuple):
     position: int
     events: tuple[LogEvent, ...]
     only_roles: frozenset[int] | None = None
-    ordering_key: str | None = None
+    head: EnvelopeHead = PLAIN_HEAD
     emitter_id: int = 0
-    key: str | None = None
     sealed_at: datetime | None = None
-    headers: bytes | None = None
     size: int = 0
 
     @property
@@ -152,22 +148,19 @@ def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list
 
 _ENVELOPES = (
     sa.select(
-        model.envelope.c.id,
         model.envelope.c.position,
-        model.envelope.c.ordering_key,
+        model.envelope.c.id,
         model.envelope.c.emitter_id,
-        model.envelope.c.idempotency_key,
         model.envelope.c.closed_at,
-        model.envelope.c.headers,
         model.envelope.c.bytes,
         model.envelope.c.origin_id.is_not(None).label("is_repeat"),
+        *model.ENVELOPE_HEAD,
         model.event.c.id.label("event_id"),
         model.event_type.c.name,
         model.event.c.graph_id,
         model.event.c["items"],
         model.event.c.origin_id,
-        model.event.c.headers.label("event_headers"),
-        model.event.c.partition_key,
+        *model.EVENT_TAGS,
     )
     # Of one whose removal has begun its items are not all there any more.
     .outerjoin(
@@ -183,9 +176,7 @@ _AT = _ENVELOPES.where(_PLACE.in_(sa.bindparam("positions", expanding=True)))
 _SEALED = _ENVELOPES.where(model.envelope.c.id.in_(sa.bindparam("ids", expanding=True)), _PLACE.is_not(None))
 """Made once, as each page of the log is read by one of them."""
 
-_POSITION = itemgetter(1)
-_EVENT = 9
-"""The columns from here on are those of an event."""
+_POSITION = itemgetter(0)
 
 
 def _log_envelopes(
@@ -198,23 +189,20 @@ def _log_envelopes(
 
 def _log_envelope(rows: Sequence[Sequence[Any]], only_roles: Mapping[UUID, frozenset[int]]) -> LogEnvelope:
     """Make an envelope of its rows, of which each has another event."""
-    envelope_id, position, ordering_key, emitter_id, key, sealed_at, headers, size, *_ = rows[0]
-    events = tuple([_log_event(*row[_EVENT:]) for row in rows if row[_EVENT] is not None])
-    about = (ordering_key, emitter_id, key, sealed_at, headers, size)
-    return LogEnvelope(envelope_id, position, events, only_roles.get(envelope_id), *about)
+    position, envelope_id, emitter_id, sealed_at, size, _, *rest = rows[0]
+    head = EnvelopeHead(*rest[: len(EnvelopeHead._fields)])
+    # Behind the columns of the envelope come those of the event.
+    first_of_event = len(rows[0]) - len(rest) + len(EnvelopeHead._fields)
+    events = tuple([_log_event(*row[first_of_event:]) for row in rows if row[first_of_event] is not None])
+    kept = PLAIN_HEAD if head == PLAIN_HEAD else head
+    return LogEnvelope(envelope_id, position, events, only_roles.get(envelope_id), kept, emitter_id, sealed_at, size)
 
 
 def _log_event(
-    event_id: UUID,
-    type_name: str,
-    graph_id: int,
-    items: int,
-    origin_id: UUID | None,
-    headers: bytes | None,
-    partition_key: str | None,
+    event_id: UUID, type_name: str, graph_id: int, items: int, origin_id: UUID | None, *tags: Any
 ) -> LogEvent:
-    tags = NO_TAGS if headers is None and partition_key is None else EventTags(headers, partition_key)
-    return LogEvent(event_id, type_name, graph_id, items, origin_id, tags)
+    kept = NO_TAGS if tags == NO_TAGS else EventTags(*tags)
+    return LogEvent(event_id, type_name, graph_id, items, origin_id, kept)
 
 
 def is_kept() -> sa.ColumnElement[bool]:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.envelopes import is_archived
+from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
 
 PAGE_ENVELOPES = 200
@@ -55,21 +56,19 @@ class FoundEnvelope:
         total: the number of its events, wanted or not.
         data_bytes: of all of them.
         hash: of all of them.
-        headers: those of the envelope, packed.
     """
 
     envelope_id: UUID
     position: int
     closed_at: datetime
     emitter_id: int
-    ordering_key: str | None
+    head: EnvelopeHead
     here: bool
     archived: bool
     total: int
     data_bytes: int
     hash: bytes
     events: tuple[FoundEvent, ...]
-    headers: bytes | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -107,10 +106,14 @@ def read_page(connection: sa.Connection, part: Part, after: int) -> Page:
     events = _read_events(connection, part, [row.id for row in page])
     found = [
         FoundEnvelope(
-            *(row.id, row.position, row.closed_at, row.emitter_id, row.ordering_key),
-            *(row.pruned_at is None, row.archived, row.events, row.bytes, bytes(row.hash)),
+            *(row.id, row.position, row.closed_at, row.emitter_id),
+            head=EnvelopeHead(*(row._mapping[column.name] for column in model.ENVELOPE_HEAD)),
+            here=row.pruned_at is None,
+            archived=row.archived,
+            total=row.events,
+            data_bytes=row.bytes,
+            hash=bytes(row.hash),
             events=tuple(events.get(row.id, ())),
-            headers=row.headers,
         )
         for row in page
     ]

@@ -149,8 +149,8 @@ def _envelope_row(
         "events": len(envelope.events),
         "items": envelope.items,
         "origin_id": envelope.envelope_id,
-        "ordering_key": envelope.ordering_key,
-        "headers": envelope.headers,
+        # A key stands for the first envelope alone.
+        **dict(zip([column.name for column in model.ENVELOPE_HEAD], envelope.head._replace(key=None), strict=True)),
     }
 
 
@@ -177,7 +177,7 @@ def _content(
         return {"bytes": envelope.data_bytes, "hash": envelope.hash}
     of_events = [(event, *stored.get(event.event_id, ([], 0))) for event in envelope.events]
     contents = [Content(target.first_name, event.items, hashes, event.tags) for event, hashes, _ in of_events]
-    whole = content_hash(contents, envelope.headers)
+    whole = content_hash(contents, envelope.head.headers)
     return {"bytes": sum(data_bytes for _, _, data_bytes in of_events), "hash": whole}
 
 

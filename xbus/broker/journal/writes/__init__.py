@@ -22,13 +22,17 @@ from xbus.broker.journal.writes.emission import (
     Append,
     Cancel,
     EndEvent,
+    GroupType,
     Indices,
     PutEnvelope,
     PutEvent,
+    PutGroup,
     Repeat,
     RepeatedEvent,
     Seal,
+    Sealed,
     SealedEnvelope,
+    SealedGroup,
     SealReceipt,
     StartEnvelope,
     StartEvent,
@@ -79,8 +83,10 @@ def write_size(write: Write[object]) -> int:
             return 200 + write.size
         case PutEnvelope():
             return 200 + 400 * len(write.events) + write.size + write.header_bytes
+        case PutGroup():
+            return 200 + 600 * len(write) + write.size
         case StartEnvelope():
-            return 200 + len(write.headers or b"")
+            return 200 + len(write.head.headers or b"")
         case StartEvent():
             return 200 + write.tags.size
         case Repeat():
@@ -118,6 +124,7 @@ __all__ = [
     "Failure",
     "FireSlots",
     "FollowOrder",
+    "GroupType",
     "Indices",
     "Introduce",
     "IsolatedItem",
@@ -139,6 +146,7 @@ __all__ = [
     "ProgressUpdate",
     "PutEnvelope",
     "PutEvent",
+    "PutGroup",
     "Register",
     "RenewAttempt",
     "RenewRuns",
@@ -148,7 +156,9 @@ __all__ = [
     "RunFailure",
     "Seal",
     "SealReceipt",
+    "Sealed",
     "SealedEnvelope",
+    "SealedGroup",
     "SendingLimits",
     "StartEnvelope",
     "StartEvent",

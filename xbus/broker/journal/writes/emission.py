@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.writes.write import Write
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
 
 Indices: TypeAlias = list[list[int]]
@@ -32,14 +33,12 @@ class StoredObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartEnvelope(Write[None]):
-    """An envelope begins; ``ordering_key``, ``idempotency_key`` and ``headers`` as in ``model.envelope``."""
+    """An envelope begins."""
 
     envelope_id: UUID
     emitter_id: int
     at: datetime
-    ordering_key: str | None = None
-    idempotency_key: str | None = None
-    headers: bytes | None = None
+    head: EnvelopeHead = PLAIN_HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +136,7 @@ class PutEnvelope(Write["SealReceipt"]):
     emitter_id: int
     events: Sequence[PutEvent]
     at: datetime
-    ordering_key: str | None = None
-    idempotency_key: str | None = None
-    headers: bytes | None = None
+    head: EnvelopeHead = PLAIN_HEAD
 
     @property
     def size(self) -> int:
@@ -148,8 +145,73 @@ class PutEnvelope(Write["SealReceipt"]):
     @property
     def header_bytes(self) -> int:
         """The bytes of all its headers."""
-        own = len(self.headers or b"")
+        own = len(self.head.headers or b"")
         return own + sum([event.tags.size for event in self.events if event.tags is not NO_TAGS])
+
+
+class GroupType(NamedTuple):
+    """The event type of envelopes in a group.
+
+    Args:
+        hashed_name: the name that hashes of envelopes hold.
+        graph_id: the version of its graph that its events take.
+        compress: whether it compresses its segments.
+    """
+
+    id: int
+    name: str
+    hashed_name: str
+    graph_id: int
+    compress: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PutGroup(Write["SealedGroup"]):
+    """Whole envelopes of one event each, as columns; all are received in one write.
+
+    The journal leaves those out whose ids are taken, and receives the others.
+
+    Args:
+        envelope_ids: of 16 bytes, and so are ``event_ids``.
+        items: how many each event has.
+        data: as in ``model.segment``; empty where there are none.
+        heads: of the envelopes.
+        tags: of their events.
+        size: the bytes of all items and headers.
+    """
+
+    emitter_id: int
+    at: datetime
+    envelope_ids: Sequence[bytes]
+    event_ids: Sequence[bytes]
+    types: Sequence[GroupType]
+    items: Sequence[int]
+    data: Sequence[bytes]
+    heads: Sequence[EnvelopeHead]
+    tags: Sequence[EventTags]
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.envelope_ids)
+
+    def size_at(self, place: int) -> int:
+        """Count the bytes of the items and headers of one envelope."""
+        return len(self.data[place]) + len(self.heads[place].headers or b"") + self.tags[place].size
+
+    def at_places(self, places: Sequence[int]) -> "PutGroup":
+        """Give the group of the envelopes at some places."""
+        return PutGroup(
+            self.emitter_id,
+            self.at,
+            [self.envelope_ids[place] for place in places],
+            [self.event_ids[place] for place in places],
+            [self.types[place] for place in places],
+            [self.items[place] for place in places],
+            [self.data[place] for place in places],
+            [self.heads[place] for place in places],
+            [self.tags[place] for place in places],
+            sum(map(self.size_at, places)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +278,55 @@ class SealReceipt(NamedTuple):
     hash: bytes
 
 
+class SealedGroup(NamedTuple):
+    """The envelopes of a group that a commit has sealed, at positions that follow each other.
+
+    Args:
+        first: the position of the first of them.
+        group: those that were received.
+        hashes: of their contents, see ``model.envelope``.
+        taken: the places of the others in the group that was handed in, whose ids are taken.
+    """
+
+    first: int
+    group: PutGroup
+    hashes: Sequence[bytes]
+    taken: frozenset[int] = frozenset()
+
+    @property
+    def last(self) -> int:
+        """The position of the last of them."""
+        return self.first + len(self.hashes) - 1
+
+    @property
+    def last_id(self) -> UUID:
+        """The id of the last of them."""
+        return UUID(bytes=self.group.envelope_ids[-1])
+
+    def receipt(self, place: int) -> SealReceipt:
+        """Give the receipt of one of them."""
+        group = self.group
+        envelope_id, items, data_bytes = group.envelope_ids[place], group.items[place], len(group.data[place])
+        return SealReceipt(UUID(bytes=envelope_id), self.first + place, 1, items, data_bytes, self.hashes[place])
+
+    @property
+    def type_ids(self) -> set[int]:
+        """The ids of the types of their events."""
+        return {each.id for each in set(self.group.types)}
+
+    def envelope(self, position: int) -> PutEnvelope:
+        """Give one of them as it would have come alone."""
+        group, place = self.group, position - self.first
+        of_type, data, head = group.types[place], group.data[place], group.heads[place]
+        first_name = "" if of_type.hashed_name == of_type.name else of_type.hashed_name
+        event = PutEvent(
+            UUID(bytes=group.event_ids[place]),
+            *(of_type.id, of_type.name, of_type.graph_id, group.items[place], data, first_name, group.tags[place]),
+            compress=of_type.compress,
+        )
+        return PutEnvelope(UUID(bytes=group.envelope_ids[place]), group.emitter_id, (event,), group.at, head)
+
+
 class SealedEnvelope(NamedTuple):
     """An envelope that a commit has just sealed.
 
@@ -227,3 +338,27 @@ class SealedEnvelope(NamedTuple):
     receipt: SealReceipt
     content: PutEnvelope | None
     is_repeat: bool = False
+
+    @property
+    def first(self) -> int:
+        """Its position, as that of a group of one."""
+        return self.receipt.position
+
+    @property
+    def last(self) -> int:
+        """The same."""
+        return self.receipt.position
+
+    @property
+    def last_id(self) -> UUID:
+        """Its id."""
+        return self.receipt.envelope_id
+
+    @property
+    def type_ids(self) -> set[int] | None:
+        """The ids of the types of its events; None where its content is not known."""
+        return None if self.content is None else {event.event_type_id for event in self.content.events}
+
+
+Sealed: TypeAlias = SealedEnvelope | SealedGroup
+"""What a commit has sealed, in position order."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from xbus.broker.back.log.tail import ENVELOPE_BYTES, LogTail
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope, SealReceipt
+from xbus.envelope import EnvelopeHead
 from xbus.rpc.codec import pack_items
 
 NOW = datetime(2020, 2, 29, tzinfo=UTC)
@@ -25,7 +26,7 @@ def content_at(position: int, *events: Sequence[bytes], key: str | None = None) 
         PutEvent(event_at(position, number), 1, "notes", 7, len(items), pack_items(list(items)))
         for number, items in enumerate(events)
     ]
-    return PutEnvelope(uuid.UUID(int=position), 1, puts, NOW, ordering_key=key)
+    return PutEnvelope(uuid.UUID(int=position), 1, puts, NOW, EnvelopeHead(key))
 
 
 def sealed(position: int, *events: Sequence[bytes], known: bool = True, key: str | None = None) -> SealedEnvelope:
@@ -48,7 +49,7 @@ def test_it_gives_what_follows_a_position_as_the_log_has_it() -> None:
     assert found(tail, 3) == []
     assert found(tail, 0, limit=0) == []
     (envelope, _) = tail.after(1, 10)
-    assert (envelope.envelope_id, envelope.ordering_key) == (uuid.UUID(int=2), "k")
+    assert (envelope.envelope_id, envelope.head.ordering_key) == (uuid.UUID(int=2), "k")
     assert [(event.event_id, event.type_name, event.graph_id, event.items) for event in envelope.events] == [
         (event_at(2, 0), "notes", 7, 1),
         (event_at(2, 1), "notes", 7, 0),

@@ -10,6 +10,7 @@ from xbus.broker.back.progress.blocked_keys import BlockedKeys, First
 from xbus.broker.journal.log.ordered import HeldKey
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
+from xbus.envelope import EnvelopeHead
 from xbus.states import DeliveryState
 
 ROLE, OTHER_ROLE = 7, 8
@@ -30,7 +31,7 @@ def order() -> BlockedKeys:
 
 
 def envelope(position: int, key: str | None = "a") -> LogEnvelope:
-    return LogEnvelope(uuid.UUID(int=position), position, (), ordering_key=key)
+    return LogEnvelope(uuid.UUID(int=position), position, (), head=EnvelopeHead(key))
 
 
 def row(position: int, state: DeliveryState, key: str | None = "a", role_id: int = ROLE) -> DeliveryRow:

@@ -9,10 +9,10 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe
 from tests.unit.broker.front.conftest import Desk, Rings
 from xbus.broker.front.envelopes.ended_by_others import OpenTimeouts, OperatorCancels
-from xbus.broker.front.envelopes.options import EnvelopeOptions
 from xbus.broker.front.front import Front
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.envelopes.cancelling import cancel_open
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused
 from xbus.rpc.deferred import awaited
 
@@ -105,7 +105,7 @@ async def test_an_emitter_may_cancel_what_was_cancelled(north: Desk, journal: Jo
 
 
 async def test_a_key_stands_for_the_next_envelope(front: Front, north: Desk, journal: Journal) -> None:
-    options = EnvelopeOptions(key="order 1")
+    options = EnvelopeHead(key="order 1")
     first = await front.start_keyed(north.emitter_id, b"session", options)
     await awaited(front.start_event(north.emitter_id, first, uuid.uuid5(first, "1"), "notes", 0))
     await north.append(first, uuid.uuid5(first, "1"), 0, [b"a"])

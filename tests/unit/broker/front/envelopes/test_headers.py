@@ -76,7 +76,7 @@ Senders = Callable[[str], Sender]
 @pytest.fixture
 def verbs(front: Front, north: Desk, south: Desk) -> FrontBatchVerbs:
     sessions = TwoEmitters({"north": north.emitter_id, "south": south.emitter_id})
-    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS)
+    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS, lambda *_: None)
 
 
 @pytest.fixture(params=["without a key", "with a key"])
@@ -98,7 +98,7 @@ async def test_the_same_again_gets_the_first_receipt(
     forget_all(front)
     assert await send(sender("3")) == receipt
     (envelope,) = await journal.read(read_log, 0, 10)
-    assert (envelope.headers, [event.tags for event in envelope.events]) == (HEADERS, [TAGS])
+    assert (envelope.head.headers, [event.tags for event in envelope.events]) == (HEADERS, [TAGS])
 
 
 @pytest.mark.parametrize("send", [Sender.send, Sender.put])
@@ -156,7 +156,7 @@ async def test_what_a_crash_left_open_is_known_with_its_headers(
     assert await code_of(second.start(OTHER)) == "content_differs"
     receipt = await sender("2").send()
     (envelope,) = await journal.read(read_log, 0, 10)
-    assert (envelope.headers, [event.tags for event in envelope.events]) == (HEADERS, [TAGS])
+    assert (envelope.head.headers, [event.tags for event in envelope.events]) == (HEADERS, [TAGS])
     forget_all(front)
     assert await sender("3").put() == receipt
 
@@ -164,7 +164,7 @@ async def test_what_a_crash_left_open_is_known_with_its_headers(
 async def test_without_headers_nothing_is_kept(sender: Senders, journal: Journal) -> None:
     await sender("1").send(None, {})
     (envelope,) = await journal.read(read_log, 0, 10)
-    assert (envelope.headers, [event.tags for event in envelope.events]) == (None, [NO_TAGS])
+    assert (envelope.head.headers, [event.tags for event in envelope.events]) == (None, [NO_TAGS])
 
 
 @pytest.mark.parametrize("send", [Sender.send, Sender.put])

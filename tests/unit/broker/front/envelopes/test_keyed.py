@@ -119,7 +119,7 @@ async def code_of(call: Any) -> str:
 @pytest.fixture
 def verbs(front: Front, north: Desk, south: Desk) -> FrontBatchVerbs:
     sessions = TwoEmitters({"north": north.emitter_id, "south": south.emitter_id})
-    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS)
+    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS, lambda *_: None)
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ async def test_a_whole_envelope_under_a_key(first: Sender, second: Sender, journ
     assert await code_of(second.put([b"a"], [])) == "key_reused"
     stored = await journal.read(read_envelope, uuid.UUID(receipt["envelope_id"]))
     assert stored is not None
-    assert (stored.key, len(stored.content_hash or b"")) == (KEY, 32)
+    assert (stored.head.key, len(stored.content_hash or b"")) == (KEY, 32)
 
 
 async def test_envelopes_without_a_key_are_not_hashed_twice(north: Desk) -> None:
@@ -206,7 +206,7 @@ async def test_envelopes_without_a_key_are_not_hashed_twice(north: Desk) -> None
     await north.seal(envelope_id)
     stored = await north.stored(envelope_id)
     assert stored is not None
-    assert (stored.key, stored.content_hash) == (None, None)
+    assert (stored.head.key, stored.content_hash) == (None, None)
 
 
 # -- open --------------------------------------------------------------------------------------------------------------

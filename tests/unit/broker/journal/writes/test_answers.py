@@ -24,4 +24,7 @@ def test_each_write_has_a_handler() -> None:
 @pytest.mark.parametrize(("write", "handler"), _HANDLERS.items(), ids=lambda item: item.__name__)
 def test_a_handler_answers_with_the_type_of_its_write(write: type[object], handler: Callable[..., object]) -> None:
     answer = answer_of(write)
-    assert get_type_hints(handler)["return"] == (type(None) if answer is type(None) else list[answer])  # type: ignore[valid-type]
+    given = get_type_hints(handler)["return"]
+    (answers,) = get_args(given) or (given,)
+    # One handler seals all kinds of envelopes, and answers each as its kind wants.
+    assert answer == answers or answer in get_args(answers)

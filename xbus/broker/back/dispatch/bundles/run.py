@@ -60,8 +60,8 @@ class BundleRun:
             What became of each envelope; of those that failed ``note_failed`` takes notice, and of those that were not
             begun, or can't go in a bundle, nothing is noted.
         """
-        smalls = [small for bundle in shares.values() for small in bundle if small.envelope.headers is not None]
-        traced = {small.envelope_id: small.envelope.headers for small in smalls}.items()
+        smalls = [small for bundle in shares.values() for small in bundle if small.envelope.head.headers is not None]
+        traced = {small.envelope_id: small.envelope.head.headers for small in smalls}.items()
         logins = ", ".join(recipient.role.login for recipient in shares)
         with tracing.following("deliver", traced, {"xbus.roles": logins}) as spans:
             outcome = await self._calls.carry_out(shares)

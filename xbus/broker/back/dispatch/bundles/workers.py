@@ -116,7 +116,7 @@ async def first_words(log: LogReader, recipient: RecipientProxy, bundle: Sequenc
     if not recipient.abilities.notes and not recipient.abilities.headers:
         return [NOTHING_SAID] * len(bundle)
     notes = await log.notes([small.envelope for small in bundle])
-    return [FirstWords(note, small.envelope.headers) for small, note in zip(bundle, notes, strict=True)]
+    return [FirstWords(note, small.envelope.head.headers) for small, note in zip(bundle, notes, strict=True)]
 
 
 def _made_of(small: SmallEnvelope, result: BundleResult) -> SmallEnvelope | BundleStatus:

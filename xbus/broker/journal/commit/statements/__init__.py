@@ -18,6 +18,7 @@ from xbus.broker.journal.commit.statements import (
     replies,
     sessions,
 )
+from xbus.broker.journal.commit.statements.put import leave_taken
 from xbus.broker.journal.commit.statements.stored import lasting_appends
 from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather
@@ -61,6 +62,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.Repeat: repeating.repeat,
     writes.Seal: closing.seal,
     writes.PutEnvelope: closing.seal,
+    writes.PutGroup: closing.seal,
 }
 """In the order in which a group is carried out; kinds with one handler keep the order in which they came."""
 
@@ -79,8 +81,8 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
         max_segment_bytes: gathered segments are not made larger than this.
 
     Returns:
-        An answer for each call, in the same order: a ``SealReceipt`` for a seal, a put or a repeat, whether it
-        took effect for what becomes of an attempt, else None.
+        An answer for each call, in the same order: a ``SealReceipt`` for a seal, a put or a repeat, a ``SealedGroup``
+        for a group, whether it took effect for what becomes of an attempt, else None.
 
     Raises:
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.
@@ -98,4 +100,23 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
             calls = gather(appends, max_segment_bytes)
         for place, answer in zip(places[handler], handler(connection, calls) or (), strict=False):
             answers[place] = answer
+    return answers
+
+
+def carry_out_free(
+    connection: sa.Connection, group: Sequence[writes.Write[object]], max_segment_bytes: int
+) -> list[object]:
+    """Write a group of calls as ``carry_out`` does, without those envelopes of a ``PutGroup`` whose ids are taken."""
+    groups = [write for write in group if isinstance(write, writes.PutGroup)]
+    found = dict(zip(map(id, groups), leave_taken(connection, groups), strict=True))
+    free = [found[id(write)][0] if id(write) in found else write for write in group]
+    going = [write for write in free if not (isinstance(write, writes.PutGroup) and not len(write))]
+    done = iter(carry_out(connection, going, max_segment_bytes)) if going else iter(())
+    answers: list[object] = []
+    for write, kept in zip(group, free, strict=True):
+        if not isinstance(kept, writes.PutGroup):
+            answers.append(next(done))
+            continue
+        sealed = cast(writes.SealedGroup, next(done)) if len(kept) else writes.SealedGroup(0, kept, ())
+        answers.append(sealed._replace(taken=found[id(write)][1]))
     return answers

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import cast
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import Prepared, remember
-from xbus.broker.journal.commit.statements.put import put
+from xbus.broker.journal.commit.statements.put import put, put_groups
 from xbus.broker.journal.commit.statements.rows import Row, RowStatement, update_rows
 from xbus.broker.journal.database.compression import PLAIN_SIZE
 from xbus.broker.journal.log.envelopes import read_cancel_reason
@@ -62,16 +63,26 @@ class _EventContent:
     data_bytes: int = 0
 
 
-def seal(connection: sa.Connection, group: Sequence[writes.Seal | writes.PutEnvelope]) -> list[writes.SealReceipt]:
+def seal(
+    connection: sa.Connection, group: Sequence[writes.Seal | writes.PutEnvelope | writes.PutGroup]
+) -> list[writes.SealReceipt | writes.SealedGroup]:
     """Receive envelopes in the order in which they came, be they here already or come as a whole."""
-    placed = list(zip(next_positions(connection, len(group)), group, strict=True))
+    sizes = [len(write) if isinstance(write, writes.PutGroup) else 1 for write in group]
+    first = next_positions(connection, sum(sizes)).start
+    placed = list(zip(accumulate(sizes, initial=first), group, strict=False))
+    groups = [(position, write) for position, write in placed if isinstance(write, writes.PutGroup)]
     puts = [(position, write) for position, write in placed if isinstance(write, writes.PutEnvelope)]
     seals = [(position, write) for position, write in placed if isinstance(write, writes.Seal)]
-    receipts = put(connection, [write for _, write in puts], [position for position, _ in puts]) if puts else []
+    answers: dict[int, writes.SealReceipt | writes.SealedGroup] = {}
+    if groups:
+        firsts = [position for position, _ in groups]
+        answers |= zip(firsts, put_groups(connection, [write for _, write in groups], firsts), strict=True)
+    if puts:
+        positions = [position for position, _ in puts]
+        answers |= zip(positions, put(connection, [write for _, write in puts], positions), strict=True)
     if seals:
-        receipts += _seal_open(connection, seals)
-        receipts.sort(key=lambda receipt: receipt.position)
-    return receipts
+        answers |= {receipt.position: receipt for receipt in _seal_open(connection, seals)}
+    return [answers[position] for position, _ in placed]
 
 
 def next_positions(connection: sa.Connection, envelopes: int) -> range:

@@ -21,7 +21,7 @@ COPY_FROM_BYTES = 64 * 1024
 
 INSERT_ENVELOPES = insert_rows(
     model.envelope,
-    *("id", "emitter_id", "state", "opened_at", "ordering_key", "idempotency_key", "headers"),
+    *("id", "emitter_id", "state", "opened_at", *(column.name for column in model.ENVELOPE_HEAD)),
     *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
 )
 _NOT_RECEIVED = (None,) * 7
@@ -29,7 +29,8 @@ _NOT_RECEIVED = (None,) * 7
 
 INSERT_EVENTS = insert_rows(
     model.event,
-    *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items", "headers", "partition_key"),
+    *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"),
+    *(column.name for column in model.EVENT_TAGS),
 )
 INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
@@ -43,7 +44,7 @@ def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvel
     rows = [
         (
             *(write.envelope_id, write.emitter_id, EnvelopeState.OPEN.value, write.at),
-            *(write.ordering_key, write.idempotency_key, write.headers, *_NOT_RECEIVED),
+            *(*write.head, *_NOT_RECEIVED),
         )
         for write in group
     ]
@@ -76,10 +77,15 @@ def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> N
 def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
     if connection.dialect.name == "postgresql" and are_large(rows):
-        with closing(connection.connection.cursor()) as cursor:
-            copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
+        copy_segments(connection, rows)
     else:
         INSERT_SEGMENTS.execute(connection, rows)
+
+
+def copy_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
+    """Store large items on PostgreSQL."""
+    with closing(connection.connection.cursor()) as cursor:
+        copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
 
 
 def are_large(rows: Sequence[SegmentRow]) -> bool:

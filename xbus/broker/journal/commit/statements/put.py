@@ -1,22 +1,35 @@
 """Whole envelopes: their rows are written as they stay, by three statements for however many envelopes."""
 
 from collections.abc import Sequence
+from hashlib import sha256
+from itertools import accumulate, chain
+from uuid import UUID
 
 import sqlalchemy as sa
 
+from xbus import model
 from xbus.broker.journal.commit.statements.emission import (
+    COPY_FROM_BYTES,
     INSERT_ENVELOPES,
     INSERT_EVENTS,
     INSERT_SEGMENTS,
     are_large,
+    copy_segments,
     ids_taken,
     insert_segments,
 )
-from xbus.broker.journal.commit.statements.rows import Row, write_together
+from xbus.broker.journal.commit.statements.rows import Columns, Row, write_columns, write_together
 from xbus.broker.journal.commit.statements.stored import lasting_puts
+from xbus.broker.journal.database.compression import compress
+from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
+from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
+from xbus.envelope import EnvelopeHead
+from xbus.headers import NO_TAGS, EventTags
 from xbus.states import EnvelopeState
+
+ASKED_AT_ONCE = 500
+"""Ids about which one statement asks. More make fewer statements, and each longer."""
 
 
 def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequence[int]) -> list[SealReceipt]:
@@ -57,20 +70,146 @@ def _receipt(write: PutEnvelope, position: int, segments: Sequence[SegmentRow]) 
         Content(event.hashed_name, event.items, hashes.get(event.event_id, ()), event.tags) for event in write.events
     ]
     items = sum([event.items for event in write.events])
-    whole = content_hash(contents, write.headers)
+    whole = content_hash(contents, write.head.headers)
     return SealReceipt(write.envelope_id, position, len(contents), items, write.size, whole)
 
 
 def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
     return (
         *(write.envelope_id, write.emitter_id, EnvelopeState.RECEIVED.value, write.at),
-        *(write.ordering_key, write.idempotency_key, write.headers, write.at),
+        *(*write.head, write.at),
         *(receipt.position, receipt.events, receipt.items, receipt.data_bytes, receipt.hash),
         # Each of its events is one segment, so its hash is also the one that does not depend on how they are cut.
-        None if write.idempotency_key is None else receipt.hash,
+        None if write.head.key is None else receipt.hash,
     )
 
 
 def _event_row(write: PutEnvelope, number: int, event: PutEvent) -> Row:
     ids = (event.event_id, write.envelope_id, number, event.event_type_id, event.graph_id)
     return (*ids, event.items, event.items, *event.tags)
+
+
+def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Sequence[int]) -> list[SealedGroup]:
+    """Insert the envelopes of groups that are received at once.
+
+    Args:
+        firsts: the position of the first envelope of each group; the others follow.
+
+    Raises:
+        EnvelopeIdTaken: an envelope of one of the ids exists.
+        EventIdTaken: another envelope has an event of one of the ids; told only of a group of one that is alone.
+    """
+    whole = groups[0] if len(groups) == 1 else _joined(groups)
+    ids, event_ids, types, counts = whole.envelope_ids, whole.event_ids, whole.types, whole.items
+    heads, tags, data = whole.heads, whole.tags, whole.data
+    segment_hashes = [sha256(each).digest() if each else b"" for each in data]
+    hashes = _hashes(types, counts, segment_hashes, heads, tags)
+    stored, plain_sizes = _stored(types, data)
+    emitters = [group.emitter_id for group in groups for _ in range(len(group))]
+    moments = [group.at for group in groups for _ in range(len(group))]
+    number = len(ids)
+    ones, nothing = [1] * number, [None] * number
+    envelopes: Columns = (
+        *(ids, emitters, [EnvelopeState.RECEIVED.value] * number, moments),
+        *([head.ordering_key for head in heads], [head.key for head in heads], [head.headers for head in heads]),
+        *(moments, [first + place for group, first in zip(groups, firsts, strict=True) for place in range(len(group))]),
+        *(ones, counts, [len(each) for each in data], hashes),
+        # One segment each, so the hash is also the one that does not depend on how it is cut.
+        [None if head.key is None else hashed for head, hashed in zip(heads, hashes, strict=True)],
+    )
+    events: Columns = (
+        *(event_ids, ids, ones, [each.id for each in types], [each.graph_id for each in types], counts, counts),
+        *([each.headers for each in tags], [each.partition_key for each in tags]),
+    )
+    segments: Columns = (event_ids, [0] * number, counts, stored, segment_hashes, nothing, plain_sizes, nothing)
+    if 0 in counts:
+        full = [place for place, items in enumerate(counts) if items]
+        segments = [[column[place] for place in full] for column in segments]
+    is_copied = connection.dialect.name == "postgresql" and sum(map(len, stored)) >= COPY_FROM_BYTES
+    writes = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, segments)]
+    if is_copied or not segments[0]:
+        del writes[2]
+    with ids_taken(UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else []):
+        write_columns(connection, *writes)
+    if is_copied:
+        copy_segments(connection, [SegmentRow(UUID(bytes=row[0]), *row[1:]) for row in zip(*segments, strict=True)])
+    ends = [*accumulate(map(len, groups))]
+    return [
+        SealedGroup(first, group, hashes[end - len(group) : end])
+        for group, first, end in zip(groups, firsts, ends, strict=True)
+    ]
+
+
+def _joined(groups: Sequence[PutGroup]) -> PutGroup:
+    """Join the columns of groups; emitter and moment are those of the first."""
+    return PutGroup(
+        groups[0].emitter_id,
+        groups[0].at,
+        [*chain.from_iterable([group.envelope_ids for group in groups])],
+        [*chain.from_iterable([group.event_ids for group in groups])],
+        [*chain.from_iterable([group.types for group in groups])],
+        [*chain.from_iterable([group.items for group in groups])],
+        [*chain.from_iterable([group.data for group in groups])],
+        [*chain.from_iterable([group.heads for group in groups])],
+        [*chain.from_iterable([group.tags for group in groups])],
+        sum([group.size for group in groups]),
+    )
+
+
+def _hashes(
+    types: Sequence[GroupType],
+    counts: Sequence[int],
+    segment_hashes: Sequence[bytes],
+    heads: Sequence[EnvelopeHead],
+    tags: Sequence[EventTags],
+) -> list[bytes]:
+    """Hash envelopes as ``content_hash`` does, without a call for each that has no headers."""
+    names = {each: each.hashed_name.encode() + b"\0" for each in set(types)}
+    return [
+        sha256(names[of_type] + items.to_bytes(8, "big") + hashed).digest()
+        if head.headers is None and of_event is NO_TAGS
+        else content_hash([Content(of_type.hashed_name, items, (hashed,) if hashed else (), of_event)], head.headers)
+        for of_type, items, hashed, head, of_event in zip(types, counts, segment_hashes, heads, tags, strict=True)
+    ]
+
+
+def _stored(types: Sequence[GroupType], data: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[int | None]]:
+    """Give the data as it is stored, and the size of the plain data where it is compressed."""
+    if True not in {each.compress for each in types}:
+        return data, [None] * len(data)
+    pairs = [compress(each) if of_type.compress else (each, None) for of_type, each in zip(types, data, strict=True)]
+    return [each for each, _ in pairs], [size for _, size in pairs]
+
+
+def leave_taken(connection: sa.Connection, groups: Sequence[PutGroup]) -> list[tuple[PutGroup, frozenset[int]]]:
+    """Find the envelopes of groups whose ids, or those of their events, are taken.
+
+    Returns:
+        For each group the one without them, and their places in it.
+    """
+    taken = {
+        column: {
+            each.bytes
+            for some in portions(
+                [UUID(bytes=each) for group in groups for each in getattr(group, column)], ASKED_AT_ONCE
+            )
+            for (each,) in connection.execute(statement, {"ids": some})
+        }
+        for column, statement in (("envelope_ids", _TAKEN_ENVELOPES), ("event_ids", _TAKEN_EVENTS))
+    }
+    found = []
+    for group in groups:
+        places = frozenset(
+            place
+            for place, (envelope_id, event_id) in enumerate(zip(group.envelope_ids, group.event_ids, strict=True))
+            if envelope_id in taken["envelope_ids"] or event_id in taken["event_ids"]
+        )
+        free = [place for place in range(len(group)) if place not in places]
+        found.append((group.at_places(free), places))
+    return found
+
+
+_TAKEN_ENVELOPES, _TAKEN_EVENTS = (
+    sa.select(table.c.id).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
+    for table in (model.envelope, model.event)
+)

@@ -5,10 +5,10 @@ a column of all rows as one array, which costs the client an eighth of what valu
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -17,6 +17,8 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from xbus.model.base import Timestamp
 
 Row: TypeAlias = tuple[object, ...]
+Columns: TypeAlias = Sequence[Sequence[object]]
+"""The values of rows column by column; an id may be a UUID or its 16 bytes."""
 
 _PREPARED = "xbus_prepared"
 """Where a connection notes the statements that it has prepared."""
@@ -48,15 +50,15 @@ class RowStatement:
         """Write rows; returns how many were changed."""
         return write_together(connection, (self, rows))
 
-    def _execute_each(self, cursor: DBAPICursor, rows: Sequence[Row]) -> None:
-        written = [values if kind.sqlite is None else kind.sqlite(values) for kind, values in self._columns(rows)]
+    def _execute_each(self, cursor: DBAPICursor, columns: Columns) -> None:
+        written = [
+            values if kind.sqlite is None else kind.sqlite(values)
+            for kind, values in zip(self._kinds, columns, strict=True)
+        ]
         cursor.executemany(self._sqlite, list(zip(*written, strict=True)))
 
-    def _arrays(self, rows: Sequence[Row]) -> list[str]:
-        return [_array(kind.text, values) for kind, values in self._columns(rows)]
-
-    def _columns(self, rows: Sequence[Row]) -> Iterator[tuple["_Kind", tuple[object, ...]]]:
-        return zip(self._kinds, zip(*rows, strict=True), strict=True)
+    def _arrays(self, columns: Columns) -> list[str]:
+        return ["{" + ",".join(kind.texts(values)) + "}" for kind, values in zip(self._kinds, columns, strict=True)]
 
     def _be_prepared(self, connection: sa.Connection, cursor: DBAPICursor) -> None:
         prepared: set[str] = connection.info.setdefault(_PREPARED, set())
@@ -67,18 +69,22 @@ class RowStatement:
 
 def write_together(connection: sa.Connection, *writes: tuple[RowStatement, Sequence[Row]]) -> int:
     """Write the rows of several statements, in one round trip to PostgreSQL; returns how many the last one changed."""
-    writes = tuple([(statement, rows) for statement, rows in writes if rows])
-    if not writes:
-        return 0
+    columns = [(statement, tuple(zip(*rows, strict=True))) for statement, rows in writes if rows]
+    return write_columns(connection, *columns) if columns else 0
+
+
+def write_columns(connection: sa.Connection, *writes: tuple[RowStatement, Columns]) -> int:
+    """Write rows as ``write_together`` does that are given by their columns; each statement has at least one."""
     with closing(connection.connection.cursor()) as cursor:
         if connection.dialect.name == "sqlite":
-            for statement, rows in writes:
-                statement._execute_each(cursor, rows)
+            for statement, columns in writes:
+                statement._execute_each(cursor, columns)
         else:
             for statement, _ in writes:
                 statement._be_prepared(connection, cursor)
             texts = [statement._execute for statement, _ in writes]
-            cursor.execute("; ".join(texts), [array for statement, rows in writes for array in statement._arrays(rows)])
+            arrays = [array for statement, columns in writes for array in statement._arrays(columns)]
+            cursor.execute("; ".join(texts), arrays)
         return cursor.rowcount
 
 
@@ -121,17 +127,19 @@ def update_rows(
 
 
 class _Kind(NamedTuple):
-    """Hands values of a column over, None aside, as SQLAlchemy's types would.
+    """Hands the values of a column over, None among them, as SQLAlchemy's types would.
+
+    A column is converted in one go: a function called for each value would take most of the time.
 
     Attributes:
         postgresql: the type of an element.
-        text: writes an element of an array.
-        sqlite: makes what SQLite keeps of a whole column; None where the values are kept as they are.
+        texts: writes the elements of an array.
+        sqlite: makes what SQLite keeps; None where the values are kept as they are.
     """
 
     postgresql: str
-    text: Callable[[Any], str]
-    sqlite: Callable[[Sequence[object]], Sequence[object]] | None = None
+    texts: Callable[[Sequence[Any]], Sequence[str]]
+    sqlite: Callable[[Sequence[Any]], Sequence[object]] | None = None
 
 
 def _kind(column: "sa.Column[Any]") -> _Kind:
@@ -142,37 +150,60 @@ def _arrays(count: int) -> str:
     return ", ".join(f"${place}" for place in range(1, count + 1))
 
 
-def _array(text: Callable[[Any], str], values: Sequence[object]) -> str:
-    return "{" + ",".join(["NULL" if value is None else text(value) for value in values]) + "}"
+def _hexes(values: Sequence[UUID | bytes | None]) -> list[str | None]:
+    return [
+        value.hex() if type(value) is bytes else None if value is None else f"{cast(UUID, value).int:032x}"
+        for value in values
+    ]
 
 
-def _hex(value: UUID) -> str:
-    return f"{value.int:032x}"
+def _hex_texts(values: Sequence[UUID | bytes | None]) -> list[str]:
+    return [value or "NULL" for value in _hexes(values)]
 
 
-def _quoted(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _numbers(values: Sequence[int | None]) -> list[str]:
+    return ["NULL" if value is None else str(value) for value in values]
 
 
-def _bytea(value: bytes) -> str:
-    return f'"\\\\x{value.hex()}"'
+def _quoted(values: Sequence[str | None]) -> list[str]:
+    return [
+        "NULL" if value is None else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values
+    ]
 
 
-def _sqlite_moment(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(" ", "microseconds")[:_MOMENT_CHARACTERS]
+def _byteas(values: Sequence[bytes | None]) -> list[str]:
+    return ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
 
 
-def _each(write: Callable[[Any], object]) -> Callable[[Sequence[object]], Sequence[object]]:
-    return lambda values: [None if value is None else write(value) for value in values]
+def _json_texts(values: Sequence[object]) -> list[str]:
+    return _quoted(_json(values))
+
+
+def _json(values: Sequence[object]) -> list[str | None]:
+    return [None if value is None else json.dumps(value) for value in values]
+
+
+def _moment_texts(values: Sequence[datetime | None]) -> list[str]:
+    # The rows of a group mostly have one moment.
+    texts = {value: "NULL" if value is None else value.isoformat() for value in set(values)}
+    return [texts[value] for value in values]
+
+
+def _sqlite_moments(values: Sequence[datetime | None]) -> list[str | None]:
+    texts = {
+        value: None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:_MOMENT_CHARACTERS]
+        for value in set(values)
+    }
+    return [texts[value] for value in values]
 
 
 _KINDS: dict[type, _Kind] = {
-    sa.Uuid: _Kind("uuid", _hex, _each(_hex)),
-    Timestamp: _Kind("timestamptz", datetime.isoformat, _each(_sqlite_moment)),
-    sa.JSON: _Kind("json", lambda value: _quoted(json.dumps(value)), _each(json.dumps)),
-    sa.LargeBinary: _Kind("bytea", _bytea),
-    sa.BigInteger: _Kind("bigint", str),
-    sa.Integer: _Kind("integer", str),
+    sa.Uuid: _Kind("uuid", _hex_texts, _hexes),
+    Timestamp: _Kind("timestamptz", _moment_texts, _sqlite_moments),
+    sa.JSON: _Kind("json", _json_texts, _json),
+    sa.LargeBinary: _Kind("bytea", _byteas),
+    sa.BigInteger: _Kind("bigint", _numbers),
+    sa.Integer: _Kind("integer", _numbers),
     sa.String: _Kind("text", _quoted),
 }
 """By the type of a column, the first that fits: a BigInteger is an Integer, a Text a String."""

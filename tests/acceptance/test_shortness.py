@@ -1,0 +1,114 @@
+"""The way of an ordinary message is short: counted in real processes, from a put until the cursors are durable.
+
+Each number here is a ceiling that only falls. Of several puts the shortest counts: a timer may fall into any of them.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.conftest import StartProcess
+from tests.support.bus import Nodes, add_bus
+from tests.support.daemon import Daemon
+from tests.support.processes import module, run
+from tests.support.putting import Flow
+from tests.support.waiting import wait_until
+
+TRACED = Path(__file__).parents[1] / "support" / "traced"
+CONSUMER: Nodes = {"store": []}
+WORKER_AND_TWO: Nodes = {"check": ["store", "book"], "store": [], "book": []}
+
+
+class Length(NamedTuple):
+    """How long the way of one put is, over all processes.
+
+    Args:
+        files: of the product that ran.
+        back_files: those of them below ``xbus/broker/back/``.
+        functions: that were called.
+        lines: that were executed.
+    """
+
+    files: int
+    back_files: int
+    functions: int
+    lines: int
+
+
+@pytest.mark.parametrize(
+    ("database", "nodes", "is_tagged", "ceiling"),
+    [
+        pytest.param("sqlite", CONSUMER, False, Length(130, 40, 632, 2410), id="plain"),
+        pytest.param("sqlite", CONSUMER, True, Length(131, 40, 650, 2500), id="tagged"),
+        pytest.param("sqlite", WORKER_AND_TWO, False, Length(135, 48, 775, 2895), id="worker"),
+        pytest.param("postgres", CONSUMER, False, Length(131, 40, 645, 2440), id="on_postgresql"),
+    ],
+)
+def test_a_put_passes_few_files_and_functions(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    start_process: StartProcess,
+    database: str,
+    nodes: Nodes,
+    is_tagged: bool,
+    ceiling: Length,
+) -> None:
+    url: str = request.getfixturevalue(f"{database}_url")
+    add_bus(url, {"orders": nodes})
+    traces: list[Path] = []
+
+    def traced() -> dict[str, str]:
+        traces.append(tmp_path / f"trace-{len(traces)}")
+        return {"PYTHONPATH": str(TRACED), "XBUS_TRACE": str(traces[-1])}
+
+    daemon = Daemon(tmp_path / "daemon", url).start(env=traced())
+    try:
+        recipients = [
+            start_process(
+                *module("tests.support.taking"),
+                *(daemon.back, f"{name}_1", "worker" if children else "consumer"),
+                cwd=Path(__file__).parents[2],
+                env=traced(),
+            )
+            for name, children in nodes.items()
+        ]
+        put = run(
+            *module("tests.support.putting"),
+            *(daemon.front, url, json.dumps(Flow("orders", 5, is_tagged))),
+            cwd=Path(__file__).parents[2],
+            env=traced(),
+        )
+        assert put.returncode == 0, put.stderr
+        for recipient in recipients:
+            recipient.stop()
+        assert daemon.stop() == 0, daemon.log
+    finally:
+        daemon.kill()
+    wait_until(lambda: all(trace.exists() for trace in traces), "all programs have written their traces")
+    shortest = shortest_of(traces, json.loads(put.stdout.splitlines()[-1]))
+    assert shortest == Length(*map(min, shortest, ceiling)), f"{shortest} exceeds {ceiling}"
+
+
+def shortest_of(traces: list[Path], windows: list[tuple[float, float]]) -> Length:
+    """The smallest counts of the puts.
+
+    Args:
+        traces: as ``tests/support/traced`` writes them, one of each program.
+        windows: when each put began, and when it was done.
+    """
+    noted = [line.split("\t") for trace in traces for line in trace.read_text(encoding="utf-8").splitlines()]
+    lengths = []
+    for began, ended in windows:
+        within = [(file, function, line) for at, file, function, line in noted if began <= float(at) <= ended]
+        files = {file for file, _, _ in within}
+        lengths.append(
+            Length(
+                len(files),
+                sum(file.startswith("broker/back/") for file in files),
+                len({(file, function) for file, function, _ in within if function}),
+                len({(file, line) for file, _, line in within}),
+            )
+        )
+    return Length(*map(min, zip(*lengths, strict=True)))

@@ -1,0 +1,147 @@
+"""Envelopes of a group: the same in the journal as those that come alone, whoever else is among them."""
+
+import asyncio
+import uuid
+from dataclasses import replace
+from random import Random
+
+import pytest
+import sqlalchemy as sa
+
+from tests.contract.test_put import AWKWARD, rows_of
+from tests.support.faults import Faults
+from tests.support.journal import NOW, Scribe
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.errors import JournalUnavailable
+from xbus.headers import NO_TAGS, EventTags, pack_headers
+from xbus.rpc.codec import pack_items
+
+HEADS = (PLAIN_HEAD, EnvelopeHead(AWKWARD), EnvelopeHead(headers=pack_headers({"shop": "Paris"})))
+TAGS = (NO_TAGS, EventTags(None, AWKWARD), EventTags(pack_headers({"schema": "order"}), "client 7"))
+
+
+def group_type(scribe: Scribe, name: str, *, compress: bool = False) -> GroupType:
+    kind = scribe.catalog.event_types[name]
+    return GroupType(kind.id, kind.name, kind.hashed_name, kind.graph_id, compress)
+
+
+def some_group(scribe: Scribe, number: int, random: Random, item_bytes: int = 20) -> PutGroup:
+    """A group of awkward envelopes, some of which have a key."""
+    types = [
+        group_type(scribe, random.choice(["notes", "flights"]), compress=random.random() < 0.2) for _ in range(number)
+    ]
+    items = [[random.choice([b"x", b'\0\\"{}']) * item_bytes] * random.randint(0, 3) for _ in range(number)]
+    heads = [random.choice([*HEADS, EnvelopeHead(key=f"order {random.random()}")]) for _ in range(number)]
+    data = [pack_items(each) if each else b"" for each in items]
+    tags = [random.choice(TAGS) for _ in range(number)]
+    ids, event_ids = ([random.randbytes(16) for _ in range(number)] for _ in range(2))
+    counts, size = [*map(len, items)], sum(map(len, data))
+    return PutGroup(scribe.emitter_id(), NOW, ids, event_ids, types, counts, data, heads, tags, size)
+
+
+def alone(group: PutGroup, place: int) -> PutEnvelope:
+    """An envelope of a group as it comes alone, with ids of its own."""
+    of_type = group.types[place]
+    event = PutEvent(
+        uuid.uuid4(),
+        *(of_type.id, of_type.name, of_type.graph_id, group.items[place], group.data[place]),
+        tags=group.tags[place],
+        compress=of_type.compress,
+    )
+    return PutEnvelope(uuid.uuid4(), group.emitter_id, [event], group.at, group.heads[place])
+
+
+def ids_of(group: PutGroup) -> list[uuid.UUID]:
+    return [uuid.UUID(bytes=each) for each in group.envelope_ids]
+
+
+def commits_of(engine: sa.Engine) -> list[None]:
+    """Grows with each transaction that an engine commits."""
+    counted: list[None] = []
+    sa.event.listen(engine, "commit", lambda connection: counted.append(None))
+    return counted
+
+
+@pytest.mark.parametrize("item_bytes", [20, 30_000], ids=["small", "large"])
+async def test_it_is_kept_as_if_each_came_alone(journal: Journal, scribe: Scribe, item_bytes: int) -> None:
+    group = some_group(scribe, 30, Random(7), item_bytes)
+    keyless = group.at_places([place for place, head in enumerate(group.heads) if head.key is None])
+    sealed = await journal.write(keyless)
+    assert (sealed.first, len(sealed.hashes), sealed.taken) == (1, len(keyless), frozenset())
+    for place, envelope_id in enumerate(ids_of(keyless)):
+        receipt = await journal.write(alone(keyless, place))
+        of_group = sealed.receipt(place)
+        assert receipt._replace(envelope_id=envelope_id, position=of_group.position) == of_group
+        assert await journal.read(rows_of, envelope_id) == await journal.read(rows_of, receipt.envelope_id)
+
+
+async def test_a_key_is_kept_with_its_content(journal: Journal, scribe: Scribe) -> None:
+    head = EnvelopeHead(AWKWARD, "order 1", pack_headers({"shop": "Paris"}))
+    group = some_group(scribe, 1, Random(7))
+    kept = replace(group, heads=[head], tags=[NO_TAGS])
+    sealed = await journal.write(kept)
+    (row, *_) = await journal.read(rows_of, *ids_of(kept))
+    assert (row["ordering_key"], row["idempotency_key"], row["headers"]) == head
+    assert row["content_hash"] == row["hash"] == sealed.hashes[0]
+
+
+async def test_taken_ids_leave_the_others_together(journal: Journal, scribe: Scribe, engine: sa.Engine) -> None:
+    random = Random(7)
+    before = some_group(scribe, 6, random)
+    await journal.write(before)
+    group = some_group(scribe, 40, random)
+    ids, event_ids = [*group.envelope_ids], [*group.event_ids]
+    for place in (0, 17, 39):
+        ids[place] = before.envelope_ids[place % 6]
+    event_ids[20] = before.event_ids[3]
+    mixed = replace(group, envelope_ids=ids, event_ids=event_ids)
+    other = some_group(scribe, 5, random)
+    commits = commits_of(engine)
+    sealed, of_other = await asyncio.gather(journal.write(mixed), journal.write(other))
+    assert sealed.taken == {0, 17, 20, 39}
+    assert of_other.taken == frozenset()
+    assert [sealed.first, of_other.first] == [7, 7 + 36]
+    assert sealed.group.envelope_ids == [each for place, each in enumerate(ids) if place not in sealed.taken]
+    assert await journal.read(read_head) == 6 + 36 + 5
+    assert len(commits) <= 1 + 2  # the reads' own
+
+
+async def test_a_group_whose_ids_are_all_taken_seals_nothing(journal: Journal, scribe: Scribe) -> None:
+    told: list[object] = []
+    group = some_group(scribe, 4, Random(7))
+    await journal.write(group)
+    journal.on_sealed(told.append)
+    assert (await journal.write(group)).taken == {0, 1, 2, 3}
+    assert await journal.read(read_head) == 4
+    assert told == []
+
+
+async def test_it_is_told_as_one(journal: Journal, scribe: Scribe) -> None:
+    told: list[object] = []
+    journal.on_sealed(told.extend)
+    group = some_group(scribe, 9, Random(7))
+    sealed = await journal.write(group)
+    assert told == [sealed]
+    assert isinstance(sealed, SealedGroup)
+    assert [sealed.envelope(position).envelope_id for position in range(1, 10)] == ids_of(group)
+
+
+async def test_a_commit_whose_answer_is_lost_seals_once(journal: Journal, scribe: Scribe, engine: sa.Engine) -> None:
+    group = some_group(scribe, 20, Random(7))
+    with Faults(engine).after_commit():
+        sealed = await journal.write(group)
+    assert (sealed.first, len(sealed.hashes)) == (1, 20)
+    assert await journal.read(read_head) == 20
+
+
+async def test_nothing_of_a_group_is_kept_that_was_rolled_back(
+    journal: Journal, scribe: Scribe, engine: sa.Engine
+) -> None:
+    group = some_group(scribe, 20, Random(7))
+    with Faults(engine).before_commit(), pytest.raises(JournalUnavailable):
+        await journal.write(group)
+    assert await journal.read(read_head) == 0
+    assert (await journal.write(group)).first == 1

@@ -1,0 +1,291 @@
+"""Envelopes of a message: the same answers and the same journal as if each came in a message of its own."""
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from types import FrameType
+from typing import Any, TypeAlias
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.clock import StandingClock
+from tests.support.faults import Faults
+from tests.support.journal import Scribe, memory_engine
+from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
+from xbus import model
+from xbus.broker.configuration import Configuration
+from xbus.broker.front.envelopes import Checks, ReplyRequests
+from xbus.broker.front.front import Front
+from xbus.broker.front.groups import GroupIntake
+from xbus.broker.housekeeping.space import Space
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import read_head
+from xbus.errors import JournalUnavailable
+from xbus.headers import pack_headers
+from xbus.rpc.codec import pack as packed
+from xbus.rpc.codec import pack_items, unpack
+from xbus.supervision.health import Health
+
+Entry: TypeAlias = Any
+SESSION = b"a session"
+
+
+def entry(random: Random, *items: bytes, type_name: str = "notes", head: Any = None, tags: Any = None) -> Entry:
+    data = pack_items(items) if items else b""
+    ids = [random.randbytes(6) + b"\x70" + random.randbytes(9) for _ in range(2)]
+    return [*ids, type_name, len(items), data, head, tags]
+
+
+def keyed(key: str, *items: bytes, headers: bytes | None = None) -> Entry:
+    return [None, None, "notes", len(items), pack_items(items), [None, key, headers], None]
+
+
+@pytest.fixture
+def intake(front: Front) -> GroupIntake:
+    return GroupIntake(front, lambda *_: None)
+
+
+@pytest.fixture
+def put(intake: GroupIntake, north: Desk) -> Callable[[list[Entry]], Awaitable[list[Any]]]:
+    """Puts entries as ``north`` in one message."""
+
+    async def put(entries: list[Entry]) -> list[Any]:
+        return [*await intake.put(north.emitter_id, SESSION, on_wire(entries))]
+
+    return put
+
+
+def on_wire(entries: Sequence[Entry]) -> list[Any]:
+    found: Any = unpack(packed(entries))
+    return list(found)
+
+
+async def test_each_gets_its_receipt(put: Any, journal: Journal) -> None:
+    random = Random(7)
+    entries = [entry(random, b"%d" % number) for number in range(5)]
+    receipts = await put(entries)
+    assert [receipt[:2] for receipt in receipts] == [(entries[place][0], place + 1) for place in range(5)]
+    assert await journal.read(read_head) == 5
+    assert [tuple(each) for each in await put(entries)] == receipts
+    assert await journal.read(read_head) == 5
+
+
+async def test_an_empty_message_is_answered(put: Any) -> None:
+    assert await put([]) == []
+
+
+WRONG: dict[str, Callable[[Random], Any]] = {
+    "unknown_type": lambda random: entry(random, b"x", type_name="nothing"),
+    "item_too_large": lambda random: entry(random, b"x" * 2000),
+    "bad_items": lambda random: [*entry(random, b"x")[:3], 2, pack_items([b"x"]), None, None],
+    "headers_too_large": lambda random: entry(random, b"x", tags=[packed({"a": "x" * 5000}), None]),
+    "bad_partition_key": lambda random: entry(random, b"x", tags=[None, ""]),
+    "wrong_arguments": lambda random: [b"short", *entry(random, b"x")[1:]],
+    "wrong_arguments: version": lambda random: [uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, *entry(random, b"x")[1:]],
+    "wrong_arguments: form": lambda random: "no list",
+    "wrong_arguments: head": lambda random: entry(random, b"x", head=["a"]),
+    "wrong_arguments: key": lambda random: entry(random, b"x", head=[None, "", None]),
+    "wrong_arguments: number": lambda random: [*entry(random, b"x")[:3], -1, b"", None, None],
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+async def test_one_that_is_wrong_is_refused_and_the_others_stay(put: Any, journal: Journal, fault: str) -> None:
+    random = Random(7)
+    entries = [entry(random, b"a"), WRONG[fault](random), entry(random, b"b")]
+    first, wrong, last = await put(entries)
+    assert [first[1], last[1]] == [1, 2]
+    assert (wrong["refused"], wrong["code"]) == (True, fault.partition(":")[0])
+    assert await journal.read(read_head) == 2
+
+
+async def test_a_taken_id_tells_nothing_to_another_emitter(
+    put: Any, intake: GroupIntake, north: Desk, south: Desk
+) -> None:
+    of_north = entry(Random(7), b"secret")
+    await put([of_north])
+    (answer,) = await intake.put(south.emitter_id, SESSION, on_wire([of_north]))
+    unknown = entry(Random(8), b"x")
+    assert isinstance(answer, dict)
+    assert answer["code"] == "envelope_unknown"
+    assert "secret" not in repr(answer)
+    assert unknown[0] not in repr(answer).encode()
+
+
+async def test_other_content_under_a_key_is_refused(put: Any) -> None:
+    (first,) = await put([keyed("order 1", b"a")])
+    again, other, new = await put([keyed("order 1", b"a"), keyed("order 1", b"b"), keyed("order 2", b"b")])
+    assert tuple(again) == first
+    assert (other["refused"], other["code"]) == (True, "key_reused")
+    assert new[1] == 2
+
+
+async def test_two_of_one_id_in_a_message_are_one_envelope(put: Any, journal: Journal) -> None:
+    one = entry(Random(7), b"a")
+    first, second = await put([one, one])
+    assert tuple(first) == tuple(second)
+    assert await journal.read(read_head) == 1
+
+
+async def test_an_outage_fails_the_message_as_a_whole(put: Any, journal: Journal, faults: Faults) -> None:
+    entries = [entry(Random(7), b"a"), entry(Random(8), b"b")]
+    with faults.before_commit(), pytest.raises(JournalUnavailable):
+        await put(entries)
+    assert [receipt[1] for receipt in await put(entries)] == [1, 2]
+
+
+# -- the same calls, cut otherwise -----------------------------------------------------------------------------------
+
+
+def some_calls(random: Random, *, contested: bool = True) -> list[Entry]:
+    """Calls as a shop, a careless program and an attacker make them.
+
+    Args:
+        contested: whether different contents come under one id or key.
+    """
+    headers = pack_headers({"shop": "Paris"})
+    calls: list[Entry] = []
+    right: list[Entry] = []
+    for number in range(random.randint(1, 30)):
+        items = [b"%d" % number] * random.randint(0, 3)
+        kind = random.random()
+        if calls and kind < 0.15:
+            calls.append(random.choice(calls))
+        elif right and kind < 0.2 and contested:
+            twin = random.choice(right)
+            calls.append([*twin[:3], 1, pack_items([b"other"]), *twin[5:]])
+        elif kind < 0.3:
+            calls.append(random.choice([*WRONG.values()])(random))
+        elif kind < 0.5:
+            key = random.randint(1, 4)
+            content = random.randint(1, 2) if contested else key
+            calls.append(keyed(f"order {key}", b"%d" % content, headers=headers))
+        else:
+            head = random.choice([None, None, ["Ada", None, None], [None, None, headers]])
+            tags = random.choice([None, None, [headers, None], [None, "client 7"]])
+            right.append(entry(random, *items, type_name=random.choice(["notes", "flights"]), head=head, tags=tags))
+            calls.append(right[-1])
+    return calls
+
+
+def messages_of(calls: Sequence[Entry], cut: str, random: Random) -> list[list[Entry]]:
+    if cut == "together":
+        return [[*calls]]
+    messages: list[list[Entry]] = []
+    for call in calls:
+        if not messages or cut == "singly" or random.random() < 0.3:
+            messages.append([])
+        messages[-1].append(call)
+    return messages
+
+
+@asynccontextmanager
+async def an_intake(engine: sa.Engine) -> AsyncIterator[tuple[GroupIntake, Journal, int]]:
+    """The intake of a front over a fresh journal, with an emitter."""
+    clock = StandingClock()
+    async with Journal(engine, "broker") as journal, asyncio.TaskGroup() as tasks:
+        configuration = Configuration(journal)
+        await configuration.refresh()
+        replies = ReplyRequests(journal, Rings(), clock, 30.0)  # type: ignore[arg-type]
+        space = Space(journal, 0, Health("front", clock))
+        front = Front(journal, Checks(configuration, LIMITS, clock), clock, replies, lambda: None, tasks, space)
+        yield GroupIntake(front, lambda *_: None), journal, (await Scribe.of(journal)).emitter_id("north")
+
+
+async def carried_out(messages: Sequence[list[Entry]], outage: int | None = None) -> tuple[list[Any], list[Any]]:
+    """The answers to all calls, and the rows that a fresh journal has then.
+
+    Args:
+        outage: the message in whose commit the database goes away; it is sent again.
+    """
+    engine = memory_engine()
+    answers: list[Any] = []
+    async with an_intake(engine) as (intake, journal, emitter_id):
+        for number, message in enumerate(messages):
+            if number == outage:
+                with Faults(engine).before_commit(), suppress(JournalUnavailable):
+                    await intake.put(emitter_id, SESSION, on_wire(message))
+            answers += await intake.put(emitter_id, SESSION, on_wire(message))
+        rows = await journal.read(_all_rows)
+    return answers, rows
+
+
+def _all_rows(connection: sa.Connection) -> list[Any]:
+    return [
+        [dict(row) for row in connection.execute(sa.select(table).order_by(*table.primary_key.columns)).mappings()]
+        for table in (model.envelope, model.event, model.segment, model.head)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_it_makes_no_difference_how_calls_are_cut_into_messages(seed: int) -> None:
+    random = Random(seed)
+    calls = some_calls(random)
+    ways = [await carried_out(messages_of(calls, cut, random)) for cut in ("singly", "together", "at random")]
+    (answers, rows), *others = ways
+    for other_answers, other_rows in others:
+        assert [_told(each) for each in other_answers] == [_told(each) for each in answers]
+        assert other_rows == rows
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_an_outage_in_mid_commit_changes_nothing_but_positions(seed: int) -> None:
+    random = Random(seed)
+    calls = some_calls(random, contested=False)
+    messages = messages_of(calls, "at random", random)
+    answers, rows = await carried_out(messages)
+    again, rows_again = await carried_out(messages, random.randrange(len(messages)))
+    assert [_without_position(_told(each)) for each in again] == [_without_position(_told(each)) for each in answers]
+    assert _unplaced(rows_again) == _unplaced(rows)
+    positions = sorted(row["position"] for row in rows_again[0])
+    assert positions == [*range(1, len(positions) + 1)]
+
+
+def _unplaced(rows: list[Any]) -> list[Any]:
+    return [[{name: row[name] for name in row if name != "position"} for row in of_table] for of_table in rows]
+
+
+def _without_position(told: Any) -> object:
+    return (told[0], told[2]) if len(told) == 3 else told
+
+
+def _told(answer: Any) -> object:
+    return (answer["refused"], answer["code"]) if isinstance(answer, dict) else tuple(answer)
+
+
+# -- what it costs ---------------------------------------------------------------------------------------------------
+
+MOST_CALLS_OF_A_GROUP = 415
+MOST_CALLS_OF_AN_ENVELOPE = 0.5
+"""Python calls, of loop and writer, from the message to its answer; they only fall."""
+
+
+async def calls_of_a_message(envelopes: int) -> int:
+    """Count the Python functions that are called for a message of so many envelopes, once all is warm."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    async with an_intake(memory_engine()) as (intake, journal, emitter_id):
+        random = Random(7)
+        first, second = (on_wire([entry(random, b"x" * 200) for _ in range(envelopes)]) for _ in range(2))
+        await intake.put(emitter_id, SESSION, first)
+        await journal.run(lambda connection: sys.setprofile(count))
+        sys.setprofile(count)
+        try:
+            await intake.put(emitter_id, SESSION, second)
+        finally:
+            sys.setprofile(None)
+    return counted
+
+
+async def test_a_group_costs_calls_and_its_envelopes_next_to_none() -> None:
+    one, hundred = await calls_of_a_message(1), await calls_of_a_message(100)
+    assert one <= MOST_CALLS_OF_A_GROUP
+    assert (hundred - one) / 99 <= MOST_CALLS_OF_AN_ENVELOPE

@@ -1,0 +1,307 @@
+"""Takes whole envelopes that come in one message: those that are plain go on as a group, the others go alone.
+
+An envelope leaves the group where something is wrong with it, where its id is known already, and where its emitter has
+reached a limit. Alone it takes the way of a single call, so that it gets the same answer.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar, cast
+from uuid import UUID
+
+from xbus.broker.answers import on_wire
+from xbus.broker.front.envelopes import NewEvent, head_of_array, tags_of_array
+from xbus.broker.front.front import Front, NewGroup
+from xbus.broker.journal.writes import SealedGroup, SealReceipt
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.errors import CallError, Failed, Refused, XbusError
+from xbus.headers import NO_TAGS
+from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids
+from xbus.rpc.codec import Value
+from xbus.rpc.deferred import Answer, Deferred, Promise
+from xbus.rpc.frames import WRONG_ARGUMENTS
+from xbus.rpc.messages import GroupedError, GroupedReceipt
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ID_BYTES = 16
+COLUMNS = 7
+
+_VERSION_BYTE = 6
+"""The byte of a UUID whose upper half is its version (RFC 9562)."""
+
+_Columns: TypeAlias = tuple[
+    tuple[bytes, ...],
+    tuple[bytes, ...],
+    tuple[str, ...],
+    tuple[int, ...],
+    tuple[bytes, ...],
+    tuple[Value, ...],
+    tuple[Value, ...],
+]
+
+Answers: TypeAlias = list[GroupedReceipt | GroupedError]
+NoteRefusal: TypeAlias = Callable[[UUID, str], None]
+"""Notes that an envelope was refused, with the code."""
+
+
+class GroupIntake:
+    """Takes the envelopes of a message.
+
+    Args:
+        front: takes groups, and envelopes alone.
+        note_refusal: called for each envelope that is refused.
+    """
+
+    def __init__(self, front: Front, note_refusal: NoteRefusal) -> None:
+        self._front = front
+        self._note_refusal = note_refusal
+
+    def put(self, emitter_id: int, session: bytes, entries: list[Value]) -> Deferred[Answers]:
+        """Take envelopes, each ``[envelope_id, event_id, type_name, items, data, head, event_head]``.
+
+        Args:
+            session: the hash of the caller's token.
+
+        Returns:
+            For each envelope its receipt, or its error.
+        """
+        message = _Message(self._front, emitter_id, session, entries, self._note_refusal)
+        try:
+            group = group_of(emitter_id, entries)
+            if self._front.heard_of(group.envelope_ids):
+                message.sort()
+            else:
+                message.put_together(range(len(entries)), group)
+        except CallError:
+            # One of them at least is not plain, or all of them are too much for now.
+            message.sort()
+        return Deferred.of(message.answered)
+
+
+class _Message:
+    """The envelopes of a message, and their answers as far as these are known.
+
+    Attributes:
+        answered: done when all of them are.
+    """
+
+    def __init__(
+        self, front: Front, emitter_id: int, session: bytes, entries: list[Value], note_refusal: NoteRefusal
+    ) -> None:
+        self._front = front
+        self._emitter_id = emitter_id
+        self._session = session
+        self._entries = entries
+        self._note_refusal = note_refusal
+        self._answers: list[GroupedReceipt | GroupedError | None] = [None] * len(entries)
+        self._missing = len(entries)
+        self.answered: Promise[Answers] = Promise()
+        if not entries:
+            self.answered.set_result([])
+
+    def sort(self) -> None:
+        """Put those together that are plain, and each of the others alone."""
+        plain: list[int] = []
+        alone: list[int] = []
+        seen: set[bytes] = set()
+        for place, entry in enumerate(self._entries):
+            ids = _ids_of(self._emitter_id, entry)
+            # Behind one of the same id it stays behind it.
+            is_plain = seen.isdisjoint(ids) and self._is_plain(entry)
+            seen |= ids
+            (plain if is_plain else alone).append(place)
+        if plain:
+            try:
+                self.put_together(plain, group_of(self._emitter_id, [self._entries[place] for place in plain]))
+            except CallError:
+                # A limit of the emitter: alone each gets as far as it would without the others.
+                alone = [*range(len(self._entries))]
+        for place in alone:
+            self._put_alone(place)
+
+    def _is_plain(self, entry: Value) -> bool:
+        try:
+            group = group_of(self._emitter_id, [entry])
+            self._front.check_group(self._emitter_id, group)
+        except CallError:
+            return False
+        return not self._front.heard_of(group.envelope_ids)
+
+    def put_together(self, places: Sequence[int], group: NewGroup) -> None:
+        """Put envelopes as a group.
+
+        Args:
+            places: theirs in the message.
+
+        Raises:
+            CallError: the front does not take them together.
+        """
+        self._front.put_group(self._emitter_id, group).add_done_callback(partial(self._sealed, places))
+
+    def _sealed(self, places: Sequence[int], writing: Promise[SealedGroup]) -> None:
+        if (error := writing.exception()) is not None:
+            if len(places) == len(self._answers):
+                self.answered.set_exception(error)
+            for place in places if len(places) < len(self._answers) else ():
+                self._answer(place, _error_of(error))
+            return
+        sealed = writing.result()
+        taken = [places[number] for number in sealed.taken]
+        kept = [place for number, place in enumerate(places) if number not in sealed.taken] if taken else places
+        receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
+        if len(kept) == len(self._answers):
+            self.answered.set_result([*receipts])
+            return
+        for place, receipt in zip(kept, receipts, strict=True):
+            self._answer(place, receipt)
+        for place in taken:
+            self._put_alone(place)
+
+    def _put_alone(self, place: int) -> None:
+        envelope_id: UUID | None = None
+        try:
+            envelope_id, event, head = _alone(self._emitter_id, self._entries[place])
+            if head.key is None:
+                put: Answer[SealReceipt] = self._front.put_envelope(self._emitter_id, envelope_id, [event], head)
+            else:
+                put = self._front.put_keyed(self._emitter_id, self._session, [event], head)
+        except XbusError as error:
+            self._fail(place, envelope_id, error)
+            return
+        if isinstance(put, Deferred):
+            put.add_done_callback(partial(self._done_alone, place, envelope_id))
+        else:
+            self._answer(place, _receipt(put))
+
+    def _done_alone(self, place: int, envelope_id: UUID, done: Deferred[SealReceipt]) -> None:
+        is_cancelled = done.cancelled()
+        error = Failed("the call was cancelled", code="call_cancelled") if is_cancelled else done.exception()
+        if error is None:
+            self._answer(place, _receipt(done.result()))
+        else:
+            self._fail(place, envelope_id, error)
+
+    def _fail(self, place: int, envelope_id: UUID | None, error: BaseException) -> None:
+        told = _error_of(error)
+        if told["refused"] and envelope_id is not None:
+            self._note_refusal(envelope_id, told["code"])
+        self._answer(place, told)
+
+    def _answer(self, place: int, answer: GroupedReceipt | GroupedError) -> None:
+        self._answers[place] = answer
+        self._missing -= 1
+        if not self._missing:
+            self.answered.set_result([each for each in self._answers if each is not None])
+
+
+def group_of(emitter_id: int, entries: Sequence[Value]) -> NewGroup:
+    """Read envelopes as columns.
+
+    Raises:
+        Refused: one of them is none that may be in a group.
+    """
+    try:
+        columns: list[tuple[Value, ...]] = [*zip(*cast("list[list[Value]]", entries), strict=True)]
+    except (TypeError, ValueError):
+        raise _not_plain() from None
+    if len(columns) != COLUMNS or not all(map(_has_type, columns[2:5], (str, int, bytes))):
+        raise _not_plain()
+    ids, event_ids, names, items, data, heads, tags = cast("_Columns", tuple(columns))
+    read_heads = _plain_or(heads, PLAIN_HEAD, head_of_array)
+    read_tags = _plain_or(tags, NO_TAGS, tags_of_array)
+    if {head.key for head in read_heads} != {None}:
+        pairs = [
+            (envelope_id, event_id) if head.key is None else keyed_ids(emitter_id, head.key)
+            for envelope_id, event_id, head in zip(ids, event_ids, read_heads, strict=True)
+        ]
+        ids, event_ids = zip(*pairs, strict=True)
+    own = [each for each, head in zip((*ids, *event_ids), (*read_heads, *read_heads), strict=True) if head.key is None]
+    if not _has_type(own, bytes) or not {ID_BYTES}.issuperset(map(len, own)):
+        raise _not_plain()
+    if COMPUTED_VERSION in {each[_VERSION_BYTE] >> 4 for each in own} or len({*ids, *event_ids}) < 2 * len(ids):
+        raise _not_plain()
+    return NewGroup(ids, event_ids, names, items, data, read_heads, read_tags)
+
+
+def _has_type(values: Iterable[object], kind: type) -> bool:
+    return {kind}.issuperset(map(type, values))
+
+
+def _plain_or(values: Sequence[Value], plain: T, read: Callable[[Value], T]) -> Sequence[T]:
+    """Read the heads of envelopes or events, of which most are mostly plain."""
+    if values.count(None) == len(values):
+        return [plain] * len(values)
+    return [plain if value is None else read(value) for value in values]
+
+
+def _not_plain() -> Refused:
+    """Make the error for a group that has to be sorted; what each of its envelopes lacks is told when it goes alone."""
+    return Refused("the envelopes are no group", code=WRONG_ARGUMENTS)
+
+
+def _alone(emitter_id: int, entry: Value) -> tuple[UUID, NewEvent, EnvelopeHead]:
+    """Read an envelope that goes alone.
+
+    Raises:
+        Refused: wrong_arguments, bad_header, headers_too_large, bad_partition_key.
+    """
+    match entry:
+        case [envelope_id, event_id, str(type_name), int(items), bytes(data), head_array, tags_array] if (
+            items >= 0 and not isinstance(items, bool)
+        ):
+            head = head_of_array(head_array)
+            if head.key is not None:
+                made = [UUID(bytes=each) for each in keyed_ids(emitter_id, head.key)]
+            else:
+                made = [_own_id(envelope_id, "envelope_id"), _own_id(event_id, "event_id")]
+            return made[0], NewEvent(made[1], type_name, items, data, tags_of_array(tags_array)), head
+    raise Refused(
+        "an envelope of the group is not a list of its ids, type, number of items, data and heads",
+        "write each as [envelope_id, event_id, type_name, items, data, head, event_head]",
+        code=WRONG_ARGUMENTS,
+    )
+
+
+def _ids_of(emitter_id: int, entry: Value) -> set[bytes]:
+    """Read the ids of an envelope and its event, as far as it has some."""
+    match entry:
+        case [_, _, _, _, _, [_, str(key), _], _]:
+            return {*keyed_ids(emitter_id, key)}
+        case [envelope_id, event_id, *_]:
+            return {each for each in (envelope_id, event_id) if isinstance(each, bytes)}
+    return set()
+
+
+def _own_id(value: Value, what: str) -> UUID:
+    if not isinstance(value, bytes) or len(value) != ID_BYTES:
+        raise Refused(f"{what} is no UUID of 16 bytes", "make it with uuid.uuid4().bytes", code=WRONG_ARGUMENTS)
+    made = UUID(bytes=value)
+    if is_computed(made):
+        raise Refused(
+            f"{what} {made} is a UUID of version 5, and these are the bus's own",
+            "make it with uuid.uuid4()",
+            code=WRONG_ARGUMENTS,
+        )
+    return made
+
+
+def _receipt(receipt: SealReceipt) -> GroupedReceipt:
+    return receipt.envelope_id.bytes, receipt.position, receipt.hash
+
+
+def _error_of(error: BaseException) -> GroupedError:
+    if not isinstance(error, XbusError):
+        log.error("a put died", exc_info=error, extra={"action": "put_died"})
+        error = Failed("an internal error ended the put", "see the broker's log", code="internal_error")
+    told = on_wire(error)
+    return {
+        "refused": isinstance(told, Refused),
+        "code": told.code,
+        "cause": told.cause,
+        "next_step": told.next_step,
+        "details": dict(told.details),
+    }
