@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
 from tests.support.waiting import answered, eventually
+from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.back.readers.calls import BatchCall
+from xbus.broker.back.readers.times import DAMAGED_SECONDS
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
 from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.journal import Journal
@@ -244,3 +246,33 @@ async def test_a_small_batch_waits_for_what_comes_while_it_is_read(journal: Jour
     batch = (await desk.read(program, BatchCall(30.0, 3, None, None), lambda: False))["batch"]
     assert batch is not None
     assert [event["position"] for event in batch["events"]] == [1, 2, 3]
+
+
+async def test_a_range_with_damaged_items_is_left_alone_and_others_go_on(journal: Journal, scribe: Scribe) -> None:
+    await journal.run(configure)
+    for _ in range(ENVELOPES):
+        await scribe.put([b"whole"], type_name="notes")
+    item = sa.update(model.segment).where(
+        model.segment.c.event_id
+        == sa.select(model.event.c.id)
+        .join(model.envelope, model.envelope.c.id == model.event.c.envelope_id)
+        .where(model.envelope.c.position == 1)
+        .scalar_subquery()
+    )
+    await journal.run(lambda connection: connection.execute(item.values(data=b"\xc4\x05worse")))
+    clock = StandingClock()
+    desk, _, program = await desk_of(journal, clock)
+
+    async def read_all() -> set[int]:
+        done, positions = None, set[int]()
+        while (found := (await desk.read(program, BatchCall(0.0, 1, None, done), lambda: False))["batch"]) is not None:
+            done = Settlement(found["range"], found["counter"], Place(*found["to"]))
+            positions |= {event["position"] for event in found["events"]}
+        return positions
+
+    before = await read_all()
+    assert 1 not in before
+    await journal.run(lambda connection: connection.execute(item.values(data=b"\xc4\x05whole")))
+    clock.go_on(DAMAGED_SECONDS)
+    assert before | await read_all() == set(range(1, ENVELOPES + 1))
+    assert before, "the other range went on"

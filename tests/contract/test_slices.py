@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
 
 import pytest
@@ -117,8 +118,9 @@ class MadeLog:
     def _put_segments(self, event_id: uuid.UUID, made: MadeEvent) -> list[bytes]:
         items: list[bytes] = []
         for of_segment in made.segments:
-            row = {"event_id": event_id, "first_index": len(items), "items": len(of_segment), "hash": b"h" * 32}
-            self.connection.execute(sa.insert(model.segment).values(**row, data=pack_items(of_segment)))
+            row = {"event_id": event_id, "first_index": len(items), "items": len(of_segment)}
+            data = pack_items(of_segment)
+            self.connection.execute(sa.insert(model.segment).values(**row, data=data, hash=sha256(data).digest()))
             items += of_segment
         about = {"items": len(items), "partition_key": made.partition_key}
         self.connection.execute(sa.update(model.event).where(model.event.c.id == event_id).values(about))

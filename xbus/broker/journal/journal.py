@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from xbus.broker.journal.commit.events import WriterEvents
 from xbus.broker.journal.commit.fence import Seen, SeenEnd, read_holder
 from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.database.holding import FileHold, hold, write_back
 from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
@@ -26,7 +27,7 @@ from xbus.broker.journal.writes import Append, Sealed, Write, WriteAnswer
 from xbus.calling import CALLING
 from xbus.clock import SystemClock
 from xbus.config import JournalSettings
-from xbus.errors import ConfigurationError, JournalUnavailable
+from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 READERS = 2
 
@@ -96,6 +97,7 @@ class Journal:
         self._reader_connections: dict[int, sa.Connection] = {}
         self._read_turns = ReadTurns(READERS)
         self._closed = False
+        self._damage_listeners: list[Callable[[JournalError], None]] = []
 
     @classmethod
     def open(cls, url: str, name: str, **options: Any) -> "Journal":
@@ -209,6 +211,19 @@ class Journal:
         def errand(connection: sa.Connection) -> T:
             return statement(connection, *args, **kwargs)
 
+        try:
+            return await self._in_a_thread(errand)
+        except JournalError as error:
+            if error.code == DAMAGED:
+                for listener in self._damage_listeners:
+                    listener(error)
+            raise
+
+    def on_damage(self, listener: Callable[[JournalError], None]) -> None:
+        """Have ``listener`` called whenever a read met items that do not have their hash."""
+        self._damage_listeners.append(listener)
+
+    async def _in_a_thread(self, errand: Callable[[sa.Connection], T]) -> T:
         if self._readers is None:
             return await self._writer.run(errand)
         if self._closed:

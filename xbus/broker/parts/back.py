@@ -30,6 +30,7 @@ from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
+from xbus.broker.housekeeping.damage import DamageKeeper
 from xbus.broker.housekeeping.lagging import LagKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.objects import ObjectRemover
@@ -294,6 +295,9 @@ class BackPart:
         yield "cleaning of outputs", self._output_cleaner.watch()
         yield "table of contents", ContentsKeeper(journal, clock).watch()
         yield "audit", AuditKeeper(journal).watch()
+        damage = DamageKeeper(journal, clock, health)
+        journal.on_damage(damage.met)
+        yield "damage of items", damage.watch()
         yield "ended sessions of people", remove_ended_sessions(journal, clock)
         yield "ends of pauses", self._pause_ender.watch()
         yield "supervision", self._pinger.watch()

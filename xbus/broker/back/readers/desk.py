@@ -1,6 +1,7 @@
 """Hands batches of one reader to its programs."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -16,6 +17,7 @@ from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
 from xbus.broker.back.readers.steps import RangeSteps
 from xbus.broker.back.readers.times import BatchTimes
 from xbus.broker.back.readers.waiting import WaitingCalls
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import Place, Slice, SliceBounds
 from xbus.broker.journal.readers import (
@@ -32,8 +34,10 @@ from xbus.broker.journal.readers import (
 )
 from xbus.broker.journal.readers.parked import BatchFailure, park, postpone
 from xbus.clock import Clock
-from xbus.errors import JournalUnavailable, Refused
+from xbus.errors import JournalError, JournalUnavailable, Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
+
+log = logging.getLogger(__name__)
 
 MAX_LAG = "max_lag"
 """The name in the history for the limit that skips events which a reader has not read in time."""
@@ -322,7 +326,7 @@ class ReaderDesk:
             if self._known.is_busy(lease.range_id) or (lease.heir is not None and not is_out):
                 continue
             with self._known.busy(lease.range_id):
-                batch = await self._batch(lease, program, call, owing)
+                batch = await self._batch_unless_damaged(lease, program, call, owing)
             if batch is not None:
                 return batch
         return None
@@ -338,6 +342,22 @@ class ReaderDesk:
         lease.is_out = taken.handed_out
         self.sharing.took(lease, program.id, taken.counter, self._clock.monotonic())
         return True
+
+    async def _batch_unless_damaged(
+        self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None
+    ) -> ClaimedBatchMap | None:
+        """Make the next batch of a range; none while its items are damaged, so that the other ranges go on."""
+        if self._times.is_aside(lease.range_id):
+            return None
+        try:
+            return await self._batch(lease, program, call, owing)
+        except JournalError as error:
+            if error.code != DAMAGED:
+                raise
+            self._times.put_aside(lease.range_id)
+            where = {"action": DAMAGED, "reader": self.entry.name, "range": lease.range_id}
+            log.error("range %s of reader %s is not read: %s", lease.range_id, self.entry.name, error, extra=where)
+            return None
 
     async def _batch(
         self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None

@@ -1,12 +1,14 @@
 """Outputs of bulk workers as they are stored: read page by page, and added up. Each function is one short read."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.compression import verified
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.writes.bulk import OutputPage, Place
 
@@ -68,16 +70,25 @@ def read_output_items(connection: sa.Connection, attempt_id: UUID) -> int | None
 
 
 def read_output(
-    connection: sa.Connection, attempt_id: UUID, after: Place = BEGINNING, max_bytes: int = 1024 * 1024
+    connection: sa.Connection,
+    attempt_id: UUID,
+    after: Place = BEGINNING,
+    max_bytes: int = 1024 * 1024,
+    *,
+    verify: Callable[[bytes, bytes], bytes] = verified,
 ) -> list[OutputSegment]:
     """Read the next segments of an output, in order of part and number.
 
     Args:
         after: the place of the last one that is known.
         max_bytes: segments are added until their data would exceed this; the first one always comes.
+        verify: gives the data if it has its hash; an examination gives all, and says what is wrong.
 
     Returns:
         Segments that follow each other; none at the output's end.
+
+    Raises:
+        JournalError: one is damaged (``segment_damaged``).
     """
     wanted = {"of_attempt": attempt_id, "after_part": after[0], "after_number": after[1]}
     page = first_page(connection.execute(_SIZES, wanted).all(), max_bytes)
@@ -86,8 +97,11 @@ def read_output(
     last_part, last_number, _ = page[-1]
     rows = connection.execute(_SEGMENTS, {**wanted, "last_part": last_part, "last_number": last_number})
     return [
-        OutputSegment(part, number, items, bytes(data), first_index, None if sources is None else bytes(sources))
-        for part, number, items, data, first_index, sources in rows
+        OutputSegment(
+            *(part, number, items, verify(bytes(data), digest)),
+            *(first_index, None if sources is None else bytes(sources)),
+        )
+        for part, number, items, data, digest, first_index, sources in rows
     ]
 
 
@@ -151,6 +165,7 @@ _SEGMENTS = (
         model.bulk_segment.c.number,
         model.bulk_segment.c["items"],
         model.bulk_segment.c.data,
+        model.bulk_segment.c.hash,
         model.bulk_segment.c.first_index,
         model.bulk_segment.c.sources,
     )

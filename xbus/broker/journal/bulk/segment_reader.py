@@ -31,7 +31,7 @@ TAG_ROWS = 500
 Place: TypeAlias = tuple[int, int]
 """The place of a segment: (0, first_index) in an event, (part, number) in an output."""
 
-_SegmentRow: TypeAlias = tuple[int, bytes, int | None, int | None, int, bytes | None]
+_SegmentRow: TypeAlias = tuple[int, bytes, int | None, int | None, bytes, int, bytes | None]
 """Number of items, data as it is stored, first index and sources."""
 
 _LoggedRow: TypeAlias = tuple[int, int, int, int, *tuple[Any, ...]]
@@ -175,9 +175,9 @@ class SegmentReader:
                 start, end = page[0], page[-1]
                 values = {"a": start[0], "b": start[1], "c": end[0], "d": end[1]}
                 for row in self._fetcher.fetch(texts.data, source=source, **values):
-                    items, data, plain_bytes, store_id, first_index, sources = row
+                    items, data, plain_bytes, store_id, digest, first_index, sources = row
                     # A page that is not asked for its data has none.
-                    plain = data if data is None else self._data.plain(data, plain_bytes, store_id)
+                    plain = data if data is None else self._data.plain(data, plain_bytes, store_id, digest)
                     yield BulkSegment(items, plain, first_index, sources)
             after = (sizes[-1][0], sizes[-1][1])
 
@@ -271,13 +271,13 @@ _EVENT = _Texts(
         f"SELECT items, {STORED_DATA_TEXT}, first_index, NULL FROM segment"
         " WHERE event_id = %(source)s AND %(a)s = %(c)s"
         " AND first_index >= %(b)s AND first_index <= %(d)s ORDER BY first_index",
-        "ibiiqb",
+        "ibiibqb",
     ),
     is_output=False,
 )
 _EVENT_BARE = _Texts(
     Query(_EVENT.sizes.text.replace(PLAIN_SIZE_TEXT, "0"), "iqi"),
-    Query(_EVENT.data.text.replace(STORED_DATA_TEXT, "NULL, NULL, NULL"), "ibiiqb"),
+    Query(_EVENT.data.text.replace(STORED_DATA_TEXT, "NULL, NULL, NULL, NULL"), "ibiibqb"),
     is_output=False,
 )
 _OUTPUT = _Texts(
@@ -288,9 +288,9 @@ _OUTPUT = _Texts(
         "iii",
     ),
     Query(
-        "SELECT items, data, NULL, NULL, first_index, sources FROM bulk_segment WHERE attempt_id = %(source)s"
+        "SELECT items, data, NULL, NULL, hash, first_index, sources FROM bulk_segment WHERE attempt_id = %(source)s"
         " AND (part, number) >= (%(a)s, %(b)s) AND (part, number) <= (%(c)s, %(d)s) ORDER BY part, number",
-        "ibiiqb",
+        "ibiibqb",
     ),
     is_output=True,
 )
@@ -319,6 +319,6 @@ _LOG_SEGMENTS: Query[_LoggedRow] = Query(
     " WHERE envelope.position >= %(first)s AND envelope.position <= %(last)s AND envelope.pruned_at IS NULL"
     " AND event.event_type_id = %(type_id)s"
     " ORDER BY envelope.position, event.number, segment.first_index",
-    "qiqibii",
+    "qiqibiib",
 )
 _LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(_LOG_SEGMENTS.text.replace(f", {STORED_DATA_TEXT}", ""), "qiqi")

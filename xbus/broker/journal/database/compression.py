@@ -5,6 +5,8 @@ data, so nothing outside the journal tells a compressed segment from another. Th
 that names the size of its content.
 """
 
+import hashlib
+
 import sqlalchemy as sa
 import zstandard
 
@@ -42,6 +44,21 @@ def compress(data: bytes) -> tuple[bytes, int | None]:
     # An object for each call, as none may serve two threads at a time.
     packed = zstandard.ZstdCompressor(level=LEVEL).compress(data)
     return (data, None) if len(packed) > len(data) - len(data) // LEAST_GAIN else (packed, len(data))
+
+
+def verified(data: bytes, digest: bytes) -> bytes:
+    """Give the data of a segment or of an output if it has its hash: nobody gets what a bad disk made of it.
+
+    Raises:
+        JournalError: it is damaged (``segment_damaged``).
+    """
+    if hashlib.sha256(data).digest() != digest:
+        raise JournalError(
+            "stored items are damaged: they do not have their hash",
+            "find them by xbus fsck, and restore a backup or have them sent again",
+            code=DAMAGED,
+        )
+    return data
 
 
 def decompress(data: bytes, plain_bytes: int | None) -> bytes:

@@ -14,12 +14,13 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import DAMAGED, PLAIN_SIZE
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.objects.reading import STORED_DATA, SegmentData, segment_data
 from xbus.broker.journal.writes import Indices
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags
 
 
@@ -278,8 +279,9 @@ def _segment(
     data: bytes,
     plain_bytes: int | None,
     store_id: int | None,
+    digest: bytes,
 ) -> Segment:
-    return Segment(first_index, items, door.plain(data, plain_bytes, store_id), indices)
+    return Segment(first_index, items, door.plain(data, plain_bytes, store_id, digest), indices)
 
 
 _OF_EVENT = model.segment.c.event_id == sa.bindparam("of_event")
@@ -311,14 +313,21 @@ def read_small_events(connection: sa.Connection, event_ids: Sequence[UUID]) -> d
         event_ids: those under which the items are stored. Together they hold as many bytes as may be read at once.
 
     Returns:
-        The segments by event, in index order; an event without any is left out.
+        The segments by event, in index order. An event without any is left out, and so is a damaged one: whoever reads
+        it alone learns of that, and the others are not kept waiting.
     """
     rows = connection.execute(_SMALL_EVENTS, {"events": event_ids}).all()
     door = segment_data(connection)
     segments: dict[UUID, list[Segment]] = defaultdict(list)
+    damaged: set[UUID] = set()
     for event_id, *row in rows:
-        segments[event_id].append(_segment(door, *row))
-    return segments
+        try:
+            segments[event_id].append(_segment(door, *row))
+        except JournalError as error:
+            if error.code != DAMAGED:
+                raise
+            damaged.add(event_id)
+    return {event_id: found for event_id, found in segments.items() if event_id not in damaged}
 
 
 _SMALL_EVENTS = (

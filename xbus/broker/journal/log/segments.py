@@ -46,9 +46,7 @@ class SegmentRow(NamedTuple):
         Raises:
             JournalError: it is damaged (``segment_damaged``) or not where it should be (``object_missing``).
         """
-        if self.plain_bytes is None:
-            return self
-        data = door.plain(self.data, self.plain_bytes, self.store_id)
+        data = door.plain(self.data, self.plain_bytes, self.store_id, self.hash)
         return self._replace(data=data, plain_bytes=None, store_id=None)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import DAMAGED, decompress
+from xbus.broker.journal.database.compression import DAMAGED, decompress, verified
 from xbus.broker.journal.database.raw_reader import Fetcher, Query
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.stores import MISSING, ObjectStore, away
 from xbus.errors import JournalError
 
-STORED_DATA = ("data", "plain_bytes", "store_id")
+STORED_DATA = ("data", "plain_bytes", "store_id", "hash")
 """The columns of ``model.segment`` of which the plain data is made, in the order in which the door takes them."""
 
 STORED_DATA_TEXT = ", ".join(f"segment.{name}" for name in STORED_DATA)
@@ -36,8 +36,8 @@ class SegmentData:
         self._place_of = place_of
         self._opened = opened
 
-    def plain(self, data: bytes, plain_bytes: int | None, store_id: int | None) -> bytes:
-        """Give the plain data of a segment.
+    def plain(self, data: bytes, plain_bytes: int | None, store_id: int | None, digest: bytes) -> bytes:
+        """Give the plain data of a segment, which has its hash.
 
         Args:
             data: as in ``model.segment``, and so are the others.
@@ -47,8 +47,12 @@ class SegmentData:
                 (``object_missing``).
             JournalUnavailable: the object store can't be read now (``objects_unavailable``).
         """
-        data = bytes(data)
-        return decompress(data, plain_bytes) if store_id is None else self._read(store_id, data, plain_bytes)
+        if store_id is None:
+            return verified(decompress(bytes(data), plain_bytes), digest)
+        # The data of an object is its hash, so that of the row is compared with it alone.
+        if bytes(data) != bytes(digest):
+            raise JournalError("a segment does not name the object of its hash", "run xbus fsck", code=DAMAGED)
+        return self._read(store_id, bytes(data), plain_bytes)
 
     def _read(self, store_id: int, digest: bytes, size: int | None) -> bytes:
         store = self._store(store_id)

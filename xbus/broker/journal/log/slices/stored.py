@@ -25,6 +25,7 @@ class StoredSegment(NamedTuple):
     data: bytes
     plain_bytes: int | None
     store_id: int | None
+    hash: bytes
 
 
 class StoredItems:
@@ -56,7 +57,7 @@ class StoredItems:
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
             door = segment_data(self._connection)
             for stored in self._fetch_data(wanted):
-                data = door.plain(stored.data, stored.plain_bytes, stored.store_id)
+                data = door.plain(stored.data, stored.plain_bytes, stored.store_id, stored.hash)
                 segments[stored.event_id].append(Segment(stored.first_index, stored.items, data))
         return segments
 
@@ -118,11 +119,11 @@ _DATA = (
     .where(_WANTED)
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
-_DATA_COPIED: Query[tuple[str, int, int, bytes, int | None, int | None]] = Query(
+_DATA_COPIED: Query[tuple[str, int, int, bytes, int | None, int | None, bytes]] = Query(
     f"SELECT CAST(event_id AS text), first_index, items, {STORED_DATA_TEXT} FROM segment"
     " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
     " ORDER BY event_id, first_index",
-    "sqibii",
+    "sqibiib",
 )
 _SEGMENT_START = sa.select(sa.func.max(_SEGMENT.first_index)).where(
     as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM
