@@ -24,6 +24,7 @@ from xbus.admin import address
 from xbus.admin.cli import main
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations import losses
 from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.emitter.outbox import Outbox
 from xbus.headers import pack_headers
@@ -180,6 +181,7 @@ def bus(database_url: str) -> ParkedBus:
         roles = dict(connection.execute(select(model.role.c.login, model.role.c.id)).all())
         add_reader_rows(connection, roles["store_1"])
         add_subscription_rows(connection)
+        losses.add(connection, losses.Loss(NOON, "broker", 2, 70, 49))
         event_id = bus.event_id(bus.both)
         sent = {"state": "failed", "until": NOON, "code": "timed_out", "cause": "no answer"}
         node_id = connection.execute(select(model.node.c.id).limit(1)).scalar_one()
@@ -282,6 +284,7 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         # The hashes of this journal are none.
         ("fsck",): (),
         ("health",): ("--url", f"tcp://127.0.0.1:{free_port()}"),
+        ("journal", "losses"): (),
         ("journal", "show"): (),
         ("outbox", "status"): (str(outbox),),
         ("parked", "batch", "list"): (),
