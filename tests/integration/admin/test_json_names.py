@@ -382,7 +382,7 @@ def test_all_commands_write_the_names_of_the_page(written: dict[tuple[str, ...],
     seen = {name for found in written.values() for name, value in named(found) if value is not None}
     of_spark = {field.name for result in NEED_SPARK.values() for field in fields(result)} | {"emitted"}
     assert of_spark <= set(kinds)
-    assert set(kinds) - seen - of_spark == {"alarm", "cleared_at"}
+    assert set(kinds) - seen - of_spark == {"acknowledged_at", "alarm", "cleared_at"}
     shapes = {command: len({tuple(each) for each in found}) for command, found in written.items()}
     assert shapes == dict.fromkeys(written, 1)
 

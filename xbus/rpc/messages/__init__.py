@@ -19,7 +19,7 @@ class EnvelopeOptionsMap(TypedDict, total=False):
 
 
 class EventOptionsMap(TypedDict, total=False):
-    """The options of ``xbus.start_event``, and of an event in ``xbus.put_envelope``; ``number`` is of the first alone."""
+    """The options of ``xbus.start_event`` and of an event in ``xbus.put_envelope``, which has no ``number``."""
 
     headers: bytes | None
     partition_key: str | None

@@ -132,8 +132,10 @@ class OpenEnvelope:
     def check_number(self, event_id: UUID, number: int) -> None:
         """Let an event begin that comes in its turn, or has begun already.
 
-        Else events would change their order: 1. The start of the second event is refused, as the journal is away. 2. The
-        start of the third one, which was sent behind it, succeeds. 3. The start of the second one is repeated.
+        Else events would change their order:
+        1. The start of the second event is refused, as the journal is away.
+        2. The start of the third one, which was sent behind it, succeeds.
+        3. The start of the second one is repeated.
 
         Raises:
             Failed: event_gap, where one before it has not begun.

@@ -15,7 +15,7 @@ from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
 from xbus.broker.journal.commit.rehearsal import lacks_room, rehearse
 from xbus.broker.journal.commit.statements import carry_out, carry_out_free
-from xbus.broker.journal.database.engine import READ_ONLY, WRITES, journal_errors
+from xbus.broker.journal.database.engine import READ_ONLY, WRITES, is_memory, journal_errors
 from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import (
     Append,
@@ -347,7 +347,8 @@ class Committer:
         Raises:
             Fenced: it may not.
         """
-        if not self._fence.has_begun:
+        # No other broker knows a journal in memory, and a look would end what its one connection is in the middle of.
+        if not self._fence.has_begun or is_memory(self._engine):
             return
         try:
             with journal_errors():
