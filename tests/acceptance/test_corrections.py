@@ -104,7 +104,7 @@ async def test_one_correction_cures_the_envelope_for_all(url: str, start_daemon:
                 assert consumer.committed.count(envelope_id) == 1
 
     shown = await xbus(daemon, "envelope", "show", envelope_id)
-    (line,) = [line.split() for line in shown.splitlines() if "corrected" in line]
+    (line,) = [line.split() for line in shown.splitlines() if line.startswith("  all ")]
     assert line[:4] == ["all", "1", "1", "corrected"]
     assert line[-2:] == ["asked", "them"]
 

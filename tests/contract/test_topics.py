@@ -339,7 +339,6 @@ def test_a_subscription_that_ended_is_called_again_once_its_program_subscribes(u
         ("south", wish("stock"), "type_not_allowed"),
         ("south", wish("orders"), "type_not_allowed"),
         ("south", wish("shop_own"), "unknown_type"),
-        ("south", wish(), "bad_subscription"),
         ("south", wish("shop_orders", url="ftp://app.example"), "bad_subscription"),
         ("south", wish("shop_orders", url="http://app.example"), "bad_subscription"),
         ("south", wish("shop_orders", url="https://app.example/\r\nX-Forged:yes"), "bad_subscription"),

@@ -15,7 +15,7 @@ from typing import cast
 from argon2 import PasswordHasher
 
 from tests.fuzz.tape import Tape
-from tests.fuzz.values import anything, event, identity, number, options, packed_items, text
+from tests.fuzz.values import anything, envelope, event, identity, number, options, packed_items, text
 from tests.support.clock import StandingClock
 from tests.support.journal import add_small_bus
 from xbus.broker.configuration import Configuration
@@ -93,6 +93,7 @@ EXPECTED: Mapping[str, Sequence[str]] = {
     "xbus.end_envelope": ("token", "id", "number"),
     "xbus.cancel_envelope": ("token", "id"),
     "xbus.put_envelope": ("token", "id", "events", "options"),
+    "xbus.put_envelopes": ("token", "envelopes"),
     "xbus.get_consumers": ("token",),
     "xbus.retry_event": ("token", "id"),
     "xbus.replay_envelope": ("token", "id", "id"),
@@ -327,6 +328,8 @@ class _Bench:
                 return packed_items(tape)
             case "events":
                 return [event(tape, self._known) for _ in range(tape.number(4))]
+            case "envelopes":
+                return [envelope(tape, self._known) for _ in range(tape.number(4))]
             case "options":
                 return options(tape)
         return text(tape)

@@ -75,6 +75,25 @@ def event(tape: Tape, known: list[str]) -> object:
     return parts[: tape.one_of((4, 5, 4, 3))]
 
 
+def envelope(tape: Tape, known: list[str]) -> object:
+    """Make an envelope of ``xbus.put_envelopes``."""
+    if tape.rarely():
+        return anything(tape)
+    items = [tape.bytes(tape.number(24)) for _ in range(tape.number(4))]
+    ids = [_short(identity(tape, known)), _short(identity(tape, known))] if tape.number(2) else [None, None]
+    head = tape.one_of((None, [None, text(tape), None], [text(tape), None, tape.bytes(tape.number(8))], options(tape)))
+    tags = tape.one_of((None, [None, text(tape)], [tape.bytes(tape.number(8)), None], anything(tape)))
+    parts = [*ids, tape.one_of(TEXTS[:2]), len(items), pack_items(items), head, tags]
+    return parts[: tape.one_of((7, 7, 7, 6))]
+
+
+def _short(known: object) -> object:
+    try:
+        return uuid.UUID(str(known)).bytes
+    except ValueError:
+        return known
+
+
 def options(tape: Tape) -> object:
     """Make the options of an envelope or event."""
     if tape.rarely():

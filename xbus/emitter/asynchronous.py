@@ -186,18 +186,17 @@ class AsyncEmitter:
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         ids: Sequence[str] = ()
+        began = asyncio.get_running_loop().time()
         if limits.groups and len(batches) <= 1:
-            began = self._clock.monotonic()
             try:
                 return await put_together(context, start, packed, options, timeout)
             except GoesAlone as alone:
                 ids = alone.ids
-                timeout = None if timeout is None else max(0.0, timeout - (self._clock.monotonic() - began))
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if len(batches) > 1 or "key" in options or self._outbox is not None:
             sending = self._envelope(options)
-            return await within(timeout, self._put_batches(sending, start, packed), sending.failure)
-        return await put_at_once(context, start, packed, options, timeout, ids)
+            return await within(timeout, self._put_batches(sending, start, packed), sending.failure, began)
+        return await put_at_once(context, start, packed, options, timeout, ids, began)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None

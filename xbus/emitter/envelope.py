@@ -185,6 +185,7 @@ async def put_at_once(
     options: EnvelopeOptionsMap,
     timeout: float | None = None,
     ids: Sequence[str] = (),
+    began: float | None = None,
 ) -> Receipt:
     """Send an envelope of one event whose items fit into one batch.
 
@@ -195,6 +196,7 @@ async def put_at_once(
         options: of the envelope, as ``envelope_options`` makes them.
         timeout: the most seconds that it may take; None for as long as the emitter insists.
         ids: of the envelope and of its event, where they were sent before.
+        began: when ``timeout`` began, as of ``within``.
 
     Raises:
         CallError: the front refuses it, or nothing answered for as long as the emitter insists.
@@ -208,7 +210,7 @@ async def put_at_once(
     call = RepeatableCall("xbus.put_envelope", arguments, context.options.answer_seconds, size=len(data))
     stream = context.new_stream()
     try:
-        return Receipt.of(await within(timeout, _submitted(stream, call), lambda: stream.failure))
+        return Receipt.of(await within(timeout, _submitted(stream, call), lambda: stream.failure, began))
     finally:
         context.end(stream)
 

@@ -129,21 +129,25 @@ async def insist(patience: EmitterPatience, seconds: float, attempt: Callable[[f
         await asyncio.sleep(delay)
 
 
-async def within(timeout: float | None, work: Awaitable[T], failure: Callable[[], CallError | None]) -> T:
+async def within(
+    timeout: float | None, work: Awaitable[T], failure: Callable[[], CallError | None], began: float | None = None
+) -> T:
     """Wait for ``work`` for so many seconds; None for as long as it takes.
 
     Args:
         timeout: the seconds.
         work: is cancelled when they are over.
         failure: gives the failure because of which the work waits; None where it waits for an answer.
+        began: when the seconds began, by the clock of the event loop; None for now.
 
     Raises:
         CallError: it took longer: the failure, or ``TimedOut`` where none is known.
     """
     if timeout is None:
         return await work
+    since = asyncio.get_running_loop().time() if began is None else began
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(since + timeout):
             return await work
     except TimeoutError:
         known = failure()

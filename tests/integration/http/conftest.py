@@ -71,12 +71,12 @@ class Shop:
             of_event = sa.select(model.segment).where(model.segment.c.event_id == event.id)
             segments = connection.execute(of_event.order_by(model.segment.c.first_index)).all()
         items = [unpack(item) for row in segments for item in unpack_items(row.data, row.items)]
-        headers = unpack_headers(envelope.head.headers) if envelope.head.headers else {}
+        headers = unpack_headers(envelope.headers) if envelope.headers else {}
         return Stored(
             event.type_name,
             items,
             envelope.idempotency_key,
-            envelope.head.ordering_key,
+            envelope.ordering_key,
             event.partition_key,
             dict(headers),
             envelope.state,

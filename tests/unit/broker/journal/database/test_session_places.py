@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[5]
 MAKERS = {"create_engine", "connect", "raw_connection", "engine_from_config", "create_async_engine"}
 
 OTHERS = {
+    ("xbus/broker/journal/configuration/checked.py", "sa.create_engine"): "a copy in memory, without wrong rows",
     ("xbus/broker/journal/database/foreign.py", "sa.create_engine"): "a file of somebody else, which is only read",
     ("xbus/broker/journal/legacy_import/source.py", "sa.create_engine"): "the database of a 0.2.0, which is only read",
     ("xbus/emitter/outbox/file.py", "sqlite3.connect"): "the outbox is a file of its own",
