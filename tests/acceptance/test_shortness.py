@@ -42,8 +42,8 @@ class Length(NamedTuple):
     [
         pytest.param("sqlite", CONSUMER, False, Length(130, 40, 632, 2410), id="plain"),
         pytest.param("sqlite", CONSUMER, True, Length(131, 40, 650, 2500), id="tagged"),
-        pytest.param("sqlite", WORKER_AND_TWO, False, Length(135, 48, 775, 2895), id="worker"),
-        pytest.param("postgres", CONSUMER, False, Length(131, 40, 645, 2440), id="on_postgresql"),
+        pytest.param("sqlite", WORKER_AND_TWO, False, Length(135, 48, 775, 2900), id="worker"),
+        pytest.param("postgres", CONSUMER, False, Length(131, 40, 647, 2450), id="on_postgresql"),
     ],
 )
 def test_a_put_passes_few_files_and_functions(
