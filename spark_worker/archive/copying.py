@@ -116,7 +116,7 @@ def read_segments(location: str, position: int | None = None) -> Iterator[Segmen
 
     Raises:
         OSError: the file can't be read.
-        JournalError: the file is damaged (``archive_differs``).
+        JournalError: the file is missing (``archive_missing``) or damaged (``archive_differs``).
     """
     with opened(location) as file:
         for group in range(file.num_row_groups):

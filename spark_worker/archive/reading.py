@@ -21,7 +21,7 @@ def opened(location: str) -> Iterator[pq.ParquetFile]:
 
     Raises:
         OSError: it can't be read.
-        JournalError: it is damaged (``archive_differs``).
+        JournalError: it is missing (``archive_missing``) or damaged (``archive_differs``).
     """
     try:
         with storage.read(location) as source, pq.ParquetFile(source) as file:
@@ -39,7 +39,7 @@ def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> I
 
     Raises:
         OSError: it can't be read.
-        JournalError: the file is damaged.
+        JournalError: the file is missing or damaged.
     """
     names = [name for name in ITEM_COLUMNS if name in columns]
     wanted = pa.array(file.positions, type=pa.int64())

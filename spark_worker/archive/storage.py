@@ -117,10 +117,15 @@ def read(location: str) -> pa.NativeFile:
     """Open a file by pyarrow.
 
     Raises:
+        JournalError: there is none (``archive_missing``).
         OSError: it can't be read.
     """
     filesystem, path = reach(location)
-    return filesystem.open_input_file(path)
+    try:
+        return filesystem.open_input_file(path)
+    except FileNotFoundError as error:
+        cause = f"{location}, a file of the archive, is not there"
+        raise JournalError(cause, "bring it back to this place, as from a copy", code="archive_missing") from error
 
 
 def reach(location: str) -> tuple[fs.FileSystem, str]:

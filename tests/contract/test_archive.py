@@ -398,6 +398,17 @@ def test_a_file_that_was_damaged_is_told(bus: Bus) -> None:
             assert caught.value.code == "archive_differs"
 
 
+def test_a_file_that_is_missing_is_told(bus: Bus) -> None:
+    bus.archive()
+    with reading(bus.url) as connection:
+        [file, *_] = archived_files(connection, type_of_notes(connection), 0, 1)
+    Path(file.location).unlink()
+    for read in (lambda: bus.restore(envelope_at(bus, 1)), lambda: list(read_items(file))):
+        with pytest.raises(JournalError, match="is not there") as caught:
+            read()
+        assert caught.value.code == "archive_missing"
+
+
 def type_of_notes(connection: sa.Connection) -> int:
     found = read_type_id(connection, "notes")
     assert found is not None
