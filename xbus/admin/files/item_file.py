@@ -4,11 +4,10 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from xbus.admin.files.described import DescribedCsvReader, FixedReader
 from xbus.admin.files.descriptor import CsvLayout, Descriptor, XmlLayout
-from xbus.admin.files.entry_reader import EntryReader
 from xbus.admin.files.plain import CsvReader, JsonReader
 from xbus.admin.files.plain_form import AS_NAMED, JSON_LINES, PlainForm
 from xbus.admin.files.source import Source
@@ -17,6 +16,30 @@ from xbus.admin.files.xml_records import XmlReader
 from xbus.errors import XbusError
 from xbus.files.entry import Entry, Unreadable
 from xbus.files.text_lines import say_nothing
+
+
+class EntryReader(Protocol):
+    """Reads the entries of one file, and knows the form of a file with only some of them."""
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of such a file; known once the first entry has been read."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Iterate over each entry, good or bad, in order.
+
+        Raises:
+            Unreadable: the rest can't be divided into entries.
+        """
+
+    def remark(self, sentence: str) -> str:
+        """Write a line for people; nobody reads it as an entry."""
+
+    def head(self, sentence: str) -> str:
+        """Give the text before the entries, with a remark in it; known once the first one has been read."""
+
+    def tail(self) -> str:
+        """Give the text behind the entries."""
 
 
 class ItemFile:

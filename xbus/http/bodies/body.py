@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sized
 from typing import TypeVar
 
 from xbus.errors import Failed, Refused
-from xbus.http.bodies.json_body import read_json
+from xbus.json_text import parse_json
 
 Text = TypeVar("Text", bound=Sized)
 Found = TypeVar("Found")
@@ -219,3 +219,19 @@ class Body:
 async def off_loop(read: Callable[[Text], Found], text: Text) -> Found:
     """Read a text; a large one in a thread, as it would keep other requests waiting."""
     return read(text) if len(text) <= UNCOUNTED_BYTES else await asyncio.to_thread(read, text)
+
+
+def read_json(text: bytes, place: str = "the body") -> object:
+    """Read a text of JSON.
+
+    Args:
+        text: in UTF-8.
+        place: where it is, for the error.
+
+    Raises:
+        Refused: the text is no JSON, or something of it would get lost (``bad_body``).
+    """
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise Refused(f"{place} is no JSON ({error!s:.160})", "correct it", code="bad_body") from None

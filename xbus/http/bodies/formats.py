@@ -5,9 +5,8 @@ from functools import partial
 
 from xbus.errors import Refused
 from xbus.files.text_lines import say_nothing
-from xbus.http.bodies.body import UNCOUNTED_BYTES, Body, off_loop
+from xbus.http.bodies.body import UNCOUNTED_BYTES, Body, off_loop, read_json
 from xbus.http.bodies.csv_body import csv_items
-from xbus.http.bodies.json_body import read_json
 from xbus.http.bodies.media_types import MediaType
 from xbus.http.bodies.packed import count_members, packed_items
 from xbus.rpc.items import item_bytes
