@@ -33,7 +33,7 @@ def do_work(job: RunJob, output: BotOutput) -> None:
     elif job.allowed.has_program(command[0]):
         run_command(job, output)
     else:
-        raise _not_allowed(f'the program "{command[0]:.200}"', "--allow-command")
+        raise _not_allowed(f'the program "{command[0]:.200}"')
 
 
 def failed(error: BaseException) -> Outcome:
@@ -53,7 +53,7 @@ def load_function(call: str, allowed: Allowed) -> Callable[..., object]:
     """
     module_name, _, path = call.partition(":")
     if not allowed.has_module(module_name):
-        raise _not_allowed(f'the module "{module_name:.200}"', "--allow")
+        raise _not_allowed(f'the module "{module_name:.200}"')
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -66,7 +66,7 @@ def load_function(call: str, allowed: Allowed) -> Callable[..., object]:
         # A module that is allowed may have imported others: "reports:os.system" is none of its functions.
         home = _home(found)
         if home is not None and not allowed.has_module(home):
-            raise _not_allowed(f'"{path:.200}" of the module {home}', "--allow")
+            raise _not_allowed(f'"{path:.200}" of the module {home}')
     if not callable(found):
         raise _not_found(f'"{path}" in {module_name} is no function')
     return found
@@ -80,10 +80,10 @@ def _home(found: object) -> str | None:
     return found.__module__ if inspect.isroutine(found) or inspect.isclass(found) else None
 
 
-def _not_allowed(what: str, option: str) -> Refused:
+def _not_allowed(what: str) -> Refused:
     return Refused(
         f"this runner does not allow {what}",
-        f"start xbus bot run with {option}, or have another runner do it",
+        "start xbus bot run with --allow or --allow-command, or have another runner do it",
         code="not_allowed",
     )
 
