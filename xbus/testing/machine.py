@@ -136,4 +136,4 @@ class Machine:
 
     def _note_problem(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        self._problems.append(error if isinstance(error, BaseException) else str(context.get("message")))
+        self._problems.append(error if isinstance(error, BaseException) else f"{context.get('message')} ({context.get('task')})")
