@@ -19,7 +19,7 @@ from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus import model
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, ReplyRequests
-from xbus.broker.front.envelopes.throttle import Throttle
+from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
 from xbus.broker.front.groups import GroupIntake
 from xbus.broker.housekeeping.space import Space
