@@ -60,11 +60,14 @@ class GroupIntake:
         self._front = front
         self._note_refusal = note_refusal
 
-    def put(self, emitter_id: int, session: bytes, entries: list[Value]) -> Deferred[Answers]:
+    def put(
+        self, emitter_id: int, session: bytes, entries: list[Value], *, in_order: bool = False
+    ) -> Deferred[Answers]:
         """Take envelopes, each ``[envelope_id, event_id, type_name, items, data, head, event_head]``.
 
         Args:
             session: the hash of the caller's token.
+            in_order: take none behind one that is not taken.
 
         Returns:
             For each envelope its receipt, or its error.
@@ -73,12 +76,12 @@ class GroupIntake:
         try:
             group = group_of(emitter_id, entries)
             if self._front.heard_of(group.envelope_ids):
-                message.sort()
+                message.sort(in_order)
             else:
                 message.put_together(range(len(entries)), group)
         except CallError:
             # One of them at least is not plain, or all of them are too much for now.
-            message.sort()
+            message.sort(in_order)
         return Deferred.of(message.answered)
 
 
@@ -103,15 +106,23 @@ class _Message:
         if not entries:
             self.answered.set_result([])
 
-    def sort(self) -> None:
-        """Put those together that are plain, and each of the others alone."""
+    def sort(self, in_order: bool) -> None:
+        """Put those together that are plain, and each of the others alone; in order, none behind one that is wrong."""
         plain: list[int] = []
         alone: list[int] = []
+        last: list[int] = []
         seen: set[bytes] = set()
         for place, entry in enumerate(self._entries):
             ids = _ids_of(self._emitter_id, entry)
-            # Behind one of the same id it stays behind it.
-            is_plain = seen.isdisjoint(ids) and self._is_plain(entry)
+            try:
+                # Behind one of the same id it stays behind it.
+                is_plain = seen.isdisjoint(ids) and not self._heard_of(entry)
+            except CallError:
+                is_plain = False
+                if in_order:
+                    last = [place]
+                    self._leave(range(place + 1, len(self._entries)))
+                    break
             seen |= ids
             (plain if is_plain else alone).append(place)
         if plain:
@@ -119,17 +130,28 @@ class _Message:
                 self.put_together(plain, group_of(self._emitter_id, [self._entries[place] for place in plain]))
             except CallError:
                 # A limit of the emitter: alone each gets as far as it would without the others.
-                alone = [*range(len(self._entries))]
-        for place in alone:
+                if in_order:
+                    self._leave([*plain[1:], *last])
+                    last = plain[:1]
+                else:
+                    alone = [*range(len(self._entries))]
+        for place in (*alone, *last):
             self._put_alone(place)
 
-    def _is_plain(self, entry: Value) -> bool:
-        try:
-            group = group_of(self._emitter_id, [entry])
-            self._front.check_group(self._emitter_id, group)
-        except CallError:
-            return False
-        return not self._front.heard_of(group.envelope_ids)
+    def _heard_of(self, entry: Value) -> bool:
+        """Check whether an envelope is known already.
+
+        Raises:
+            CallError: it can't be taken in a group.
+        """
+        group = group_of(self._emitter_id, [entry])
+        self._front.check_group(self._emitter_id, group)
+        return bool(self._front.heard_of(group.envelope_ids))
+
+    def _leave(self, places: Iterable[int]) -> None:
+        """Take none of these envelopes, because of one before them."""
+        for place in places:
+            self._answer(place, _error_of(_behind()))
 
     def put_together(self, places: Sequence[int], group: NewGroup) -> None:
         """Put envelopes as a group.
@@ -241,6 +263,14 @@ def _plain_or(values: Sequence[Value], plain: T, read: Callable[[Value], T]) -> 
 def _not_plain() -> Refused:
     """Make the error for a group that has to be sorted; what each of its envelopes lacks is told when it goes alone."""
     return Refused("the envelopes are no group", code=WRONG_ARGUMENTS)
+
+
+def _behind() -> Failed:
+    return Failed(
+        "an envelope before it in the message was not taken",
+        "put that one by a call of its own, then this one again",
+        code="behind_another",
+    )
 
 
 def _alone(emitter_id: int, entry: Value) -> tuple[UUID, NewEvent, EnvelopeHead]:
