@@ -37,17 +37,22 @@ class CopyFailed:
     code: str
 
 
-def copy_file(url: str, plan: FilePlan, wrote: Callable[[int], None] = lambda _: None) -> FileWritten | CopyFailed:
+def copy_file(
+    url: str, plan: FilePlan, wrote: Callable[[int], None] = lambda _: None, *, group_rows: int = GROUP_ROWS
+) -> FileWritten | CopyFailed:
     """Make a file, and describe its content from what is read back.
 
     Args:
         url: the journal's address.
-        wrote: gets the bytes of items when they are written.
+        wrote: gets the bytes of items when they are written, which is once a row group.
+        group_rows: the items of a row group.
     """
     try:
         with connected(url) as connection:
             hashes: dict[UUID, list[bytes]] = {event.event_id: [] for event in plan.events}
-            size = storage.publish(plan.location, lambda sink: _write(connection, plan, sink, hashes, wrote))
+            size = storage.publish(
+                plan.location, lambda sink: _write(connection, plan, sink, hashes, wrote, group_rows)
+            )
         return FileWritten(plan.file_id, plan.items, size, tuple(_read_back(plan, hashes)))
     except XbusError as error:
         return CopyFailed(error.cause, error.next_step, error.code)
@@ -61,6 +66,7 @@ def _write(
     sink: Any,
     hashes: dict[UUID, list[bytes]],
     wrote: Callable[[int], None],
+    group_rows: int,
 ) -> None:
     with pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer:
         group: list[pa.RecordBatch] = []
@@ -71,7 +77,7 @@ def _write(
                 group.append(segment_rows(event, segment))
                 rows += segment.items
                 size += len(segment.data)
-                if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+                if rows >= group_rows or size >= GROUP_BYTES:
                     _write_group(writer, group, rows)
                     wrote(size)
                     group, rows, size = [], 0, 0

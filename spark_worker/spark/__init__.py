@@ -3,5 +3,5 @@
 It starts and ends sessions, and reads the options of commands, readers and writers. It knows nothing of transforms and
 of the journal's content. All packages above ``items`` may import it.
 
-Face: ``command_options``, ``java``, ``master``, ``options``, ``patience``, ``session``.
+Face: ``command_options``, ``master``, ``options``, ``patience``, ``session``.
 """

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from spark_worker.archive import copying, storage
+from spark_worker.archive import storage
 from spark_worker.archive.archiver import STEPS, Archiver, Copy, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file, read_segments
 from spark_worker.archive.reading import read_items
@@ -373,11 +373,13 @@ async def test_what_is_needed_again_while_it_is_written_stays_with_all_that_lies
         assert len(bus.files()) == len(connection.execute(sa.select(model.archive_file)).all())
 
 
-def test_progress_is_told_while_a_large_event_is_written(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "GROUP_ROWS", 10)
+def test_progress_is_told_while_a_large_event_is_written(bus: Bus) -> None:
     told: list[str | int] = []
 
-    bus.archive(on_step=told.append, tell=told.append)
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> Sequence[FileWritten | CopyFailed]:
+        return [copy_file(bus.url, plan, wrote, group_rows=10) for plan in plans]
+
+    bus.archive(copy, on_step=told.append, tell=told.append)
 
     # A new list begins with each step.
     steps: list[list[int]] = [[]]
