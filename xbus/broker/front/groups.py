@@ -5,6 +5,9 @@ reached a limit. Alone it takes the way of a single call, so that it gets the sa
 """
 
 import logging
+import math
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar, cast
@@ -26,6 +29,14 @@ from xbus.rpc.messages import GroupedError, GroupedReceipt
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+SHARED_SECONDS = 0.05
+"""Seconds for which the front counts as shared behind puts of two emitters in turn. Longer protects emitters that put
+seldom, and slows others down for them."""
+
+SPAN_ENVELOPES = 32
+"""The envelopes of an emitter that go on together while the front is shared. More let it delay others for longer;
+fewer make it slower itself."""
 
 ID_BYTES = 16
 COLUMNS = 7
@@ -49,16 +60,25 @@ NoteRefusal: TypeAlias = Callable[[UUID, str], None]
 
 
 class GroupIntake:
-    """Takes the envelopes of a message.
+    """Takes the envelopes of messages.
+
+    While several emitters put, a long message goes on in spans: each waits until the one before it is answered, and so
+    do the later messages of its emitter. So the transactions stay short in which the puts of the others wait.
 
     Args:
         front: takes groups, and envelopes alone.
         note_refusal: called for each envelope that is refused.
+        now: the time in seconds.
     """
 
-    def __init__(self, front: Front, note_refusal: NoteRefusal) -> None:
+    def __init__(self, front: Front, note_refusal: NoteRefusal, now: Callable[[], float] = time.monotonic) -> None:
         self._front = front
         self._note_refusal = note_refusal
+        self._now = now
+        self._last_emitter: int | None = None
+        self._shared_until = -math.inf
+        self._waiting: dict[int, deque[_LongMessage]] = {}
+        """The messages that have spans left, by their emitter, which has a span under way."""
 
     def put(
         self, emitter_id: int, session: bytes, entries: list[Value], *, in_order: bool = False
@@ -72,6 +92,40 @@ class GroupIntake:
         Returns:
             For each envelope its receipt, or its error.
         """
+        now = self._now()
+        last, self._last_emitter = self._last_emitter, emitter_id
+        if last not in (None, emitter_id):
+            self._shared_until = now + SHARED_SECONDS
+        waiting = self._waiting.get(emitter_id)
+        is_short = len(entries) <= SPAN_ENVELOPES
+        if not entries or (waiting is None and (is_short or now >= self._shared_until)):
+            return Deferred.of(self._put(emitter_id, session, entries, in_order))
+        message = _LongMessage(session, entries, in_order)
+        if waiting is None:
+            self._waiting[emitter_id] = deque([message])
+            self._go_on(emitter_id)
+        else:
+            waiting.append(message)
+        return Deferred.of(message.answered)
+
+    def _go_on(self, emitter_id: int) -> None:
+        waiting = self._waiting[emitter_id]
+        while waiting and not waiting[0].left:
+            waiting.popleft()
+        if not waiting:
+            del self._waiting[emitter_id]
+            return
+        message = waiting[0]
+        span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
+        put = self._put(emitter_id, message.session, span, message.in_order)
+        put.add_done_callback(partial(self._span_answered, emitter_id, message, len(span)))
+
+    def _span_answered(self, emitter_id: int, message: "_LongMessage", envelopes: int, done: Promise[Answers]) -> None:
+        error = done.exception()
+        message.add(done.result() if error is None else [_error_of(error)] * envelopes)
+        self._go_on(emitter_id)
+
+    def _put(self, emitter_id: int, session: bytes, entries: list[Value], in_order: bool) -> Promise[Answers]:
         message = _Message(self._front, emitter_id, session, entries, self._note_refusal)
         try:
             group = group_of(emitter_id, entries)
@@ -82,7 +136,43 @@ class GroupIntake:
         except CallError:
             # One of them at least is not plain, or all of them are too much for now.
             message.sort(in_order)
-        return Deferred.of(message.answered)
+        return message.answered
+
+
+class _LongMessage:
+    """A message that goes on in spans.
+
+    Args:
+        session: as of ``GroupIntake.put``.
+        entries: as of ``GroupIntake.put``.
+        in_order: as of ``GroupIntake.put``.
+
+    Attributes:
+        left: its envelopes that have not gone on.
+        answered: done when all of them are answered.
+    """
+
+    def __init__(self, session: bytes, entries: list[Value], in_order: bool) -> None:
+        self.session = session
+        self.in_order = in_order
+        self.left = entries
+        self._number = len(entries)
+        self._answers: Answers = []
+        self.answered: Promise[Answers] = Promise()
+
+    def next_span(self, most: int) -> list[Value]:
+        """Take the next envelopes."""
+        span, self.left = self.left[:most], self.left[most:]
+        return span
+
+    def add(self, answers: Answers) -> None:
+        """Take the answers of the last span."""
+        self._answers += answers
+        if self.in_order and any(isinstance(answer, dict) for answer in answers):
+            self._answers += [_error_of(_behind())] * len(self.left)
+            self.left = []
+        if len(self._answers) == self._number:
+            self.answered.set_result(self._answers)
 
 
 class _Message:
