@@ -24,7 +24,7 @@ FAULTS = (ImportError, SyntaxError, NameError, NotImplementedError)
 """Exceptions of a program that is incomplete or wrong: each further start would raise them, too."""
 
 FAULTS_OF_LIBRARIES = {"sqlalchemy.exc.ArgumentError"}
-"""The same, of libraries that the client works without: an address of no known database, or a driver that is missing."""
+"""The same, of libraries that the client works without: an address of no known database, or a missing driver."""
 
 
 async def start(service: RecipientService, seconds: float, backoff: Backoff | None = None) -> None:
