@@ -61,7 +61,7 @@ async def settle(journal: Journal, scribe: Scribe, upto: int, *roles: str) -> No
 
 async def rows(journal: Journal) -> dict[str, int]:
     """How many rows the log's tables have."""
-    tables = (model.envelope, model.event, model.segment, model.failure, model.envelope_role)
+    tables = (model.envelope, model.event, model.log_segment, model.failure, model.envelope_role)
     counts = {}
     for table in tables:
         count = sa.select(sa.func.count()).select_from(table)
@@ -97,7 +97,7 @@ async def test_what_is_settled_for_all_goes_with_all_that_belongs_to_it(journal:
     )
     await settle(journal, scribe, 2)
     assert await prune(journal) == 2
-    assert await rows(journal) == {"envelope": 1, "event": 2, "segment": 2, "failure": 0, "envelope_role": 0}
+    assert await rows(journal) == {"envelope": 1, "event": 2, "log_segment": 2, "failure": 0, "envelope_role": 0}
     assert await positions(journal) == [3]
     assert await journal.read(read_stored_bytes) == receipts[2].data_bytes
     assert await journal.read(read_envelope, receipts[0].envelope_id) is None
@@ -272,7 +272,7 @@ async def test_an_envelope_with_an_idempotency_key_keeps_its_row_for_good(journa
     await settle(journal, scribe, 2)
     assert await prune(journal) == 2
     assert await prune(journal) == 0
-    assert await rows(journal) == {"envelope": 1, "event": 0, "segment": 0, "failure": 0, "envelope_role": 0}
+    assert await rows(journal) == {"envelope": 1, "event": 0, "log_segment": 0, "failure": 0, "envelope_role": 0}
     stored = await journal.read(read_envelope, receipts[0].envelope_id)
     assert stored is not None
     assert stored.receipt == receipts[0]

@@ -32,9 +32,12 @@ from xbus.model.journal import (
     envelope_role,
     event,
     head,
+    log_event,
+    log_segment,
     loss,
     reply,
     segment,
+    views,
     writer,
 )
 from xbus.model.objects import object_removal, object_store
@@ -81,6 +84,8 @@ __all__ = [
     "history",
     "input_descriptor",
     "lag_limit",
+    "log_event",
+    "log_segment",
     "loss",
     "metadata",
     "node",
@@ -108,5 +113,6 @@ __all__ = [
     "session",
     "subscription",
     "subscription_state",
+    "views",
     "writer",
 ]

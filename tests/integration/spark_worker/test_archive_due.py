@@ -29,7 +29,7 @@ async def test_what_is_old_enough_is_archived_without_a_person(sqlite_url: str, 
         health = Health("back", StandingClock())
         await ArchiveKeeper(journal, SystemClock(), health, "files", archive_command(config)).look()
         assert health.problems == []
-        left = sa.select(model.event_type.c.name).join(model.event).join(model.segment)
+        left = sa.select(model.event_type.c.name).join(model.event).join(model.log_segment)
         assert await journal.read(lambda connection: list(connection.execute(left).scalars())) == ["flights"]
         (file,) = (tmp_path / "files").rglob("*.parquet")
         assert pq.ParquetFile(file).metadata.num_rows == 3

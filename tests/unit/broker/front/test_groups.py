@@ -283,7 +283,7 @@ async def carried_out(messages: Sequence[list[Entry]], outage: int | None = None
 def _all_rows(connection: sa.Connection) -> list[Any]:
     return [
         [dict(row) for row in connection.execute(sa.select(table).order_by(*table.primary_key.columns)).mappings()]
-        for table in (model.envelope, model.event, model.segment, model.head)
+        for table in (model.envelope, model.event, model.log_segment, model.head)
     ]
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.segments import read_stored, stored_row
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import PLAIN_SIZE, OfEvent
 from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.items import has_items
@@ -30,7 +30,8 @@ PAGE_BYTES = 8 * 1024 * 1024
 MOST_GENERATIONS = 1_000
 """Envelopes under one key that may have been cancelled before the one that counts."""
 
-_EVENT, _SEGMENT, _ARCHIVED = model.event.c, model.segment.c, model.archived_envelope.c
+_EVENT, _SEGMENT, _ARCHIVED = model.event.c, model.log_segment.c, model.archived_envelope.c
+_OF_EVENT = OfEvent()
 _IS_AWAY = sa.and_(_ARCHIVED.envelope_id.is_not(None), _ARCHIVED.restored_at.is_(None))
 _ENVELOPES = (
     sa.select(model.envelope, _IS_AWAY.label("is_away"))
@@ -62,12 +63,13 @@ _EVENTS = (
     .order_by(_EVENT.envelope_id, _EVENT.number)
 )
 _SIZES = (
-    sa.select(_SEGMENT.event_id, sa.func.count(), sa.func.sum(PLAIN_SIZE))
-    .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
-    .group_by(_SEGMENT.event_id)
+    sa.select(_EVENT.id, sa.func.count(), sa.func.sum(_OF_EVENT.size))
+    .select_from(_OF_EVENT.joined)
+    .where(_EVENT.id.in_(sa.bindparam("ids", expanding=True)), _OF_EVENT.is_there)
+    .group_by(_EVENT.id)
 )
 _SEGMENTS = (
-    sa.select(model.segment)
+    sa.select(model.log_segment)
     .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
@@ -157,7 +159,7 @@ def _take(rows: Iterable[SegmentRow], stored: dict[UUID, _Stored], door: Segment
             causes, data_bytes = [*_causes(plain, event)], len(plain.data)
             event.digest.update(plain.data)
         for cause in causes:
-            yield Fault(FaultCode.SEGMENT_CHANGED, "segment", f"{row.event_id}, {row.first_index}", cause)
+            yield Fault(FaultCode.SEGMENT_CHANGED, "log_segment", f"{row.event_id}, {row.first_index}", cause)
         event.items += row.items
         event.data_bytes += data_bytes
         event.hashes.append(row.hash)

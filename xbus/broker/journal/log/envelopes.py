@@ -6,7 +6,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import OfEvent
 from xbus.broker.journal.writes import SealReceipt
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
@@ -101,23 +101,25 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
 
 
 def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[StoredEvent, ...]:
+    source = model.event.alias("source")
+    segments = OfEvent(source)
+    # A segment of a small event begins at its index 0.
+    first_index = sa.func.coalesce(model.segment.c.first_index, 0)
     statement = (
         sa.select(
             model.event.c.id,
             model.event.c.number,
             model.event_type.c.name,
             model.event_type.c.first_name,
-            sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
-            sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0),
-            sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
+            sa.func.coalesce(sa.func.sum(segments.items), 0),
+            sa.func.coalesce(sa.func.sum(segments.size), 0),
+            sa.func.coalesce(sa.func.max(first_index + segments.items), 0),
             model.event.c["items"].is_not(None),
             model.event.c.origin_id,
             *model.EVENT_TAGS,
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
-        .outerjoin(
-            model.segment, model.segment.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id)
-        )
+        .join(segments.joined, source.c.id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id))
         .where(model.event.c.envelope_id == envelope_id)
         .group_by(
             model.event.c.id,

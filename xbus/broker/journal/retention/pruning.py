@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, with_outputs
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import PLAIN_SIZE, OfEvent
 from xbus.broker.journal.log.contents import forget_removed
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.objects.removal import doom
@@ -141,11 +141,21 @@ def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) 
 
 
 def remove_segments(
-    connection: sa.Connection, writer: str, settled: Sequence[Candidate], step_bytes: int = STEP_BYTES
+    connection: sa.Connection,
+    writer: str,
+    settled: Sequence[Candidate],
+    step_bytes: int = STEP_BYTES,
+    *,
+    keeps_events: bool = False,
 ) -> tuple[int, list[Candidate]]:
-    """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left."""
+    """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left.
+
+    Args:
+        keeps_events: whether events without segments stay. Otherwise the caller removes their rows, with the segments
+            that lie in these.
+    """
     small = list(_fitting(settled, step_bytes))
-    total = _remove_all(connection, small)
+    total = _remove_all(connection, small, keeps_events=keeps_events)
     emptied = small
     for candidate in settled[len(small) :]:
         if total >= step_bytes:
@@ -169,7 +179,7 @@ def _fitting(settled: Sequence[Candidate], step_bytes: int) -> Iterator[Candidat
         yield candidate
 
 
-def _remove_all(connection: sa.Connection, small: Sequence[Candidate]) -> int:
+def _remove_all(connection: sa.Connection, small: Sequence[Candidate], *, keeps_events: bool) -> int:
     """Remove all segments of some envelopes; how many bytes."""
     if not small:
         return 0
@@ -178,25 +188,29 @@ def _remove_all(connection: sa.Connection, small: Sequence[Candidate]) -> int:
     if outside:
         doom(connection, (tuple(row) for row in connection.execute(_OBJECTS, ids).all()))
     connection.execute(_REMOVE_SEGMENTS, ids)
+    if keeps_events:
+        connection.execute(_EMPTY_EVENTS, ids)
     return int(total)
 
 
 def _remove_some(connection: sa.Connection, candidate: Candidate, most_bytes: int) -> tuple[int, bool]:
     """Remove segments of one envelope; how many bytes, and whether it has none left."""
-    segment = model.segment.c
+    segment, event = model.log_segment.c, model.event.c
+    own = sa.select(event.id).where(event.envelope_id == candidate.envelope_id)
     sizes = connection.execute(
         sa.select(segment.event_id, segment.first_index, PLAIN_SIZE, segment.store_id, segment.hash)
-        .join(model.event, model.event.c.id == segment.event_id)
-        .where(model.event.c.envelope_id == candidate.envelope_id)
+        .where(segment.event_id.in_(own))
         .limit(SEGMENT_ROWS)
     ).all()
     total = rows = 0
+    size: Any
     for event_id, first_index, size, store_id, digest in sizes:
         if total >= most_bytes:
             break
         if store_id is not None:
             doom(connection, [(store_id, digest)])
-        connection.execute(_REMOVE_SEGMENT, {"of_event": event_id, "index": first_index})
+        if not connection.execute(_REMOVE_SEGMENT, {"of_event": event_id, "index": first_index}).rowcount:
+            connection.execute(_EMPTY_EVENT, {"of_event": event_id})
         total += size
         rows += 1
     return total, rows == len(sizes) < SEGMENT_ROWS
@@ -228,8 +242,11 @@ _REMOVALS: tuple[sa.Delete, ...] = (
 )
 """In the order in which rows refer to each other."""
 
-_SIZE = sa.select(sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0), sa.func.count(model.segment.c.store_id)).where(
-    model.segment.c.event_id.in_(_EVENT_IDS)
+_OF_EVENT = OfEvent()
+_SIZE = (
+    sa.select(sa.func.coalesce(sa.func.sum(_OF_EVENT.size), 0), sa.func.count(model.segment.c.store_id))
+    .select_from(_OF_EVENT.joined)
+    .where(model.event.c.envelope_id.in_(IDS))
 )
 _OBJECTS = sa.select(model.segment.c.store_id, model.segment.c.hash).where(
     model.segment.c.event_id.in_(_EVENT_IDS), model.segment.c.store_id.is_not(None)
@@ -238,6 +255,9 @@ _REMOVE_SEGMENTS = sa.delete(model.segment).where(model.segment.c.event_id.in_(_
 _REMOVE_SEGMENT = sa.delete(model.segment).where(
     model.segment.c.event_id == sa.bindparam("of_event"), model.segment.c.first_index == sa.bindparam("index")
 )
+_EMPTY: Any = sa.update(model.event).values(data=None, data_hash=None, plain_bytes=None)
+_EMPTY_EVENTS = _EMPTY.where(model.event.c.envelope_id.in_(IDS), model.event.c.data.is_not(None))
+_EMPTY_EVENT = _EMPTY.where(model.event.c.id == sa.bindparam("of_event"))
 _MARK: Any = (
     sa.update(model.envelope)
     .where(model.envelope.c.id.in_(IDS), model.envelope.c.pruned_at.is_(None))

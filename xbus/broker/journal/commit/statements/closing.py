@@ -15,7 +15,7 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import Prepared, remember
 from xbus.broker.journal.commit.statements.put import put, put_groups
 from xbus.broker.journal.commit.statements.rows import Row, RowStatement, update_rows
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import OfEvent
 from xbus.broker.journal.log.envelopes import read_cancel_reason
 from xbus.broker.journal.log.segments import content_hash
 from xbus.errors import EnvelopeCancelled, JournalError
@@ -35,7 +35,7 @@ _CONTENT = (
         model.event.c.partition_key,
         model.segment.c.hash,
         model.segment.c["items"].label("segment_items"),
-        PLAIN_SIZE.label("segment_bytes"),
+        OfEvent().size.label("segment_bytes"),
     )
     .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
     .outerjoin(model.segment, model.segment.c.event_id == model.event.c.id)

@@ -31,7 +31,15 @@ INSERT_EVENTS = insert_rows(
     model.event,
     *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"),
     *(column.name for column in model.EVENT_TAGS),
+    *("data", "data_hash", "plain_bytes"),
 )
+NO_SEGMENT = (None,) * 3
+"""The last values of an event whose row has no segment."""
+
+SMALL_BYTES = 2_000
+"""A segment of at most so many stored bytes lies in the row of its event, if it is the only one. PostgreSQL moves more
+out of a row, and in SQLite more fills the page of many rows."""
+
 INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
 
@@ -60,7 +68,7 @@ def start_events(connection: sa.Connection, group: Sequence[writes.StartEvent]) 
     rows = [
         (
             *(write.event_id, write.envelope_id, write.number, write.event_type_id, write.graph_id, write.estimate),
-            *(None, *write.tags),
+            *(None, *write.tags, *NO_SEGMENT),
         )
         for write in group
     ]

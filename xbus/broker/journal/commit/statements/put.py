@@ -1,6 +1,6 @@
 """Whole envelopes: their rows are written as they stay, by three statements for however many envelopes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import accumulate, chain
 from uuid import UUID
@@ -9,10 +9,11 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.commit.statements.emission import (
-    COPY_FROM_BYTES,
     INSERT_ENVELOPES,
     INSERT_EVENTS,
     INSERT_SEGMENTS,
+    NO_SEGMENT,
+    SMALL_BYTES,
     are_large,
     copy_segments,
     ids_taken,
@@ -47,15 +48,19 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
     events: list[Row] = []
     segments: list[SegmentRow] = []
     for write, position in zip(lasting_puts(connection, group), positions, strict=True):
-        own_segments = [_segment(event) for event in write.events if event.items]
-        events += [_event_row(write, number, event) for number, event in enumerate(write.events, start=1)]
-        segments += own_segments
+        own_segments = {event.event_id: _segment(event) for event in write.events if event.items}
+        small = {event_id: segment for event_id, segment in own_segments.items() if _is_small(segment)}
+        events += [
+            _event_row(write, number, event, small.get(event.event_id))
+            for number, event in enumerate(write.events, start=1)
+        ]
+        segments += [segment for event_id, segment in own_segments.items() if event_id not in small]
         receipt = _receipt(write, position, own_segments)
         receipts.append(receipt)
         envelopes.append(_envelope_row(write, receipt))
     with ids_taken(group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else []):
-        small, large = ((), segments) if are_large(segments) else (segments, ())
-        write_together(connection, (INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, small))
+        together, large = ((), segments) if are_large(segments) else (segments, ())
+        write_together(connection, (INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, together))
     insert_segments(connection, large)
     return receipts
 
@@ -64,8 +69,13 @@ def _segment(event: PutEvent) -> SegmentRow:
     return make_row(event.event_id, 0, event.items, event.data, compressed=event.compress, stored=event.stored)
 
 
-def _receipt(write: PutEnvelope, position: int, segments: Sequence[SegmentRow]) -> SealReceipt:
-    hashes = {segment.event_id: (segment.hash,) for segment in segments}
+def _is_small(segment: SegmentRow) -> bool:
+    """Check whether a segment lies in the row of its event."""
+    return segment.store_id is None and len(segment.data) <= SMALL_BYTES
+
+
+def _receipt(write: PutEnvelope, position: int, segments: Mapping[UUID, SegmentRow]) -> SealReceipt:
+    hashes = {event_id: (segment.hash,) for event_id, segment in segments.items()}
     contents = [
         Content(event.hashed_name, event.items, hashes.get(event.event_id, ()), event.tags) for event in write.events
     ]
@@ -84,9 +94,10 @@ def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
     )
 
 
-def _event_row(write: PutEnvelope, number: int, event: PutEvent) -> Row:
+def _event_row(write: PutEnvelope, number: int, event: PutEvent, small: SegmentRow | None) -> Row:
     ids = (event.event_id, write.envelope_id, number, event.event_type_id, event.graph_id)
-    return (*ids, event.items, event.items, *event.tags)
+    segment = NO_SEGMENT if small is None else (small.data, small.hash, small.plain_bytes)
+    return (*ids, event.items, event.items, *event.tags, *segment)
 
 
 def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Sequence[int]) -> list[SealedGroup]:
@@ -108,7 +119,7 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
     emitters = [group.emitter_id for group in groups for _ in range(len(group))]
     moments = [group.at for group in groups for _ in range(len(group))]
     number = len(ids)
-    ones, nothing = [1] * number, [None] * number
+    ones = [1] * number
     envelopes: Columns = (
         *(ids, emitters, [EnvelopeState.RECEIVED.value] * number, moments),
         *([head.ordering_key for head in heads], [head.key for head in heads], [head.headers for head in heads]),
@@ -121,18 +132,27 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
         *(event_ids, ids, ones, [each.id for each in types], [each.graph_id for each in types], counts, counts),
         *([each.headers for each in tags], [each.partition_key for each in tags]),
     )
-    segments: Columns = (event_ids, [0] * number, counts, stored, segment_hashes, nothing, plain_sizes, nothing)
-    if 0 in counts:
-        full = [place for place, items in enumerate(counts) if items]
-        segments = [[column[place] for place in full] for column in segments]
-    is_copied = connection.dialect.name == "postgresql" and sum(map(len, stored)) >= COPY_FROM_BYTES
-    writes = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, segments)]
-    if is_copied or not segments[0]:
-        del writes[2]
+    small: Columns = (stored, segment_hashes, plain_sizes)
+    segments: list[SegmentRow] = []
+    if 0 in counts or max(map(len, stored)) > SMALL_BYTES:
+        rows = zip(event_ids, counts, *small, strict=True)
+        segments = [
+            SegmentRow(UUID(bytes=event_id), 0, items, each, hashed, None, plain_bytes)
+            for event_id, items, each, hashed, plain_bytes in rows
+            if len(each) > SMALL_BYTES
+        ]
+        lie_in_events = [0 < len(each) <= SMALL_BYTES for each in stored]
+        small = [
+            [value if lies else None for value, lies in zip(column, lie_in_events, strict=True)] for column in small
+        ]
+    writes = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, (*events, *small))]
+    is_copied = connection.dialect.name == "postgresql" and are_large(segments)
+    if segments and not is_copied:
+        writes.append((INSERT_SEGMENTS, tuple(zip(*segments, strict=True))))
     with ids_taken(UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else []):
         write_columns(connection, *writes)
     if is_copied:
-        copy_segments(connection, [SegmentRow(UUID(bytes=row[0]), *row[1:]) for row in zip(*segments, strict=True)])
+        copy_segments(connection, segments)
     ends = [*accumulate(map(len, groups))]
     return [
         SealedGroup(first, group, hashes[end - len(group) : end])
