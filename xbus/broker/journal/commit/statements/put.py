@@ -12,11 +12,12 @@ from xbus.broker.journal.commit.statements.emission import (
     INSERT_ENVELOPES,
     INSERT_EVENTS,
     INSERT_SEGMENTS,
+    INTEGRITY_ERRORS,
     NO_SEGMENT,
     SMALL_BYTES,
     are_large,
+    check_ids,
     copy_segments,
-    ids_taken,
     insert_segments,
 )
 from xbus.broker.journal.commit.statements.rows import Columns, Row, write_columns, write_together
@@ -28,6 +29,8 @@ from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGrou
 from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
 from xbus.states import EnvelopeState
+
+RECEIVED = EnvelopeState.RECEIVED.value
 
 ASKED_AT_ONCE = 500
 """Ids about which one statement asks. More make fewer statements, and each longer."""
@@ -58,9 +61,12 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
         receipt = _receipt(write, position, own_segments)
         receipts.append(receipt)
         envelopes.append(_envelope_row(write, receipt))
-    with ids_taken(group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else []):
-        together, large = ((), segments) if are_large(segments) else (segments, ())
+    together, large = ((), segments) if are_large(segments) else (segments, ())
+    try:
         write_together(connection, (INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, together))
+    except INTEGRITY_ERRORS as error:
+        check_ids(error, group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else [])
+        raise
     insert_segments(connection, large)
     return receipts
 
@@ -86,7 +92,7 @@ def _receipt(write: PutEnvelope, position: int, segments: Mapping[UUID, SegmentR
 
 def _envelope_row(write: PutEnvelope, receipt: SealReceipt) -> Row:
     return (
-        *(write.envelope_id, write.emitter_id, EnvelopeState.RECEIVED.value, write.at),
+        *(write.envelope_id, write.emitter_id, RECEIVED, write.at),
         *(*write.head, write.at),
         *(receipt.position, receipt.events, receipt.items, receipt.data_bytes, receipt.hash),
         # Each of its events is one segment, so its hash is also the one that does not depend on how they are cut.
@@ -116,48 +122,61 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
     segment_hashes = [sha256(each).digest() if each else b"" for each in data]
     hashes = _hashes(types, counts, segment_hashes, heads, tags)
     stored, plain_sizes = _stored(types, data)
-    emitters = [group.emitter_id for group in groups for _ in range(len(group))]
-    moments = [group.at for group in groups for _ in range(len(group))]
+    sizes = [len(group.envelope_ids) for group in groups]
+    emitters = [*chain.from_iterable([[group.emitter_id] * size for group, size in zip(groups, sizes, strict=True)])]
+    moments = [*chain.from_iterable([[group.at] * size for group, size in zip(groups, sizes, strict=True)])]
+    positions = [*chain.from_iterable([range(first, first + size) for first, size in zip(firsts, sizes, strict=True)])]
     number = len(ids)
     ones = [1] * number
+    ordering_keys, keys, headers = zip(*heads, strict=True)
+    type_ids, _, _, graph_ids, _ = zip(*types, strict=True)
+    # One segment each, so the hash is also the one that does not depend on how it is cut.
+    keyed = [None if key is None else hashed for key, hashed in zip(keys, hashes, strict=True)]
     envelopes: Columns = (
-        *(ids, emitters, [EnvelopeState.RECEIVED.value] * number, moments),
-        *([head.ordering_key for head in heads], [head.key for head in heads], [head.headers for head in heads]),
-        *(moments, [first + place for group, first in zip(groups, firsts, strict=True) for place in range(len(group))]),
-        *(ones, counts, [len(each) for each in data], hashes),
-        # One segment each, so the hash is also the one that does not depend on how it is cut.
-        [None if head.key is None else hashed for head, hashed in zip(heads, hashes, strict=True)],
+        *(ids, emitters, [RECEIVED] * number, moments, ordering_keys, keys, headers),
+        *(moments, positions, ones, counts, [*map(len, data)], hashes, keyed),
     )
-    events: Columns = (
-        *(event_ids, ids, ones, [each.id for each in types], [each.graph_id for each in types], counts, counts),
-        *([each.headers for each in tags], [each.partition_key for each in tags]),
-    )
-    small: Columns = (stored, segment_hashes, plain_sizes)
-    segments: list[SegmentRow] = []
-    if 0 in counts or max(map(len, stored)) > SMALL_BYTES:
-        rows = zip(event_ids, counts, *small, strict=True)
-        segments = [
-            SegmentRow(UUID(bytes=event_id), 0, items, each, hashed, None, plain_bytes)
-            for event_id, items, each, hashed, plain_bytes in rows
-            if len(each) > SMALL_BYTES
-        ]
-        lie_in_events = [0 < len(each) <= SMALL_BYTES for each in stored]
-        small = [
-            [value if lies else None for value, lies in zip(column, lie_in_events, strict=True)] for column in small
-        ]
+    events: Columns = (event_ids, ids, ones, type_ids, graph_ids, counts, counts, *zip(*tags, strict=True))
+    small, segments = _laid_out(event_ids, counts, (stored, segment_hashes, plain_sizes))
     writes = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, (*events, *small))]
     is_copied = connection.dialect.name == "postgresql" and are_large(segments)
     if segments and not is_copied:
         writes.append((INSERT_SEGMENTS, tuple(zip(*segments, strict=True))))
-    with ids_taken(UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else []):
+    try:
         write_columns(connection, *writes)
+    except INTEGRITY_ERRORS as error:
+        check_ids(error, UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else [])
+        raise
     if is_copied:
         copy_segments(connection, segments)
-    ends = [*accumulate(map(len, groups))]
+    ends = accumulate(sizes)
     return [
-        SealedGroup(first, group, hashes[end - len(group) : end])
-        for group, first, end in zip(groups, firsts, ends, strict=True)
+        SealedGroup(first, group, hashes[end - size : end])
+        for group, first, size, end in zip(groups, firsts, sizes, ends, strict=True)
     ]
+
+
+def _laid_out(
+    event_ids: Sequence[bytes],
+    counts: Sequence[int],
+    stored: tuple[Sequence[bytes], Sequence[bytes], Sequence[int | None]],
+) -> tuple[Columns, list[SegmentRow]]:
+    """Part the segments that lie in the rows of their events from those with rows of their own.
+
+    Args:
+        stored: the columns of data, hash and size of the plain data.
+    """
+    data = stored[0]
+    if 0 not in counts and max(map(len, data)) <= SMALL_BYTES:
+        return stored, []
+    segments = [
+        SegmentRow(UUID(bytes=event_id), 0, items, each, hashed, None, plain_bytes)
+        for event_id, items, each, hashed, plain_bytes in zip(event_ids, counts, *stored, strict=True)
+        if len(each) > SMALL_BYTES
+    ]
+    in_events = [0 < len(each) <= SMALL_BYTES for each in data]
+    small = [[value if lies else None for value, lies in zip(column, in_events, strict=True)] for column in stored]
+    return small, segments
 
 
 def _joined(groups: Sequence[PutGroup]) -> PutGroup:
