@@ -430,6 +430,7 @@ _table(
     _required("name", NAME, unique=True),
     _required("new_types", NAME, server_default=sa.text("''")),
     sa.Column("clients_id", BIG),
+    sa.Column("keep_keys", sa.Float),
     sa.Column("removed_at", MOMENT),
 )
 _table(
@@ -494,6 +495,20 @@ _table(
     sa.Column("plain_bytes", sa.Integer),
     sa.Column("store_id", sa.Integer),
     _partial("ix_segment_hash", "hash", where="store_id IS NOT NULL"),
+)
+_table(
+    "spent_key",
+    sa.Column("envelope_id", sa.Uuid, primary_key=True),
+    _required("emitter_id", sa.ForeignKey("emitter.id")),
+    _required("key", sa.Text),
+    _required("closed_at", MOMENT),
+    sa.Column("position", BIG),
+    sa.Column("events", sa.Integer),
+    sa.Column("items", BIG),
+    sa.Column("bytes", BIG),
+    sa.Column("hash", sa.LargeBinary(32)),
+    sa.Column("content_hash", sa.LargeBinary(32)),
+    sa.Index("ix_spent_key_emitter_id", "emitter_id", "closed_at"),
 )
 _table(
     "envelope_role",

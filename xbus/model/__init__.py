@@ -37,6 +37,7 @@ from xbus.model.journal import (
     loss,
     reply,
     segment,
+    spent_key,
     views,
     writer,
 )
@@ -111,6 +112,7 @@ __all__ = [
     "sending_limit",
     "service",
     "session",
+    "spent_key",
     "subscription",
     "subscription_state",
     "views",

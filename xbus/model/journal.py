@@ -60,7 +60,8 @@ envelope = Table(
     Column(
         "idempotency_key",
         Text,
-        comment="What its emitter calls it, for good: its id was made of this and the emitter's. Null for none.",
+        comment="What its emitter calls it: its id was made of this and the emitter's. Null for none. The key of a "
+        "removed envelope is in spent_key.",
     ),
     Column(
         "content_hash",
@@ -193,6 +194,24 @@ log_segment = Table(
     Column("store_id", Integer),
     comment="All segments, wherever they lie, with the columns of the table segment. Ask it alone, by event_id: beside "
     "other tables SQLite reads all of it.",
+)
+
+spent_key = Table(
+    "spent_key",
+    metadata,
+    Column("envelope_id", Uuid, primary_key=True, comment="That of an envelope with a key which is removed."),
+    required("emitter_id", ForeignKey("emitter.id")),
+    required("key", Text, comment="Its idempotency key."),
+    required("closed_at", Timestamp, comment="When it was sealed or cancelled."),
+    Column("position", BigInteger, comment="The receipt, and so are the next columns; null if it was cancelled."),
+    Column("events", Integer),
+    Column("items", BigInteger),
+    Column("bytes", BigInteger),
+    Column("hash", LargeBinary(32)),
+    Column("content_hash", LargeBinary(32), comment="As in envelope: what comes again is compared with it."),
+    # Asked for the profiles alone whose keys are not kept for ever.
+    Index("ix_spent_key_emitter_id", "emitter_id", "closed_at"),
+    comment="The keys of removed envelopes, so that nothing comes twice. They outlive retention.",
 )
 
 envelope_role = Table(

@@ -209,12 +209,43 @@ def _check_envelope(envelope: Any, events: Sequence[Any], stored: dict[UUID, _St
         yield from map(fault, _seal_causes(envelope, events, stored if is_there else None))
 
 
+def check_spent_keys(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Check that the keys of removed envelopes stand for the envelopes that they name."""
+    after = UUID(int=0)
+    while True:
+        with connection.begin():
+            page = connection.execute(_SPENT, {"after": after}).all()
+        for spent in page:
+            cause = ""
+            if not _is_of_key(spent.envelope_id, spent.emitter_id, spent.key):
+                cause = "its id is not that of its emitter and its key"
+            elif len({value is None for value in spent[4:]}) == 2:
+                cause = "a part of its receipt is missing"
+            if cause:
+                yield Fault(FaultCode.ENVELOPE_CHANGED, "spent_key", str(spent.envelope_id), cause)
+        tell(len(page))
+        if len(page) < PAGE_EVENTS:
+            return
+        after = page[-1].envelope_id
+
+
+_SPENT = (
+    sa.select(model.spent_key)
+    .where(model.spent_key.c.envelope_id > sa.bindparam("after"))
+    .order_by(model.spent_key.c.envelope_id)
+    .limit(PAGE_EVENTS)
+)
+
+
+def _is_of_key(envelope_id: UUID, emitter_id: int, key: str) -> bool:
+    return envelope_id in (keyed_envelope_id(emitter_id, key, number) for number in range(MOST_GENERATIONS))
+
+
 def _key_causes(envelope: Any, events: Sequence[Any]) -> Iterator[str]:
     key = envelope["idempotency_key"]
     if key is None:
         return
-    made = (keyed_envelope_id(envelope["emitter_id"], key, number) for number in range(MOST_GENERATIONS))
-    if envelope["id"] not in made:
+    if not _is_of_key(envelope["id"], envelope["emitter_id"], key):
         yield "its id is not that of its emitter and its key"
     elif any(event["id"] != numbered_event_id(envelope["id"], event["number"]) for event in events):
         yield "the id of an event is not that of its number"

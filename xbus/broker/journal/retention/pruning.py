@@ -5,7 +5,7 @@ What is needed (``needed.py``) and what rules keep (``rules.py``) is decided in 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
@@ -20,6 +20,7 @@ from xbus.broker.journal.objects.removal import doom
 from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
 from xbus.broker.journal.retention.search import PAGE_ENVELOPES, SCANNED_POSITIONS, Scan, search
 from xbus.broker.journal.retention.skipping import note_skipped
+from xbus.errors import JournalError
 from xbus.states import EnvelopeState
 
 STEP_BYTES = 4 * 1024 * 1024
@@ -102,15 +103,13 @@ def prune_cancelled(
     envelope, reply = model.envelope.c, model.reply.c
     is_held = sa.exists().where(reply.envelope_id == envelope.id, reply.state.in_(OPEN_REPLIES))
     rows = connection.execute(
-        sa.select(envelope.id, envelope.closed_at, envelope.idempotency_key.is_not(None))
+        sa.select(envelope.id, envelope.closed_at)
         .where(is_in(EnvelopeState.CANCELLED), envelope.pruned_at.is_(None))
         .where(envelope.closed_at < until, ~is_held)
         .order_by(envelope.closed_at)
         .limit(PAGE_ENVELOPES)
     ).all()
-    found = [
-        Candidate(envelope_id, 0, closed_at, None, keeps_row=bool(keyed)) for envelope_id, closed_at, keyed in rows
-    ]
+    found = [Candidate(envelope_id, 0, closed_at, None, keeps_row=False) for envelope_id, closed_at in rows]
     before = _before_outputs(connection, found)
     if found and not before:
         return PruningStep(0, _remove_outputs(connection, writer, found[0], now, step_bytes), 0)
@@ -118,6 +117,29 @@ def prune_cancelled(
     _mark(connection, emptied, now)
     _remove(connection, emptied)
     return PruningStep(len(emptied), data_bytes, 0 if found else None)
+
+
+def forget_keys(connection: sa.Connection, now: datetime) -> PruningStep:
+    """Remove some keys of removed envelopes that are older than their emitters' profiles keep them.
+
+    Whoever sends one of them again sends a new envelope. ``after`` only says whether more are left.
+    """
+    profile, emitter, spent = model.emitter_profile.c, model.emitter.c, model.spent_key.c
+    kept = connection.execute(sa.select(profile.id, profile.keep_keys).where(profile.keep_keys.is_not(None))).all()
+    for profile_id, seconds in kept:
+        if not (isinstance(seconds, int | float) and seconds >= 0):
+            raise JournalError(f"emitter_profile has keep_keys that make no sense: {seconds!r:.40}")
+        of_profile = sa.select(emitter.id).where(emitter.profile_id == profile_id)
+        old = (
+            sa.select(spent.envelope_id)
+            .where(spent.emitter_id.in_(of_profile), spent.closed_at < now - timedelta(seconds=seconds))
+            .limit(PAGE_ENVELOPES)
+        )
+        ids = connection.execute(old).scalars().all()
+        if ids:
+            connection.execute(sa.delete(model.spent_key).where(spent.envelope_id.in_(ids)))
+            return PruningStep(len(ids), 0, 0)
+    return PruningStep(0, 0, None)
 
 
 def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -217,7 +239,7 @@ def _remove_some(connection: sa.Connection, candidate: Candidate, most_bytes: in
 
 
 def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
-    """Remove all else of envelopes whose segments are gone; what has an idempotency key keeps its own row for good."""
+    """Remove all else of envelopes whose segments are gone; a key becomes a spent one."""
     if not emptied:
         return
     ids = {"ids": [candidate.envelope_id for candidate in emptied]}
@@ -227,6 +249,7 @@ def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
     # One that was cancelled has no place in the log.
     forget_removed(connection, [candidate.position for candidate in emptied if candidate.position])
     gone = [candidate.envelope_id for candidate in emptied if not candidate.keeps_row]
+    connection.execute(_SPEND_KEYS, {"ids": gone})
     connection.execute(sa.delete(model.envelope).where(model.envelope.c.id.in_(IDS)), {"ids": gone})
     connection.execute(_REMOVE_HEADERS, ids)
 
@@ -242,6 +265,14 @@ _REMOVALS: tuple[sa.Delete, ...] = (
 )
 """In the order in which rows refer to each other."""
 
+_OF_KEY = ("position", "events", "items", "bytes", "hash", "content_hash")
+_SPEND_KEYS = sa.insert(model.spent_key).from_select(
+    ["envelope_id", "emitter_id", "key", "closed_at", *_OF_KEY],
+    sa.select(
+        *(model.envelope.c.id, model.envelope.c.emitter_id, model.envelope.c.idempotency_key),
+        *(model.envelope.c.closed_at, *[model.envelope.c[name] for name in _OF_KEY]),
+    ).where(model.envelope.c.id.in_(IDS), model.envelope.c.idempotency_key.is_not(None)),
+)
 _OF_EVENT = OfEvent()
 _SIZE = (
     sa.select(sa.func.coalesce(sa.func.sum(_OF_EVENT.size), 0), sa.func.count(model.segment.c.store_id))

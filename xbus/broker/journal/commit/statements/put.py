@@ -27,6 +27,7 @@ from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
 from xbus.envelope import EnvelopeHead
+from xbus.errors import EnvelopeIdTaken
 from xbus.headers import NO_TAGS, EventTags
 from xbus.states import EnvelopeState
 
@@ -67,6 +68,7 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
     except INTEGRITY_ERRORS as error:
         check_ids(error, group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else [])
         raise
+    check_keys(connection, [write.envelope_id for write in group if write.head.key is not None])
     insert_segments(connection, large)
     return receipts
 
@@ -147,6 +149,8 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
     except INTEGRITY_ERRORS as error:
         check_ids(error, UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else [])
         raise
+    if keys.count(None) < number:
+        check_keys(connection, [UUID(bytes=each) for each, key in zip(ids, keys, strict=True) if key is not None])
     if is_copied:
         copy_segments(connection, segments)
     ends = accumulate(sizes)
@@ -220,6 +224,20 @@ def _stored(types: Sequence[GroupType], data: Sequence[bytes]) -> tuple[Sequence
     return [each for each, _ in pairs], [size for _, size in pairs]
 
 
+def check_keys(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> None:
+    """Let envelopes with keys pass that were just inserted.
+
+    Asked before that, nobody would see the key of an envelope that retention removes meanwhile.
+
+    Raises:
+        EnvelopeIdTaken: the key of one of them stands for an envelope that was removed.
+    """
+    for some in portions(envelope_ids, ASKED_AT_ONCE):
+        taken = connection.execute(_SPENT, {"ids": some}).scalars().first()
+        if taken is not None:
+            raise EnvelopeIdTaken(f"there was an envelope {taken}", "give each envelope a key of its own")
+
+
 def leave_taken(connection: sa.Connection, groups: Sequence[PutGroup]) -> list[tuple[PutGroup, frozenset[int]]]:
     """Find the envelopes of groups whose ids, or those of their events, are taken.
 
@@ -248,7 +266,7 @@ def leave_taken(connection: sa.Connection, groups: Sequence[PutGroup]) -> list[t
     return found
 
 
-_TAKEN_ENVELOPES, _TAKEN_EVENTS = (
-    sa.select(table.c.id).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
-    for table in (model.envelope, model.event)
-)
+_IDS: sa.BindParameter[UUID] = sa.bindparam("ids", expanding=True)
+_SPENT = sa.select(model.spent_key.c.envelope_id).where(model.spent_key.c.envelope_id.in_(_IDS))
+_TAKEN_ENVELOPES = sa.union_all(sa.select(model.envelope.c.id).where(model.envelope.c.id.in_(_IDS)), _SPENT)
+_TAKEN_EVENTS = sa.select(model.event.c.id).where(model.event.c.id.in_(_IDS))
