@@ -23,7 +23,7 @@ from tests.support.bundles import (
 )
 from tests.support.recipients import BUNDLES, LOST, NEW, OLD, SILENT, ScriptedClient
 from xbus import model
-from xbus.broker.back.dispatch.bundles.queue import FIRST_ENVELOPES, MOST_ENVELOPES
+from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_ENVELOPES
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.journal import Journal
