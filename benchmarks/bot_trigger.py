@@ -64,6 +64,7 @@ def _running(databases: Databases, bot: BotSpec) -> Iterator[tuple[Daemon, Path]
         with running_bus(url, None) as daemon:
             runner = Process(
                 *(script("xbus"), "bot", "run", "--login", RUNNER, "--back", daemon.back, "--front", daemon.front),
+                *("--allow", bots.__name__),
                 env={"XBUS_PASSWORD": PASSWORD},
                 output=Path(folder) / "output",
             )

@@ -1,6 +1,7 @@
 """Bots with the real broker and real runners: what they put, what ends them, and what operators do."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
 from xbus import model
 from xbus.admin import bus_file
+from xbus.bots.process import PASSED
 from xbus.broker.journal.configuration import apply, logins_without_password, make_plan, read_stored, set_password
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
@@ -95,6 +97,10 @@ def refuses(batch, out):
     out.put("refunds", [len(batch.items)])
 
 
+def tells_environment(batch, out):
+    out.put("reports", [dict(os.environ)])
+
+
 def prints(batch, out):
     print("x" * 1_000_000)
     print("the end")
@@ -133,11 +139,12 @@ class World:
         self._start = start
         (folder / "reports_of_test.py").write_text(MODULE)
 
-    def runner(self) -> Process:
+    def runner(self, *options: str) -> Process:
         return self._start(
             *(script("xbus"), "bot", "run", "--login", "runner_1", "--back", self.daemon.back),
             *("--front", self.daemon.front),
-            env={"XBUS_PASSWORD": PASSWORD},
+            *(options or ("--allow", "reports_of_test", "--allow", "nowhere", "--allow-command")),
+            env={"XBUS_PASSWORD": PASSWORD, "SHOP_TOKEN": "s3cret", "TZ": "Europe/Paris"},
             cwd=self.folder,
         )
 
@@ -251,6 +258,51 @@ def test_a_bot_puts_all_of_its_output_or_nothing(world: Callable[[str], World]) 
     assert {each["bot"]: each["last_run"]["state"] for each in told} == {
         name: run.state for name, run in by_name.items()
     }
+
+
+def test_a_runner_does_what_its_person_allows(world: Callable[[str], World]) -> None:
+    calls = {
+        "report": "reports_of_test:nightly",
+        "system": "os:system",
+        "imported": "reports_of_test:os.system",
+        "module": "reports_of_test:sys.exit",
+        "longer": "reports_of_test_2:nightly",
+    }
+    commands = {"echo": ["echo", "1"], "touch": ["touch", "made"]}
+    settings = {"shop": "north"}
+    found = world(
+        "".join(bot(name, call=call, attempts=1, settings=settings) for name, call in calls.items())
+        + "".join(bot(name, command=command, attempts=1, emits=["reports"]) for name, command in commands.items())
+    )
+    refused = run_command("bot", "run", "--login", "runner_1", "-c", found.daemon.config)
+    assert (refused.returncode, "--allow MODULE is missing" in refused.stderr) == (2, True)
+    names = [*calls, *commands]
+    found.runner("--allow", "reports_of_test", "--allow-command", "echo")
+    for name in names:
+        xbus(found.daemon, "bot", "fire", name, "--reason", "to see")
+    wait_until(lambda: found.ended(len(names)), "all have ended", 60)
+    assert {name: run.code for name, run in zip(names, found.runs(), strict=True)} == {
+        **dict.fromkeys(names, "not_allowed"),
+        "report": None,
+        "echo": None,
+    }
+    assert not (found.folder / "made").exists()
+
+
+def test_a_run_has_the_listed_variables_only(world: Callable[[str], World]) -> None:
+    printing = "import json, os; print(json.dumps(dict(os.environ)))"
+    found = world(
+        bot("function", call="reports_of_test:tells_environment", emits=["reports"])
+        + bot("command", command=[sys.executable, "-c", printing], emits=["reports"])
+    )
+    found.runner("--allow", "reports_of_test", "--allow-command", sys.executable, "--env", "SHOP_TOKEN")
+    for name in ("function", "command"):
+        xbus(found.daemon, "bot", "fire", name, "--reason", "to see")
+    wait_until(lambda: found.ended(2), "both have ended", 60)
+    for given in found.values("reports"):
+        assert given.keys() <= {*PASSED, "SHOP_TOKEN", *("XBUS_BOT", "XBUS_SLOT", "XBUS_ATTEMPT", "XBUS_SETTINGS")}
+        assert (given["SHOP_TOKEN"], given["TZ"]) == ("s3cret", "Europe/Paris")
+        assert PASSWORD not in given.values()
 
 
 @pytest.mark.slow

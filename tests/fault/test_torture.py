@@ -13,7 +13,7 @@ from tests.torture.run import torture
 from tests.torture.settings import Settings
 
 KEYS = {"cycles", "seed", "database", "acknowledged", "delivered", "lost", "invented", "torn", "reordered"}
-KEYS |= {"duplicated", "duplicates_allowed", "peak_rss_mib"}
+KEYS |= {"gone_with_database", "duplicated", "duplicates_allowed", "peak_rss_mib"}
 
 
 @pytest.mark.slow

@@ -39,12 +39,14 @@ class Verdict:
     Attributes:
         acknowledged: items in envelopes whose sealing was acknowledged.
         delivered: items in envelopes that every role which is owed them has committed.
+        gone_with_database: items that only a database had acknowledged which was lost, while its standby lagged.
         duplicated: commits of what a role had committed before.
         duplicates_allowed: those of them that a fault explains.
     """
 
     acknowledged: int = 0
     delivered: int = 0
+    gone_with_database: int = 0
     duplicated: int = 0
     duplicates_allowed: int = 0
     violations: list[Violation] = field(default_factory=list)
@@ -64,6 +66,7 @@ def check(history: History) -> Verdict:
     return Verdict(
         acknowledged=sum(sent.items for sent in history.sent.values() if sent.sealed),
         delivered=sum(_items(envelope) for envelope_id, envelope in _delivered(history)),
+        gone_with_database=sum(sent.items for sent, received in _sealed(history) if _is_gone(history, sent, received)),
         duplicated=len(explained),
         duplicates_allowed=sum(explained),
         violations=violations,
@@ -85,12 +88,8 @@ def missing(history: History) -> list[tuple[str, str]]:
 
 
 def _lost(history: History) -> Iterator[Violation]:
-    arrived = {commit.ref: commit.envelope_id for commits in history.commits.values() for commit in commits}
-    for sent in history.sent.values():
-        if not sent.sealed:
-            continue
-        received = history.received.get(sent.envelope_id or arrived.get(sent.ref, ""))
-        if received is None and _may_be_lost(history, sent):
+    for sent, received in _sealed(history):
+        if _is_gone(history, sent, received):
             continue
         if received is None:
             yield Violation("lost", f"{_name(sent)} was acknowledged as sealed, and the journal has not received it")
@@ -100,6 +99,18 @@ def _lost(history: History) -> Iterator[Violation]:
         position = history.received[envelope_id].position
         why = history.rows.get((role, envelope_id), "it has no row")
         yield Violation("lost", f"envelope {envelope_id} at position {position} never reached {role}: {why}")
+
+
+def _sealed(history: History) -> Iterator[tuple[Sent, Received | None]]:
+    """All that was acknowledged as sealed, with what the journal has of it."""
+    arrived = {commit.ref: commit.envelope_id for commits in history.commits.values() for commit in commits}
+    for sent in history.sent.values():
+        if sent.sealed:
+            yield sent, history.received.get(sent.envelope_id or arrived.get(sent.ref, ""))
+
+
+def _is_gone(history: History, sent: Sent, received: Received | None) -> bool:
+    return received is None and _may_be_lost(history, sent)
 
 
 def _may_be_lost(history: History, sent: Sent) -> bool:

@@ -58,6 +58,7 @@ class Outcome:
             "database": settings.database,
             "acknowledged": verdict.acknowledged,
             "delivered": verdict.delivered,
+            "gone_with_database": verdict.gone_with_database,
             "lost": verdict.count("lost"),
             "invented": verdict.count("invented"),
             "torn": verdict.count("torn"),

@@ -15,6 +15,7 @@ from xbus.errors import Failed, Refused
 from xbus.json_text import parse_json
 from xbus.json_views import has_one_name_twice
 from xbus.reader import ReadItem
+from xbus.rpc.curve import KEY_VARIABLES
 
 LONGEST_LINE = 16 * 1024 * 1024
 """The bytes of an item as JSON; the front takes no larger ones anyway."""
@@ -44,10 +45,12 @@ def run_command(job: RunJob, out: BotOutput) -> None:
 
 
 def _run(command: list[str], words: Mapping[str, str], batch: IO[bytes], emits: list[str], out: BotOutput) -> None:
+    # The child itself has the way to the front; a command puts through its output.
+    inherited = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES}
     try:
         process = subprocess.Popen(
             command,
-            env={**os.environ, **words},
+            env={**inherited, **words},
             stdin=batch,
             stdout=subprocess.PIPE if emits else None,
         )

@@ -5,14 +5,33 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
+from collections.abc import Collection, Mapping
 
 from xbus.bots.job import Outcome, RunJob
 from xbus.bots.printed import Printed
+from xbus.rpc.curve import KEY_VARIABLES
 
 MOST_PRINTED_BYTES = 65_536
 """The bytes of what an attempt prints that are kept, from its end."""
 
 CHILD = "xbus.bots.child"
+
+PASSED = (
+    *("PATH", "PYTHONPATH", "VIRTUAL_ENV", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ"),
+    *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_COLLATE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"),
+    *KEY_VARIABLES,
+)
+"""The variables of the runner's environment that a run has, too: a password of the runner is none of its business."""
+
+
+def passed_on(environment: Mapping[str, str], more: Collection[str]) -> dict[str, str]:
+    """Select the variables that runs have.
+
+    Args:
+        environment: that of the runner.
+        more: names that a person added to ``PASSED``.
+    """
+    return {name: environment[name] for name in (*PASSED, *more) if name in environment}
 
 
 class Child:
@@ -30,8 +49,8 @@ class Child:
         self._printed = printed
 
     @classmethod
-    async def start(cls) -> "Child":
-        """Start a process."""
+    async def start(cls, environment: Mapping[str, str]) -> "Child":
+        """Start a process with these variables, and no others."""
         outcomes, outcomes_end = os.pipe()
         printed, printed_end = os.pipe()
         try:
@@ -41,6 +60,7 @@ class Child:
                 stdout=printed_end,
                 stderr=printed_end,
                 pass_fds=(outcomes_end,),
+                env=environment,
                 start_new_session=True,
             )
         finally:
@@ -93,10 +113,12 @@ class WarmChildren:
 
     Args:
         most: so many wait at the most; the one that waits longest goes first.
+        environment: the variables of each.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, environment: Mapping[str, str]) -> None:
         self._most = most
+        self._environment = environment
         self._idle: dict[Child, str] = {}
 
     async def get(self, work: str) -> Child:
@@ -107,7 +129,7 @@ class WarmChildren:
                 if child.is_alive:
                     return child
                 child.close()
-        return await Child.start()
+        return await Child.start(self._environment)
 
     async def give_back(self, child: Child, work: str) -> None:
         """Keep a process whose run has ended, if it still lives."""

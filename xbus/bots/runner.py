@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from xbus.backoff import Backoff
 from xbus.bots.back import BackCalls
-from xbus.bots.job import Outcome, RunJob
-from xbus.bots.process import Child, WarmChildren
+from xbus.bots.job import Allowed, Outcome, RunJob
+from xbus.bots.process import Child, WarmChildren, passed_on
 from xbus.errors import CallError, Refused
 from xbus.rpc.messages import BotRun
 
@@ -29,12 +31,16 @@ class RunnerOptions:
     """The options of a runner.
 
     Attributes:
+        allowed: the functions and programs that it runs.
+        variables: the names of variables that runs have, beside those of ``PASSED``.
         runs: so many runs at once.
         warm: so many processes wait for the next run of their bots.
         wait_seconds: for a run, in one call.
         stop_seconds: that runs have to end when the runner stops.
     """
 
+    allowed: Allowed = field(default_factory=Allowed)
+    variables: Collection[str] = ()
     runs: int = 4
     warm: int = 16
     wait_seconds: float = 20.0
@@ -57,7 +63,7 @@ class BotRunner:
         self._back = back
         self._front = front
         self._options = options
-        self._children = WarmChildren(options.warm)
+        self._children = WarmChildren(options.warm, passed_on(os.environ, options.variables))
         self._running: dict[int, asyncio.Task[None]] = {}
         self._lease_seconds = 10.0
         self._has_runs = asyncio.Event()
@@ -143,7 +149,7 @@ class BotRunner:
         child = await self._children.get(work)
         try:
             async with asyncio.timeout(run["max_seconds"]):
-                outcome = await child.carry_out(RunJob(run, self._front))
+                outcome = await child.carry_out(RunJob(run, self._front, self._options.allowed))
         except TimeoutError:
             await child.kill()
             outcome = Outcome("run_too_long", f"the run took longer than max_seconds, {run['max_seconds']:g}")

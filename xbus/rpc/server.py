@@ -88,8 +88,8 @@ class Server:
         self._held_back = False
         self._caller: CallerConnection | None = None
         self._is_closed = False
-        turns = Turns(asyncio.get_running_loop().time, limits.share_bytes)
-        self._queue = CallQueue(turns, self._carry_out, self._may_carry_out, self._read_on)
+        self._turns = Turns(asyncio.get_running_loop().time, limits.share_bytes)
+        self._queue = CallQueue(self._turns, self._carry_out, self._may_carry_out, self._read_on)
         self._answering = Answering(
             dispatch,
             name=name,
@@ -99,7 +99,7 @@ class Server:
             max_call_bytes=limits.max_call_bytes,
         )
         self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
-        reading = (self._serve, self._may_read, turns.has_room_for)
+        reading = (self._serve, self._may_read, self._turns.has_room_for)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
         self._context = context
         self._limits = limits
@@ -255,7 +255,7 @@ class Server:
             port.read_all()
 
     def _may_read(self) -> bool:
-        return not self._held_back and not self._queue.is_full and self._may_read_on()
+        return not self._held_back and not self._turns.is_full and self._may_read_on()
 
     def _may_carry_out(self) -> bool:
         return not self._held_back and self._may_read_on()
@@ -280,11 +280,12 @@ class Server:
             self._note_unreadable(connection, error)
             return
         if is_under_way:
-            self._queue.began(call)
+            self._turns.began(call)
             self._held_back = self._held_back or self._answering.unanswered_bytes > self._max_unanswered_bytes
 
     def _answered_later(self, call: Call) -> None:
-        self._queue.ended(call)
+        self._turns.ended(call)
+        self._queue.go_on()
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self.resume()

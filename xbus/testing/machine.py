@@ -136,4 +136,5 @@ class Machine:
 
     def _note_problem(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        self._problems.append(error if isinstance(error, BaseException) else str(context.get("message")))
+        told = f"{context.get('message')} ({context.get('task')})"
+        self._problems.append(error if isinstance(error, BaseException) else told)

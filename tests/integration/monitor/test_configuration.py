@@ -257,6 +257,37 @@ def test_a_program_applies_a_file(monitor: Monitor, parked: ParkedBus) -> None:
     assert (stale.status_code, stale.json()["code"]) == (409, "stale_plan")
 
 
+BOT = """\
+[[service]]
+name = "runners"
+kind = "runner"
+
+[[bot]]
+name = "report"
+%s
+"""
+
+
+def test_only_a_programmer_says_what_a_bot_runs(monitor: Monitor, parked: ParkedBus) -> None:
+    manager = monitor.program("ada", Right.MANAGER)
+    programmer = monitor.program("grace", Right.MANAGER, Right.PROGRAMMER)
+
+    def apply(person: TestClient, text: str) -> int:
+        return person.post("/api/configuration/apply", json={"file": text}).status_code
+
+    call = BOT % 'call = "reports:nightly"'
+    assert apply(manager, call) == 403
+    assert "report" not in in_use(parked.url).bots
+    assert apply(programmer, call) == 200
+    assert apply(manager, call + 'cron = "0 3 * * *"') == 200
+    for other in ('call = "os:system"', 'command = ["sh"]'):
+        assert apply(manager, BOT % other) == 403
+    assert in_use(parked.url).bots["report"].call == "reports:nightly"
+    assert apply(manager, call.replace('"report"', '"nightly"\nrenamed_from = "report"')) == 200
+    answer = manager.post("/api/configuration/apply", json={"file": BOT.partition("[[bot]]")[0], "prune": True})
+    assert answer.json()["code"] != "forbidden", "a manager may remove a bot"
+
+
 def test_only_managers_edit(operator: TestClient, parked: ParkedBus) -> None:
     for method, path in (
         ("GET", f"{EDIT}?section=service&name=store"),

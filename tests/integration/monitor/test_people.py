@@ -37,6 +37,33 @@ def test_the_last_manager_stays(manager: TestClient) -> None:
         assert (answer.status_code, "last_manager" in answer.text) == (409, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("add", {"name": "new", "rights": ["programmer"]}),
+        ("rights", {"name": "root", "rights": ["manager", "programmer"]}),
+        ("password", {"name": "grace", "password": NEW}),
+        ("enable", {"name": "grace"}),
+        ("token/add", {"name": "grace", "token": "t", "rights": ["programmer"]}),
+    ],
+)
+def test_only_a_programmer_makes_programmers(
+    monitor: Monitor, manager: TestClient, path: str, fields: dict[str, str | list[str]]
+) -> None:
+    monitor.add("grace", Right.PROGRAMMER)
+    monitor.add("both", Right.MANAGER, Right.PROGRAMMER)
+    refused = manager.post(f"/api/people/{path}", json=fields)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert monitor.enter("both").post(f"/api/people/{path}", json=fields).status_code == 200
+
+
+def test_a_manager_takes_the_right_of_a_programmer(monitor: Monitor, manager: TestClient) -> None:
+    monitor.add("grace", Right.PROGRAMMER, Right.OPERATOR)
+    for rights in (["programmer", "clearer"], ["clearer"]):
+        answer = manager.post("/api/people/rights", json={"name": "grace", "rights": rights})
+        assert answer.status_code == 200, answer.text
+
+
 def test_a_token_is_shown_once(monitor: Monitor, manager: TestClient) -> None:
     fields = {"name": "root", "token": "nightly", "rights": ["operator"], "until": "30d"}
     made = manager.post("/api/people/token/add", json={**fields, "until": "30d"}).json()["done"][1]

@@ -26,6 +26,7 @@ from xbus.broker.journal.log.planning import read_type_id
 from xbus.broker.journal.retention.ages import sealed_before
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
+from xbus.errors import JournalError
 from xbus.ids import Ids
 
 ITEMS = [b"%d" % number for number in range(1000)]
@@ -100,8 +101,9 @@ def test_an_object_is_there_as_a_whole_or_not_at_all(place: str) -> None:
         assert file.read() == b"whole"
     storage.remove(location)
     storage.remove(location)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(JournalError) as missing:
         storage.read(location)
+    assert missing.value.code == "archive_missing"
 
     def broken_off(sink: Any) -> None:
         sink.write(b"ha")
@@ -109,5 +111,6 @@ def test_an_object_is_there_as_a_whole_or_not_at_all(place: str) -> None:
 
     with pytest.raises(OSError, match="no space left"):
         storage.publish(location, broken_off)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(JournalError) as missing:
         storage.read(location)
+    assert missing.value.code == "archive_missing"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from xbus.rpc.exchange.call import Call
-from xbus.rpc.exchange.turns import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
+from xbus.rpc.exchange.answering import Call
+from xbus.rpc.exchange.call_queue import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
 
 DEEP, HONEST, OTHER = b"deep", b"honest", b"other"
 

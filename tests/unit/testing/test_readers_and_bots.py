@@ -1,5 +1,6 @@
 """Readers and bots on the bus for tests."""
 
+import gc
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,14 +60,17 @@ def test_what_is_not_done_comes_again_as_the_same_batch(shop: Bus) -> None:
     shop.emit("orders", [1, 2, 3])
     with shop.reader("billing", batch_items=2) as reader:
         first = reader.next_batch()
-        assert [item.value for item in first] == [1, 2]
+        begun = (first.place, first.end, [item.value for item in first])
+        assert begun[2] == [1, 2]
         reader.crash()
+    del first
     shop.emit("orders", [4])
     shop.crash_broker()
     with shop.reader("billing") as reader:
         again = reader.next_batch()
+        gc.collect()  # no task of the dead program still waits
         assert again.is_repeated
-        assert (again.place, again.end, [item.value for item in again]) == (first.place, first.end, [1, 2])
+        assert (again.place, again.end, [item.value for item in again]) == begun
         again.done()
         assert bill(reader) == [3, 4]
 

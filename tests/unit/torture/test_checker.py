@@ -94,7 +94,9 @@ def test_a_loss_excuses_what_was_acknowledged_before_the_promotion_and_nothing_l
     for at, found in [(10.9, ["lost"]), (11.5, []), (12.1, ["lost"])]:
         sent = replace(SENT, sealed_at=at)
         lost = replace(RIGHT, sent={"e-1": sent}, received={}, commits={"audit": [], "ledger": []}, faults=[fault])
-        assert kinds(check(lost)) == found
+        verdict = check(lost)
+        assert kinds(verdict) == found
+        assert verdict.gone_with_database == (0 if found else sent.items)
 
 
 def test_a_commit_of_what_the_database_lost_is_not_invented_while_it_fails_over() -> None:

@@ -52,6 +52,8 @@ class ApplyBusFile(Action):
         for change in planned.plan.changes:
             yield f"{change}."
             yield from (f"{owed}." for owed in planned.owed_by(change))
+        for change in planned.plan.programs:
+            yield f'To say what the bot "{change.name}" runs takes the right {Right.PROGRAMMER}.'
 
     def plan(self, connection: Connection) -> PlannedChange:
         """Compare the file with the bus.
@@ -65,6 +67,8 @@ class ApplyBusFile(Action):
         with bus.writing(visitor) as connection:
             planned = self.plan(connection)
             self._check(planned)
+            if planned.plan.programs:
+                visitor.check(Right.PROGRAMMER)
             applied = apply_change(connection, planned, self._decisions, bus.now())
         yield from applied.sentences()
         yield from map(unsent, applied.histories)

@@ -1,6 +1,6 @@
 """Persons and their rights, and the tokens by which programs act for them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -22,11 +22,21 @@ Rights = Annotated[
     asked(
         "several",
         "Rights",
-        "A manager may everything, and everybody may view.",
+        "A manager may do all but say what bots run; only a programmer may. Everybody may view.",
         choices=[right.value for right in Right if right is not Right.VIEWER],
     ),
 ]
 NewPassword = Annotated[TypedSecret, asked("password", "New password")]
+
+
+def _check_gift(visitor: Visitor, rights: Collection[Right]) -> None:
+    """Let nobody but a programmer make a programmer, or get hold of the login of one.
+
+    Raises:
+        Refused: the visitor lacks the right (``forbidden``).
+    """
+    if Right.PROGRAMMER in rights:
+        visitor.check(Right.PROGRAMMER)
 
 
 class AddPerson(Action):
@@ -46,6 +56,7 @@ class AddPerson(Action):
         yield "Adds a person who has no password yet."
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+        _check_gift(visitor, self.rights)
         with bus.writing(visitor) as connection:
             added = people.add_person(connection, self.name, self.rights, None, bus.now())
         yield f"Person {added.name} is added: {write_rights(added.rights)}."
@@ -80,6 +91,7 @@ class SetRights(_OfPerson):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
+            _check_gift(visitor, {*self.rights} - people.known_person(connection, self.name).rights)
             people.set_rights(connection, self.name, self.rights, bus.now())
         yield f"Person {self.name} has the rights: {write_rights(self.rights or [Right.VIEWER])}."
 
@@ -100,6 +112,7 @@ class SetPassword(_OfPerson):
         check_new(password)
         password_hash = bus.passwords.hash_password(password)
         with bus.writing(visitor) as connection:
+            _check_gift(visitor, people.known_person(connection, self.name).rights)
             people.set_password(connection, self.name, password_hash, bus.now())
         yield f"The password of person {self.name} is set, and all sessions have ended."
 
@@ -161,6 +174,7 @@ class EnablePerson(_OfPerson):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
+            _check_gift(visitor, people.known_person(connection, self.name).rights)
             people.enable_person(connection, self.name, bus.now())
         yield f"Person {self.name} is enabled."
 
@@ -200,6 +214,7 @@ class AddToken(_OfPerson):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         until = until_of(self.until)
+        _check_gift(visitor, self.rights)
         with bus.writing(visitor) as connection:
             person = people.known_person(connection, self.name)
             made = people.add_token(connection, person.id, self.token, self.rights, until, bus.now())

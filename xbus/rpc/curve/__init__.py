@@ -4,7 +4,7 @@ It knows no verbs and begins no session. Servers, clients and the bell use it; e
 it complete their logins.
 """
 
-from xbus.rpc.curve.address import BrokerAddress, parse_address, shown
+from xbus.rpc.curve.address import KEY_VARIABLES, BrokerAddress, parse_address, shown
 from xbus.rpc.curve.authenticator import Authenticator
 from xbus.rpc.curve.keys import KEY_LENGTH, KeyPair, is_public_key, new_pair, read_pair, write_pair
 from xbus.rpc.curve.login import PASSWORD_VARIABLE, complete_login, first_line, read_password
@@ -12,6 +12,7 @@ from xbus.rpc.curve.sockets import call_encrypted, serve_encrypted
 
 __all__ = [
     "KEY_LENGTH",
+    "KEY_VARIABLES",
     "PASSWORD_VARIABLE",
     "Authenticator",
     "BrokerAddress",

@@ -23,6 +23,9 @@ SCHEME = "xbus://"
 SERVER_KEY_VARIABLE = "XBUS_SERVER_KEY"
 CLIENT_KEY_VARIABLE = "XBUS_CLIENT_KEY"
 
+KEY_VARIABLES = (SERVER_KEY_VARIABLE, CLIENT_KEY_VARIABLE)
+"""The variables by which a program finds its keys; neither has a secret key in it."""
+
 PARAMETERS = ("key", "client_key", "password_file")
 
 EXAMPLE = "write xbus://login@host:port?key=...&client_key=FILE; xbus keys show prints the key"

@@ -1,4 +1,9 @@
-"""The answering side of a connection, or of all connections of a port: it carries calls out and sends the answers."""
+"""The answering side of a connection, or of all connections of a port: it carries calls out and sends the answers.
+
+The other side may call over a connection that we made: a caller opens channels on it. Each registration of a recipient
+has a channel of its own. So no call outlives the registration that it was made for, whatever of it was still under way
+or read ahead.
+"""
 
 import asyncio
 import logging
@@ -7,15 +12,16 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
 
 from xbus.calling import CALLING
 from xbus.clock import Clock
-from xbus.errors import CallError, Failed, Refused
+from xbus.errors import CallError, Failed, ProtocolError, Refused
+from xbus.log_throttle import LogThrottle
 from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.exchange.call import Call
 from xbus.rpc.frames import (
     CALL_TOO_LARGE,
     Request,
@@ -26,6 +32,7 @@ from xbus.rpc.frames import (
     first_argument,
     sender_prefix,
 )
+from xbus.rpc.ports import CallerConnection
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +41,41 @@ TOKEN = "token"  # noqa: S105 - the name of the parameter
 
 STRANGER_BYTES = 4096
 """The most bytes of arguments that are looked at before it is known who calls."""
+
+SUPERSEDED = "connection_superseded"
+"""The code of a call by a channel that is closed."""
+
+
+@dataclass(eq=False, slots=True)
+class Unanswered:
+    """The calls of a connection that began in one period and are not answered yet.
+
+    Args:
+        weight: of all of them.
+        calls: their number.
+    """
+
+    weight: int = 0
+    calls: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A call that has come.
+
+    Args:
+        peer: the first of its frames: the id of its connection, or a channel.
+        frames: those of a request, behind those with which its answer begins.
+        size: the bytes of all frames.
+        connection: by which it came; None for a call by a channel.
+        counted_in: where ``Turns`` counts it while it is under way.
+    """
+
+    peer: bytes
+    frames: list[bytes]
+    size: int
+    connection: CallerConnection | None = None
+    counted_in: Unanswered | None = None
 
 
 def _nothing(call: Call) -> None:
@@ -235,3 +277,67 @@ class Answering:
         self._send(frames)
         self.refused[error.code] += 1
         self._dispatch.note_error(request.method, request.args, error)
+
+
+class Channels:
+    """Answers the calls that come by open channels, and no others.
+
+    Args:
+        name: who calls, for the log.
+        clock: stamps the replies.
+        send: sends the frames of an answer; false if it reached nobody.
+    """
+
+    def __init__(self, name: str, clock: Clock, send: Callable[[list[bytes]], bool]) -> None:
+        self._name = name
+        self._clock = clock
+        self._send = send
+        self._open: dict[bytes, Answering] = {}
+        self._closed: dict[bytes, Answering] = {}
+        self._unreadable = LogThrottle(clock)
+
+    @property
+    def unreadable(self) -> int:
+        """The number of messages that were calls by no channel."""
+        return self._unreadable.total
+
+    def open(self, channel: bytes, dispatch: Dispatch) -> None:
+        """Let the other side call the verbs of a dispatch table by a new channel."""
+        self._open[channel] = Answering(dispatch, name=self._name, clock=self._clock, send=self._send)
+
+    def is_open(self, channel: bytes) -> bool:
+        """Check whether calls by a channel are carried out."""
+        return channel in self._open
+
+    def close(self, channel: bytes) -> None:
+        """Refuse what still comes by a channel, and answer nothing of what came."""
+        answering = self._open.pop(channel, None)
+        if answering is not None:
+            answering.close()
+            self._closed[channel] = answering
+
+    def lose(self) -> None:
+        """Forget all channels, as the connection is gone: nobody waits for an answer."""
+        for answering in self._open.values():
+            answering.close()
+        self._open.clear()
+        self._closed.clear()
+
+    def take(self, frames: list[bytes]) -> None:
+        """Carry out a call; one by a channel that is closed gets ``connection_superseded``."""
+        channel = frames[0]
+        try:
+            if channel in self._open:
+                self._open[channel].take(Call(channel, frames, sum(map(len, frames))))
+            elif channel in self._closed:
+                self._closed[channel].refuse(frames, _superseded())
+            else:
+                raise ProtocolError("a call by a channel that is not open here")
+        except ProtocolError as error:
+            if count := self._unreadable.note(""):
+                extra = {"action": "unreadable_call", "count": count, "cause": error.cause}
+                log.info("%s: a call belongs to no registration", self._name, extra=extra)
+
+
+def _superseded() -> Failed:
+    return Failed("the recipient has registered anew", "call by the new channel", code=SUPERSEDED)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from uuid import UUID
 
-from xbus.bots.job import Outcome, RunJob
+from xbus.bots.job import ANY, Allowed, Outcome, RunJob
 from xbus.broker.journal.writes import RunFailure
 from xbus.envelope import EnvelopeHead
 from xbus.errors import XbusError
@@ -67,7 +67,7 @@ class VirtualRunner:
     async def _carry_out(self, broker: VirtualBroker, program: str, run: BotRun) -> None:
         output = GatheredOutput(run["key"], run["emits"])
         with ThreadPoolExecutor(1) as thread:  # of its own, as this one runs a loop, and the author's code may run one
-            outcome = thread.submit(self._functions.call, RunJob(run, ""), output).result()
+            outcome = thread.submit(self._functions.call, RunJob(run, "", Allowed([ANY], [ANY])), output).result()
         self._functions.reach(run["bot"], "before_commit")
         if not outcome.code and output.events:
             outcome = await self._send(broker, run, output)

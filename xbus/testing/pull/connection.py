@@ -39,10 +39,12 @@ class ReadingConnection:
         self._is_dead = False
 
     def call(self, method: str, *args: object, timeout: float | None = None) -> "asyncio.Future[Value]":
-        """Call a verb of the back."""
+        """Call a verb of the back; the task of a dead program that waits for the answer ends."""
         loop = asyncio.get_running_loop()
         if self._is_dead:
-            return loop.create_future()
+            ended: asyncio.Future[Value] = loop.create_future()
+            ended.cancel()
+            return ended
         call = loop.create_task(self._answer(method, args, timeout))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)

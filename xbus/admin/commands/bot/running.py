@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from xbus import logs
 from xbus.admin.address import back_option, broker_address
 from xbus.admin.program import FiniteRange, config_option
 from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.bots import BotRunner, RunnerOptions
+from xbus.bots import Allowed, BotRunner, RunnerOptions
 from xbus.bots.back import BackCalls
+from xbus.bots.job import ANY
 from xbus.bots.runner import DEFAULTS
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
@@ -29,6 +31,29 @@ MOST_RUNS = 256
 @back_option
 @click.option(
     "--front", "front_url", metavar="URL", help="The front's address; by default that of the configuration file."
+)
+@click.option(
+    "--allow",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Call functions of this module and of those below it; may be repeated.",
+)
+@click.option(
+    "--allow-command",
+    "programs",
+    multiple=True,
+    is_flag=False,
+    flag_value=ANY,
+    metavar="[PROGRAM]",
+    help="Run commands that begin with this word, or without one, any; may be repeated.",
+)
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME",
+    help="Let bots have this variable of the environment, too; may be repeated.",
 )
 @click.option(
     "--runs",
@@ -52,19 +77,26 @@ def run(
     password_file: Path | None,
     back_url: str | None,
     front_url: str | None,
+    modules: Sequence[str],
+    programs: Sequence[str],
+    variables: Sequence[str],
     runs: int,
     stop_timeout: float,
 ) -> None:
     """Run bots until SIGTERM or SIGINT.
 
     Any number of these programs may run, on any machines. Python looks for the modules of bots in the working
-    directory, too.
+    directory, too. The bus says what a bot runs; a runner refuses what neither --allow nor --allow-command names. Bots
+    have a few variables of its environment: those for paths, language and time zone, and those of --env.
     """
+    if not (modules or programs):
+        raise click.UsageError("--allow MODULE is missing: it names the module of the bots that may run here")
     back = broker_address("back", back_url, config_path)
     front = broker_address("front", front_url, config_path)
     logs.set_up(load_or_default(config_path).logging)
     login, password = login_and_password(login, password_file, back)
-    asyncio.run(_serve(back, front, login, password, RunnerOptions(runs=runs, stop_seconds=stop_timeout)))
+    options = RunnerOptions(Allowed(modules, programs), variables, runs=runs, stop_seconds=stop_timeout)
+    asyncio.run(_serve(back, front, login, password, options))
 
 
 async def _serve(back: str, front: str, login: str, password: str, options: RunnerOptions) -> None:

@@ -29,11 +29,12 @@ def person() -> None:
 
     \b
     Rights:
-      manager   everything: the configuration, people, and the work of all others
-      operator  repairs: resume, drop, correct, cancel, pause, track
-      uploader  upload files
-      clearer   answer the questions of data clearing
-      viewer    see everything, and change nothing; everybody has this right
+      manager     everything but what bots run: the configuration, people, the work of all others
+      programmer  say which function or command a bot runs; no other right includes it
+      operator    repairs: resume, drop, correct, cancel, pause, track
+      uploader    upload files
+      clearer     answer the questions of data clearing
+      viewer      see everything, and change nothing; everybody has this right
     """
 
 

@@ -92,6 +92,14 @@ class Plan:
         """The changes that take something out of use."""
         return tuple(change for change in self.changes if change.move is Move.REMOVE)
 
+    @property
+    def programs(self) -> tuple[Change, ...]:
+        """The changes after which a bot runs a function or a command that it does not run now."""
+        bots = (change for change in self.changes if change.section is Section.BOT)
+        return tuple(
+            bot for bot in bots if bot.move in (Move.ADD, Move.RESTORE) or {"call", "command"}.intersection(bot.fields)
+        )
+
 
 def make_plan(stored: Stored, bus: BusSpec, *, prune: bool = False, unreadable: Collection[Name] = ()) -> Plan:
     """Compare ``bus`` with the stored configuration.

@@ -13,7 +13,9 @@ class Right(StrEnum):
     """The right to do a kind of work. A person may have several; everybody who is a person may view."""
 
     MANAGER = "manager"
-    """Everything: the configuration, people, and the work of all others."""
+    """The configuration but for the programs of bots, people, and the work of all others but programmers."""
+    PROGRAMMER = "programmer"
+    """Say which function or command a bot runs. Runners are machines of others, so no other right includes it."""
     OPERATOR = "operator"
     """Repairs: resume, drop, correct, cancel, pause, track."""
     UPLOADER = "uploader"
@@ -43,18 +45,19 @@ class Person:
     last_seen_at: datetime | None
 
     def may(self, right: Right) -> bool:
-        """Check whether the person has a right: a manager has all, and everybody may view."""
+        """Check whether the person has a right, given or included in another one."""
         return self.disabled_at is None and right in covered(self.rights)
 
 
 def covered(rights: Collection[Right]) -> frozenset[Right]:
-    """Compute all rights that some include.
+    """Compute all rights that some include: that of managers includes all but that of programmers.
 
     Example:
         >>> sorted(covered({Right.UPLOADER}))
         [<Right.UPLOADER: 'uploader'>, <Right.VIEWER: 'viewer'>]
     """
-    return frozenset(Right) if Right.MANAGER in rights else frozenset(rights) | {Right.VIEWER}
+    included = frozenset(Right) - {Right.PROGRAMMER} if Right.MANAGER in rights else frozenset({Right.VIEWER})
+    return included | frozenset(rights)
 
 
 def narrowed(rights: Collection[Right], to: Collection[Right]) -> frozenset[Right]:

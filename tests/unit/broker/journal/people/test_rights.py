@@ -19,13 +19,14 @@ def allowed(of: Person) -> set[Right]:
     return {right for right in Right if of.may(right)}
 
 
-@pytest.mark.parametrize("right", [Right.OPERATOR, Right.UPLOADER, Right.CLEARER])
+@pytest.mark.parametrize("right", [Right.PROGRAMMER, Right.OPERATOR, Right.UPLOADER, Right.CLEARER])
 def test_a_right_is_for_its_own_work_and_for_viewing(right: Right) -> None:
     assert allowed(person(right)) == {right, Right.VIEWER}
 
 
-def test_a_manager_may_do_everything() -> None:
-    assert allowed(person(Right.MANAGER)) == set(Right)
+def test_a_manager_may_do_all_but_say_what_bots_run() -> None:
+    assert allowed(person(Right.MANAGER)) == set(Right) - {Right.PROGRAMMER}
+    assert allowed(person(Right.MANAGER, Right.PROGRAMMER)) == set(Right)
 
 
 def test_everybody_may_view() -> None:
@@ -40,7 +41,8 @@ def test_rights_are_narrowed_to_those_of_a_token() -> None:
     manager, operator, viewer = {Right.MANAGER}, {Right.OPERATOR}, {Right.VIEWER}
     assert narrowed(manager, operator) == operator | viewer
     assert narrowed(operator, manager) == operator | viewer
-    assert narrowed(manager, manager) == covered(manager) == set(Right)
+    assert narrowed(manager, manager) == covered(manager) == set(Right) - {Right.PROGRAMMER}
+    assert narrowed(manager | {Right.PROGRAMMER}, manager) == covered(manager)
     assert narrowed(operator, {Right.CLEARER}) == viewer
 
 
