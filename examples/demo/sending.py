@@ -32,8 +32,7 @@ def send(source: Source, tables: Mapping[str, Iterable[Any]], flights: Iterable[
     ):
         for type_name, items in tables.items():
             with envelope.event(type_name) as event:
-                for item in items:
-                    event.send(item)
+                event.send_all(items)
         with envelope.event("flights", source.flights) as event:
             for number, item in enumerate(flights, start=1):
                 event.send(item)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from itertools import chain
 
 from spark_worker.sink.options import SinkOptions
 from spark_worker.sink.staging import Staged, Staging
@@ -51,9 +52,7 @@ def _send(emitter: Emitter, options: SinkOptions, staging: Staging, staged: Sequ
     partition_key = options.partition_key or None
     with envelope, envelope.event(options.event_type, total, partition_key=partition_key) as event:
         for part in staged:
-            for items in staging.items(part):
-                for item in items:
-                    event.send(item)
+            event.send_all(chain.from_iterable(staging.items(part)))
     return envelope.receipt
 
 

@@ -358,3 +358,24 @@ def test_the_log_of_a_recipient_is_json_on_request(starting: Path) -> None:
     ]
     assert records[0]["action"] == "recipient_not_started"
     assert ended.returncode == 3
+
+
+# -- a program of its own ----------------------------------------------------------------------------------------------
+
+COLLECTED = """\
+import gc, sys
+from xbus.recipient import Consumer, run
+
+
+class Looks(Consumer):
+    def on_start(self):
+        print(gc.get_freeze_count() > 0, gc.get_threshold()[0] > 700)
+        sys.exit()
+
+
+run(Looks, "tcp://127.0.0.1:9", "c_1", "password")
+"""
+
+
+def test_a_program_that_is_a_recipient_looks_for_cycles_less_often() -> None:
+    assert run(sys.executable, "-c", COLLECTED).stdout == "True True\n"

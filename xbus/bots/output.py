@@ -54,8 +54,7 @@ class BotOutput:
         if self._envelope is None:
             self._envelope = self._begin()
         with self._envelope.event(type_name) as event:
-            for item in items:
-                event.send(item)
+            event.send_all(items)
 
     def _check(self, type_name: str) -> None:
         if type_name not in self._emits:

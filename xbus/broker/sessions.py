@@ -187,9 +187,9 @@ class Sessions:
             Refused: session_unknown, also for an expired session or a revoked token.
         """
         key = token_hash(token)
-        if (owner_id := self._api_tokens.owner(key)) is not None:
-            return owner_id
         session = self._sessions.get(key)
+        if session is None and (owner_id := self._api_tokens.owner(key)) is not None:
+            return owner_id
         now = self._clock.now()
         if session is None or self._is_over(session, now):
             raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")

@@ -210,8 +210,7 @@ class AsyncEmitter:
     async def _ask(asking: AsyncEnvelope, type_name: str, items: Sequence[object]) -> Value:
         async with asking as envelope:
             async with envelope.event(type_name, len(items)) as event:
-                for item in items:
-                    await event.send(item)
+                await event.send_all(items)
             if not await event.has_reply():
                 raise Refused(
                     f'events of type "{type_name}" have no immediate reply',
@@ -257,8 +256,7 @@ class AsyncEmitter:
     @staticmethod
     async def _put_batches(sending: AsyncEnvelope, start: EventStart, items: list[bytes]) -> Receipt:
         async with sending as envelope, envelope.begin(start._replace(estimate=len(items))) as event:
-            for item in items:
-                await event.send(item)
+            await event.send_all(items)
         return envelope.receipt
 
     def _connect(self, exit_stack: AsyncExitStack) -> Client:

@@ -1,9 +1,15 @@
 """Gathers the items of one event into batches. Pure: no socket, no loop, no clock."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Protocol, TypeVar
 
-from xbus.errors import Refused
-from xbus.rpc.items import cut
+from xbus.errors import CallError, Refused
+from xbus.rpc.codec import exact_packer
+from xbus.rpc.items import cut, item_bytes
+from xbus.rpc.values import PackHook, as_text
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 def check_size(size: int, max_item_bytes: int) -> None:
@@ -20,6 +26,38 @@ def check_size(size: int, max_item_bytes: int) -> None:
         )
 
 
+class Failing(Protocol):
+    """The calls that carry batches; a ``Stream`` is one."""
+
+    error: CallError | None
+    """What broke them off; None while they go on."""
+
+
+class Full(Protocol[T_co]):
+    """Is called when a batch is full and must be taken."""
+
+    def __call__(self, *, timeout: float | None) -> T_co:
+        """Take it, or have it taken.
+
+        Args:
+            timeout: the seconds that its caller may wait; None for those of the envelope.
+        """
+
+
+class Add(Protocol[T_co]):
+    """Puts one item into a batch."""
+
+    def __call__(self, item: object, *, timeout: float | None = None) -> T_co | None:
+        """Put it in, and call ``Full`` where that is due.
+
+        Returns:
+            What ``Full`` gave; None where it was not called.
+
+        Raises:
+            Refused: the batch takes no items now, or the item can't be packed or is too large.
+        """
+
+
 class OutgoingBatch:
     """The items of one event that wait for company.
 
@@ -31,34 +69,89 @@ class OutgoingBatch:
         max_bytes: bytes that make it full.
         max_item_bytes: the largest item that the bus takes.
         max_batch_bytes: the largest batch that the bus takes.
+        calls: will carry it; once they are broken off it counts as full, so that who adds learns of the error.
+        hook: packs the values that msgpack does not know.
+
+    Attributes:
+        error: the reason for which it takes no items; None while it takes some.
     """
 
-    def __init__(self, max_items: int, max_bytes: int, max_item_bytes: int, max_batch_bytes: int) -> None:
+    def __init__(
+        self,
+        max_items: int,
+        max_bytes: int,
+        max_item_bytes: int,
+        max_batch_bytes: int,
+        calls: Failing,
+        hook: PackHook = as_text,
+    ) -> None:
+        self.error: Refused | None = None
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._max_item_bytes = max_item_bytes
         self._max_batch_bytes = max_batch_bytes
+        self._calls = calls
+        self._hook = hook
+        self._pack: Callable[[object], bytes] = exact_packer()
         self._items: list[bytes] = []
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def add(self, item: bytes) -> bool:
-        """Put one item in.
+    def adder(self, full: Full[T_co]) -> Add[T_co]:
+        """Make the function that puts an item in: the only Python function that a send of an item calls.
 
-        Returns:
-            True when it is full and must be taken now.
+        Args:
+            full: called in the thread that adds.
+        """
+        items, append, calls = self._items, self._items.append, self._calls
+        max_items, max_bytes, max_item_bytes = self._max_items, self._max_bytes, self._max_item_bytes
+
+        def add(item: object, *, timeout: float | None = None) -> T_co | None:
+            if self.error is not None:
+                raise self.error
+            data = item if type(item) is bytes else self._packed(item)
+            size = len(data)
+            if size > max_item_bytes:
+                check_size(size, max_item_bytes)
+            append(data)
+            self._bytes += size
+            if len(items) >= max_items or self._bytes >= max_bytes or calls.error is not None:
+                return full(timeout=timeout)
+            return None
+
+        return add
+
+    def fill(self, given: Iterable[object]) -> Iterator[None]:
+        """Put many items in; stop each time that the batch is full and must be taken.
 
         Raises:
-            Refused: the item is larger than the bus takes (``item_too_large``).
+            Refused: as ``Add``; the items before are in.
         """
-        size = len(item)
-        if size > self._max_item_bytes:
-            check_size(size, self._max_item_bytes)
-        self._items.append(item)
-        self._bytes += size
-        return len(self._items) >= self._max_items or self._bytes >= self._max_bytes
+        items, append, calls = self._items, self._items.append, self._calls
+        max_items, max_bytes, max_item_bytes = self._max_items, self._max_bytes, self._max_item_bytes
+        for item in given:
+            if self.error is not None:
+                raise self.error
+            data = item if type(item) is bytes else self._packed(item)
+            size = len(data)
+            if size > max_item_bytes:
+                check_size(size, max_item_bytes)
+            append(data)
+            self._bytes += size
+            if len(items) >= max_items or self._bytes >= max_bytes or calls.error is not None:
+                yield
+
+    def _packed(self, item: object) -> bytes:
+        if type(item) is not dict and type(item) is not list:
+            return item_bytes(item, self._hook)
+        try:
+            return self._pack(item)
+        except (TypeError, ValueError, OverflowError):
+            # The next items are likely to have a date, too, and each try costs as much as a short item.
+            self._pack = partial(item_bytes, hook=self._hook)
+            return self._pack(item)
 
     def take(self) -> Iterator[list[bytes]]:
         """Empty it: the items in lists small enough for the bus, mostly one."""

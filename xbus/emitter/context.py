@@ -55,12 +55,11 @@ class EmitterContext:
         """Make so many ids, of 16 bytes each."""
         return self._ids.new_bytes(number)
 
-    def new_batch(self) -> OutgoingBatch:
-        """Make an empty batch within the options and the limits of the front."""
+    def new_batch(self, stream: Stream) -> OutgoingBatch:
+        """Make an empty batch, which goes by ``stream``, within the options and the limits of the front."""
+        sizes = (self.options.batch_items, self.options.batch_bytes)
         limits = self.session.limits
-        return OutgoingBatch(
-            self.options.batch_items, self.options.batch_bytes, limits.max_item_bytes, limits.max_batch_bytes
-        )
+        return OutgoingBatch(*sizes, limits.max_item_bytes, limits.max_batch_bytes, stream, self.hook)
 
     def new_stream(self) -> Stream:
         """Make the stream of one further envelope's calls."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
+from xbus.emitter.batch import Add, Full
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import END_EVENT, RepeatableCall
@@ -16,7 +17,7 @@ from xbus.errors import Refused
 from xbus.files import PIECE_BYTES, OutgoingFile
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import Value, item_pieces
-from xbus.rpc.items import ITEM_HEADER_BYTES, item_bytes
+from xbus.rpc.items import ITEM_HEADER_BYTES, check_several
 from xbus.rpc.messages import EventEnd, EventOptionsMap
 from xbus.rpc.shapes import AnswerReader
 
@@ -64,6 +65,15 @@ class EventStart(NamedTuple):
             limits.check_headers()
 
 
+def event_closed() -> Refused:
+    """Make the error for an item that is sent outside of its event's block."""
+    return Refused("the event is not open", "send inside its `with` block", code="event_closed")
+
+
+def _is_full(*, timeout: float | None) -> bool:
+    return True
+
+
 class AsyncEvent:
     """One event of an envelope, to be used in ``async with``. Leaving the block sends the rest and ends the event.
 
@@ -94,10 +104,10 @@ class AsyncEvent:
         self._envelope_id = envelope_id
         self._start = start
         self._timeout = timeout
-        self._batch = context.new_batch()
+        self._batch = context.new_batch(stream)
+        self._batch.error = event_closed()
+        self._add = self._batch.adder(_is_full)
         self._sent = 0
-        self._open = False
-        self._has_file = False
         self._timer: asyncio.TimerHandle | None = None
         self._end: asyncio.Future[Value] | None = None
 
@@ -109,7 +119,7 @@ class AsyncEvent:
         if self._context.session.limits.numbers:
             options["number"] = self._stream.events
         self._call("xbus.start_event", type_name, estimate, *last_argument(options), durable=False)
-        self._open = True
+        self._batch.error = None
         self._arm_timer()
         return self
 
@@ -121,13 +131,18 @@ class AsyncEvent:
                 await self.flush()
                 self._end = self._call(END_EVENT, self._sent, seconds=self._context.reply_seconds)
         finally:
-            self._open = False
+            self._batch.error = self._batch.error or event_closed()
             if self._timer is not None:
                 self._timer.cancel()
 
     async def send(self, item: object, *, timeout: float | None = None) -> None:
         """Send one item, as ``Event.send`` does."""
-        if self.add(item):
+        if self._add(item):
+            await self.flush(timeout=timeout)
+
+    async def send_all(self, items: Iterable[object], *, timeout: float | None = None) -> None:
+        """Send many items, as ``Event.send_all`` does."""
+        for _ in self.fill(items):
             await self.flush(timeout=timeout)
 
     async def send_file(
@@ -142,19 +157,26 @@ class AsyncEvent:
             async with aclosing(_read_ahead(file)) as items:
                 async for item in items:
                     await self.send(item, timeout=timeout)
-        self._has_file = True
+        self._batch.error = Refused(
+            "the event has a file", "send other items in an event of their own", code="event_has_file"
+        )
 
-    def add(self, item: object) -> bool:
-        """Put one item into the batch, from any thread; True when ``flush`` is due."""
-        if not self._open or self._has_file:
-            raise self._closed()
-        data = item if type(item) is bytes else item_bytes(item, self._context.hook)
-        return self._batch.add(data) or self._stream.error is not None
+    def adder(self, full: Full[T]) -> Add[T]:
+        """Make the function that puts an item into the batch, from any thread.
 
-    def _closed(self) -> Refused:
-        if self._has_file:
-            return Refused("the event has a file", "send other items in an event of their own", code="event_has_file")
-        return Refused("the event is not open", "send inside its `with` block", code="event_closed")
+        Args:
+            full: called when ``flush`` is due.
+        """
+        return self._batch.adder(full)
+
+    def fill(self, items: Iterable[object]) -> Iterator[None]:
+        """Put many items into the batch, from any thread; stop each time that ``flush`` is due.
+
+        Raises:
+            Refused: an item can't be taken, or ``items`` are one item (``bad_items``).
+        """
+        check_several(items)
+        return self._batch.fill(items)
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Send what waits for company now, as ``Event.flush`` does."""

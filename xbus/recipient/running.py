@@ -18,7 +18,7 @@ from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
 from xbus.recipient.starting import start
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login, parse_address
-from xbus.system import memory
+from xbus.system import collector, memory
 
 
 class ServeOptions(TypedDict, total=False):
@@ -72,6 +72,7 @@ def run(
         SystemExit: with 1 if a person must first mend something, with 3 if the same may go well later.
     """
     memory.reuse_large_blocks()
+    collector.spare_what_is_here()
     with ending.in_one_line(f"recipient {login}".rstrip()):
         asyncio.run(_until_signal(recipient, back_url, login, password, options))
 

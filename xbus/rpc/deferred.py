@@ -141,25 +141,27 @@ class Deferred(Generic[T]):
 
     def exception(self) -> BaseException | None:
         """Give the error, or None without one."""
-        self._ask()
-        return self._error
+        return self.outcome()[1]
 
     def result(self) -> T:
         """Give the answer, or raise the error."""
-        self._ask()
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._answer)
+        answer, error = self.outcome()
+        if error is not None:
+            raise error
+        return cast(T, answer)
 
-    def _ask(self) -> None:
-        if self._steps is None:
-            return
-        try:
-            answer = self._source.result()
-        except Exception as error:
-            self._take(None, error)
-        else:
-            self._take(answer, None)
+    def outcome(self) -> tuple[T | None, BaseException | None]:
+        """Give the answer and the error, one of which is None; the work's ``CancelledError`` where it was cancelled."""
+        if self._steps is not None:
+            try:
+                answer = self._source.result()
+            except asyncio.CancelledError as cancelled:
+                return None, cancelled
+            except Exception as error:
+                self._take(None, error)
+            else:
+                self._take(answer, None)
+        return self._answer, self._error
 
     def _take(self, answer: Any, error: Exception | None) -> None:
         """Take the steps, from an answer or an error."""

@@ -43,6 +43,14 @@ async def send(front: FrontDouble, *items: object, **options: Any) -> Any:
         return envelope.receipt
 
 
+async def test_many_items_arrive_as_sent(front: FrontDouble) -> None:
+    items = [b"%d" % number for number in range(2500)]
+    async with emitter(front) as sender:
+        async with sender.envelope() as envelope, envelope.event("test_event") as event:
+            await event.send_all(items)
+    assert items_of(front) == items
+
+
 async def send_for_ever(event: AsyncEvent) -> None:
     while True:
         await event.send(b"x")

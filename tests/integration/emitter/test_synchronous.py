@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -82,6 +83,62 @@ async def test_lingering_and_full_batches_keep_the_order(front: FrontDouble) -> 
     await in_thread(lambda: send(front, items, linger_seconds=0.0001, batch_items=50))
     (event,) = front.only().events.values()
     assert event.items == items
+
+
+async def test_many_items_are_sent_while_they_are_made(front: FrontDouble) -> None:
+    made = 0
+
+    def items() -> Iterator[bytes]:
+        nonlocal made
+        for made in range(1, 5001):
+            yield str(made).encode()
+
+    def work() -> Receipt:
+        with emitter(front, linger_seconds=60) as sender:
+            with sender.envelope() as envelope, envelope.event("test_event") as event:
+                event.send(b"0")
+                given = items()
+                event.send_all(islice(given, 1500))
+                wait_until(lambda: sum(front.batches) == 1000, "a full batch is sent")
+                assert made == 1500
+                event.send_all(given)
+            return envelope.receipt
+
+    receipt = await in_thread(work)
+    (event,) = front.only().events.values()
+    assert event.items == [str(number).encode() for number in range(5001)]
+    assert receipt.items == 5001
+
+
+async def test_one_item_is_no_list_of_items(front: FrontDouble) -> None:
+    def work() -> None:
+        with emitter(front) as sender, sender.envelope() as envelope, envelope.event("test_event") as event:
+            for item in ({"a": 1}, "text", b"bytes"):
+                with pytest.raises(Refused) as refused:
+                    event.send_all(item)
+                assert refused.value.code == "bad_items"
+
+    await in_thread(work)
+    (event,) = front.only().events.values()
+    assert event.items == []
+
+
+async def test_nothing_is_sent_outside_of_the_block(front: FrontDouble) -> None:
+    def work() -> None:
+        with emitter(front) as sender, sender.envelope() as envelope:
+            event = envelope.event("test_event")
+            sends: list[Callable[[object], None]] = [event.send, lambda item: event.send_all([item])]
+            with event:
+                sends.append(event.send)
+            sends.append(event.send)
+            for send in sends:
+                with pytest.raises(Refused) as refused:
+                    send(b"late")
+                assert refused.value.code == "event_closed"
+
+    await in_thread(work)
+    (event,) = front.only().events.values()
+    assert event.items == []
 
 
 async def test_a_lost_connection_is_survived(front: FrontDouble) -> None:

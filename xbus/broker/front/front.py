@@ -16,7 +16,6 @@ from xbus.broker.front.envelopes import (
     OpenEnvelope,
     ReplyRequests,
     envelope_unknown,
-    ignore,
 )
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
@@ -382,7 +381,9 @@ class Front:
                     answers.append(known.append(event.event_id, 0, event.items, event.data))
                 answers.append(known.end_event(event.event_id, event.items))
         except CallError:
-            ignore(answers)
+            # What follows them tells as much.
+            for answer in answers:
+                answer.add_done_callback(lambda outcome: outcome.cancelled() or outcome.exception())
             raise
         await asyncio.gather(*answers)
         return await known.seal(len(events))

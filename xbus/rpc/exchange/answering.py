@@ -244,12 +244,13 @@ class Answering:
             self._all_answered.set()
         if self._is_closed:
             return
-        if answer.cancelled():
+        value, error = Deferred.of(answer).outcome()
+        if error is None:
+            self._answer(request, value)
+        elif isinstance(error, asyncio.CancelledError):
             self._answer_error(request, Failed("the call was cancelled", "call again", code="call_cancelled"))
-        elif error := answer.exception():
-            self._answer_error(request, error)
         else:
-            self._answer(request, answer.result())
+            self._answer_error(request, error)
         self._on_later(call)
 
     def _answer(self, request: Request, answer: object) -> None:

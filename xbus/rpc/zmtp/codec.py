@@ -79,13 +79,16 @@ def encode_message(frames: Sequence[Frame]) -> bytes:
 def message_pieces(frames: Sequence[Frame]) -> list[bytes]:
     """Encode a message in pieces, none of which is a copy of a frame."""
     pieces: list[bytes] = []
-    for frame in frames[:-1]:
-        pieces += (_header(MORE, len(frame)), *_pieces_of(frame))
-    return [*pieces, _header(0, len(frames[-1])), *_pieces_of(frames[-1])]
-
-
-def _pieces_of(frame: Frame) -> Sequence[bytes]:
-    return frame.pieces if isinstance(frame, Pieces) else (frame,)
+    left = len(frames)
+    for frame in frames:
+        left -= 1
+        size, flags = len(frame), MORE if left else 0
+        pieces.append(_header(flags, size) if size > MOST_SHORT else _SHORT_HEADERS[flags][size])
+        if isinstance(frame, Pieces):
+            pieces += frame.pieces
+        else:
+            pieces.append(frame)
+    return pieces
 
 
 PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))

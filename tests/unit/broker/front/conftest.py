@@ -11,9 +11,9 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.journal import Scribe, memory_engine
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.checks import Checks, NewEvent
+from xbus.broker.front.envelopes.checks import Checks, EnvelopeLimits, NewEvent
 from xbus.broker.front.envelopes.replies import ReplyRequests
-from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits
+from xbus.broker.front.envelopes.state import EndedEvent
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal

@@ -1,22 +1,47 @@
-"""Checks each call of an emitter: its rights, and the form and size of what it sends."""
+"""Checks each call of an emitter: its rights and limits, and the form and size of what it sends."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.state import EnvelopeLimits, check_events, check_room
-from xbus.broker.front.envelopes.throttle import Throttle
-from xbus.broker.journal.log.catalog import EventType
-from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent
+from xbus.broker.journal.log.catalog import Catalog, EventType
+from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent, SendingLimits
 from xbus.clock import Clock
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Failed, ProtocolError, Refused
-from xbus.headers import NO_TAGS, EventTags
-from xbus.rpc.codec import largest_item, largest_of
+from xbus.headers import NO_TAGS, EventTags, check_packed, check_partition_key
+from xbus.rpc.codec import Value, largest_item, largest_of
+from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
 NO_ID = UUID(int=0)
 """Stands for the envelope in errors that nobody sees: what is wrong with one of a group is told when it goes alone."""
+
+SLOW_DOWN = "slow_down"
+
+ENVELOPE_SECONDS = 1.0
+"""Seconds after which an emitter may ask again whether one of its envelopes has ended. Fewer cost more refusals."""
+
+LEAST_SECONDS = 0.02
+"""The least seconds to wait, and those for calls in flight, which are answered soon. Fewer cost more refusals."""
+
+BURST_SECONDS = 1.0
+"""A bucket holds what may come in so many seconds. More let an emitter that was silent send more at once."""
+
+LONGEST = {"ordering_key": 255, "key": 1024}
+"""How many characters each option that is a text may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeLimits:
+    """The largest sizes, in bytes, items and events."""
+
+    item_bytes: int
+    batch_bytes: int
+    envelope_items: int
+    envelope_bytes: int
+    envelope_events: int
 
 
 class NewEvent(NamedTuple):
@@ -251,3 +276,271 @@ class EmitterChecks:
     def charge(self, items: int, data_bytes: int) -> None:
         """Let items pass that come in now; see ``Throttle.charge``."""
         self.checks.throttle.charge(self.emitter_id, items, data_bytes)
+
+
+def check_room(envelope_id: UUID, items: int, data_bytes: int, limits: EnvelopeLimits) -> None:
+    """Let an envelope hold so many items and bytes.
+
+    Raises:
+        Refused: envelope_too_large.
+    """
+    if items > limits.envelope_items:
+        raise _too_large(envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
+    if data_bytes > limits.envelope_bytes:
+        raise _too_large(envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
+
+
+def check_events(envelope_id: UUID, events: int, limits: EnvelopeLimits) -> None:
+    """Let an envelope hold so many events: all of them are sealed at once, and others wait meanwhile.
+
+    Raises:
+        Refused: envelope_too_large.
+    """
+    if events > limits.envelope_events:
+        raise _too_large(envelope_id, f"{limits.envelope_events} events", "max_envelope_events")
+
+
+def _too_large(envelope_id: UUID, limit: str, option: str) -> Refused:
+    return Refused(
+        f"envelope {envelope_id} would hold more than {limit}",
+        f"split it, or raise {option} in the broker's configuration",
+        code="envelope_too_large",
+    )
+
+
+# -- limits of emitters ------------------------------------------------------------------------------------------------
+
+
+class TokenBucket:
+    """Bounds a rate; pure.
+
+    An amount that is larger than the bucket passes when that is full; what follows waits for longer.
+
+    Args:
+        rate: per second.
+        now: the moment at which the full bucket is made, in seconds.
+    """
+
+    def __init__(self, rate: int, now: float) -> None:
+        self._rate = rate
+        self._most = rate * BURST_SECONDS
+        self._level = self._most
+        self._at = now
+
+    def change(self, rate: int) -> None:
+        """Go on at another rate."""
+        self._rate, self._most = rate, rate * BURST_SECONDS
+
+    def wait(self, amount: int, now: float) -> float:
+        """Compute the seconds until an amount passes; 0 if it passes now."""
+        self._level = min(self._most, self._level + (now - self._at) * self._rate)
+        self._at = now
+        return max(0.0, (min(amount, self._most) - self._level) / self._rate)
+
+    def take(self, amount: int) -> None:
+        """Take an amount that passes."""
+        self._level -= amount
+
+
+class _Usage:
+    """The use that one emitter makes of the bus."""
+
+    def __init__(self) -> None:
+        self.buckets: dict[str, TokenBucket] = {}
+        self.calls = 0
+        self.call_bytes = 0
+
+
+class Throttle:
+    """Refuses calls of emitters that go beyond their limits.
+
+    Args:
+        configuration: has the limits; a change is in force at once.
+        now: the time in seconds.
+    """
+
+    def __init__(self, configuration: Configuration, now: Callable[[], float]) -> None:
+        self._configuration = configuration
+        self._now = now
+        self._usage: dict[int, _Usage] = {}
+        self._seen: Catalog | None = None
+        self._bounds_calls = False
+
+    def limits(self, emitter_id: int) -> SendingLimits | None:
+        """Give the limits of an emitter; None where it has none."""
+        emitter = self._configuration.catalog.emitters.get(emitter_id)
+        return None if emitter is None else emitter.limits
+
+    def charge(self, emitter_id: int, items: int, data_bytes: int) -> None:
+        """Let items pass that come in now.
+
+        Raises:
+            Failed: slow_down.
+        """
+        limits = self.limits(emitter_id)
+        if limits is None:
+            return
+        now = self._now()
+        usage = self._use(emitter_id)
+        charged = []
+        for what, rate, amount in (
+            ("items", limits.items_per_second, items),
+            ("bytes", limits.bytes_per_second, data_bytes),
+        ):
+            if rate is None:
+                usage.buckets.pop(what, None)
+                continue
+            bucket = usage.buckets.get(what)
+            if bucket is None:
+                bucket = usage.buckets[what] = TokenBucket(rate, now)
+            bucket.change(rate)
+            if (seconds := bucket.wait(amount, now)) > 0:
+                raise _slow_down(f"the emitter sends more than {rate} {what} a second", seconds)
+            charged.append((bucket, amount))
+        for bucket, amount in charged:
+            bucket.take(amount)
+
+    def check_open(self, emitter_id: int, count: Callable[[int], int]) -> None:
+        """Let an emitter open an envelope.
+
+        Args:
+            count: counts its open envelopes.
+
+        Raises:
+            Failed: slow_down.
+        """
+        limits = self.limits(emitter_id)
+        most = None if limits is None else limits.open_envelopes
+        if most is not None and count(emitter_id) >= most:
+            raise _slow_down(f"the emitter has {most} open envelopes, and may have no more", ENVELOPE_SECONDS)
+
+    def begin_call(self, emitter_id: int, size: int) -> None:
+        """Let a call pass that ``end_call`` ends; one may always be in flight, however large.
+
+        Raises:
+            Failed: slow_down.
+        """
+        limits = self.limits(emitter_id)
+        usage = self._use(emitter_id)
+        if limits is not None and usage.calls:
+            if limits.calls_in_flight is not None and usage.calls >= limits.calls_in_flight:
+                cause = f"{usage.calls} calls of the emitter are in flight, the most that it may have"
+                raise _slow_down(cause, LEAST_SECONDS)
+            if limits.bytes_in_flight is not None and usage.call_bytes + size > limits.bytes_in_flight:
+                cause = f"calls with {usage.call_bytes} bytes are in flight, and it may have {limits.bytes_in_flight}"
+                raise _slow_down(cause, LEAST_SECONDS)
+        usage.calls += 1
+        usage.call_bytes += size
+
+    def end_call(self, emitter_id: int, size: int) -> None:
+        """Note the answer to a call."""
+        usage = self._use(emitter_id)
+        usage.calls -= 1
+        usage.call_bytes -= size
+
+    @property
+    def bounds_calls(self) -> bool:
+        """Check whether the calls in flight of any emitter are limited."""
+        catalog = self._configuration.catalog
+        if catalog is not self._seen:
+            self._seen = catalog
+            self._bounds_calls = any(map(self.counts_calls, catalog.emitters))
+        return self._bounds_calls
+
+    def counts_calls(self, emitter_id: int) -> bool:
+        """Check whether the calls of an emitter in flight are limited."""
+        limits = self.limits(emitter_id)
+        return limits is not None and not (limits.calls_in_flight is None and limits.bytes_in_flight is None)
+
+    def _use(self, emitter_id: int) -> _Usage:
+        usage = self._usage.get(emitter_id)
+        if usage is None:
+            usage = self._usage[emitter_id] = _Usage()
+        return usage
+
+
+def _slow_down(cause: str, seconds: float) -> Failed:
+    seconds = max(round(seconds, 3), LEAST_SECONDS)
+    return Failed(cause, f"repeat the call in {seconds:g} s", code=SLOW_DOWN, details={"seconds": seconds})
+
+
+# -- options as callers write them: the maps and arrays of wire.md -----------------------------------------------------
+
+
+def head_of(options: EnvelopeOptionsMap | None) -> EnvelopeHead:
+    """Read the options of an envelope that a caller wrote.
+
+    Raises:
+        Refused: wrong_arguments, for an option that there is not, or that can't have this value; bad_header,
+            headers_too_large.
+    """
+    if not options:
+        return PLAIN_HEAD
+    for name, value in options.items():
+        if name != "headers":
+            _check(name, value)
+    return EnvelopeHead(options.get("ordering_key"), options.get("key"), check_packed(options.get("headers")))
+
+
+def head_of_array(value: Value) -> EnvelopeHead:
+    """Read the head of an envelope in a group, as ``head_of`` does."""
+    match value:
+        case None:
+            return PLAIN_HEAD
+        case [ordering_key, key, headers]:
+            _check("ordering_key", ordering_key)
+            _check("key", key)
+            return EnvelopeHead(cast("str | None", ordering_key), cast("str | None", key), check_packed(headers))
+    raise _wrong("the head of an envelope is no array", "write it as [ordering_key, key, headers], or nil without any")
+
+
+def tags_of_array(value: Value) -> EventTags:
+    """Read the head of an event in a group, as ``tags_of`` does."""
+    match value:
+        case None:
+            return NO_TAGS
+        case [headers, partition_key]:
+            return EventTags(check_packed(headers), check_partition_key(partition_key))
+    raise _wrong("the head of an event is no array", "write it as [headers, partition_key], or nil without any")
+
+
+def number_of(options: EventOptionsMap | None) -> tuple[int | None, EventOptionsMap]:
+    """Read the number of an event that a caller wrote, and give the other options.
+
+    Raises:
+        Refused: wrong_arguments, for a number below 1.
+    """
+    others: EventOptionsMap = {**options} if options else {}
+    number = others.pop("number", None)
+    if number is not None and number < 1:
+        raise _wrong(f"event {number} of an envelope can't be", "count its events from 1")
+    return number, others
+
+
+def tags_of(options: object) -> EventTags:
+    """Read the options of an event that a caller wrote.
+
+    Raises:
+        Refused: wrong_arguments, for an option that there is not; bad_header, headers_too_large, bad_partition_key.
+    """
+    if not options:
+        return NO_TAGS
+    if not isinstance(options, dict):
+        raise _wrong("the options of an event are no map", "write them as a map")
+    for name in options:
+        if name not in EventTags._fields:
+            raise _wrong(f"an event has no option {str(name)[:64]!r}", f"there are {', '.join(EventTags._fields)}")
+    return EventTags(check_packed(options.get("headers")), check_partition_key(options.get("partition_key")))
+
+
+def _check(name: object, value: object) -> None:
+    longest = LONGEST.get(name) if isinstance(name, str) else None
+    if longest is None:
+        raise _wrong(f"an envelope has no option {str(name)[:64]!r}", f"there are {', '.join(LONGEST)}, headers")
+    # PostgreSQL keeps no zero character.
+    if value is not None and not (isinstance(value, str) and 0 < len(value) <= longest and "\0" not in value):
+        raise _wrong(f"{name} of the envelope can't be used", f"give a text of 1 to {longest} characters without zeros")
+
+
+def _wrong(cause: str, next_step: str) -> Refused:
+    return Refused(cause, next_step, code="wrong_arguments")

@@ -1,9 +1,9 @@
 """Calls that were made before: each gets its first answer, from what is durable, or is told that it is another call."""
 
 import asyncio
+from typing import TypeVar
 from uuid import UUID
 
-from xbus.broker.front.envelopes.futures import done
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, envelope_closed, event_unknown
 from xbus.broker.journal.journal import Journal
@@ -13,10 +13,12 @@ from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import unpack_items
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.deferred import Deferred, Promise
 from xbus.states import EnvelopeState
 
 PAGE_BYTES = 4 * 1024 * 1024
+
+T = TypeVar("T")
 
 
 class ClosedEnvelope:
@@ -120,6 +122,28 @@ class ClosedEnvelope:
         return Deferred.of(done(True))
 
 
+class PrunedEnvelope(ClosedEnvelope):
+    """A sealed envelope without a key, of which the receipt is left: whoever repeats its calls gets that at the end.
+
+    What they send can't be compared any more. Nothing of it is kept, and nothing is delivered a second time.
+    """
+
+    def check_headers(self, headers: bytes | None) -> None:
+        """Let all pass: they are removed, too."""
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int, tags: EventTags = NO_TAGS) -> UUID:
+        return event_id
+
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
+        """Raises Refused: envelope_closed for items of which nobody says where they belong."""
+        if first_index is None:
+            raise self._closed()
+        return Deferred.of(done(first_index + items))
+
+    def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
+        return Deferred.of(done(EndedEvent(items or 0)))
+
+
 async def check_same_items(journal: Journal, event_id: UUID, first_index: int, items: int, data: bytes) -> None:
     """Compare items with those that an event holds at the same place; segments may be cut otherwise.
 
@@ -172,3 +196,10 @@ def started_otherwise(event_id: UUID, started: tuple[str, EventTags], again: tup
 def content_differs(cause: str) -> Refused:
     """The answer to a repeat that is none."""
     return Refused(cause, "repeat a call as it was, or use another id", code="content_differs")
+
+
+def done(value: T) -> Promise[T]:
+    """An answer that is there already."""
+    promise: Promise[T] = Promise()
+    promise.set_result(value)
+    return promise

@@ -4,19 +4,19 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+from xbus import tracing
+from xbus.broker.counts import CountsBy
 from xbus.broker.front.envelopes.checks import Checks
-from xbus.broker.front.envelopes.closed import ClosedEnvelope
-from xbus.broker.front.envelopes.futures import pass_on
-from xbus.broker.front.envelopes.intake import Intake
+from xbus.broker.front.envelopes.closed import ClosedEnvelope, PrunedEnvelope
 from xbus.broker.front.envelopes.keyed import PrunedKeyedEnvelope, SealedKeyedEnvelope, key_reused, stored_digest
 from xbus.broker.front.envelopes.open import OpenEnvelope
-from xbus.broker.front.envelopes.pruned import PrunedEnvelope
-from xbus.broker.front.envelopes.receiving import trace_received
 from xbus.broker.front.envelopes.replies import ReplyRequests, SlowAnswers
 from xbus.broker.front.envelopes.state import OpenEnvelopeState
 from xbus.broker.journal.database.paging import portions
@@ -48,6 +48,67 @@ T = TypeVar("T")
 
 Act: TypeAlias = Callable[[Known | None], Answer[T]]
 """What a call does with its envelope; None stands for one that there is not."""
+
+
+class TakenEvent(Protocol):
+    """An event of a sealed envelope."""
+
+    @property
+    def type_name(self) -> str:
+        """The name of its event type."""
+
+    @property
+    def items(self) -> int:
+        """The number of its items."""
+
+
+@dataclass(slots=True)
+class EmitterIntake:
+    """The counts of an emitter; ``data_bytes`` are those of the items."""
+
+    envelopes: int = 0
+    data_bytes: int = 0
+
+
+@dataclass(slots=True)
+class TypeIntake:
+    """The counts of an event type."""
+
+    events: int = 0
+    items: int = 0
+
+
+class Intake:
+    """Counts the envelopes that this process has sealed for emitters; repeats of calls count once."""
+
+    def __init__(self) -> None:
+        self.by_emitter: CountsBy[int, EmitterIntake] = CountsBy(EmitterIntake)
+        """By the id of the emitter."""
+        self.by_type: CountsBy[str, TypeIntake] = CountsBy(TypeIntake)
+        """By the name of the event type."""
+
+    def take(self, emitter_id: int, receipt: SealReceipt, events: Iterable[TakenEvent]) -> None:
+        """Count an envelope that was just sealed."""
+        of_emitter = self.by_emitter[emitter_id]
+        of_emitter.envelopes += 1
+        of_emitter.data_bytes += receipt.data_bytes
+        for event in events:
+            of_type = self.by_type[event.type_name]
+            of_type.events += 1
+            of_type.items += event.items
+
+    def take_group(self, sealed: SealedGroup) -> None:
+        """Count the envelopes of a group that was just sealed."""
+        group = sealed.group
+        of_emitter = self.by_emitter[group.emitter_id]
+        of_emitter.envelopes += len(group)
+        of_emitter.data_bytes += sum(map(len, group.data))
+        for event_type, events in Counter(group.types).items():
+            of_type = self.by_type[event_type.name]
+            of_type.events += events
+            of_type.items += sum(
+                [items for items, each in zip(group.items, group.types, strict=True) if each is event_type]
+            )
 
 
 class _GivenUp(XbusError):
@@ -430,3 +491,43 @@ class EnvelopeDirectory:
 
         self._spawn(give())
         return answer
+
+
+def pass_on(outcome: Answer[T], answer: Promise[T]) -> None:
+    """Give ``answer`` an outcome, at once or when it is there."""
+    if not isinstance(outcome, Deferred):
+        answer.set_result(outcome)
+        return
+
+    def give(outcome: Deferred[T]) -> None:
+        if answer.done():
+            return
+        if outcome.cancelled():
+            answer.set_exception(asyncio.CancelledError())
+        elif (error := outcome.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(outcome.result())
+
+    outcome.add_done_callback(give)
+
+
+def trace_received(headers: bytes, opened_at: datetime | None, sealed_at: datetime, receipt: SealReceipt) -> None:
+    """Trace an envelope that was just sealed, if its headers ask for it.
+
+    Args:
+        headers: packed.
+        opened_at: when its first call came; None if that was before a restart.
+        sealed_at: when its seal was written.
+    """
+    parent = tracing.parent_of(headers)
+    if parent is None:
+        return
+    about: tracing.Attributes = {"xbus.envelope_id": str(receipt.envelope_id), "xbus.position": receipt.position}
+    receiving = tracing.begin("receive", parent, {**about, "xbus.items": receipt.items}, opened_at or sealed_at)
+    if receiving is None:
+        return
+    commit = tracing.begin("commit", receiving.context, about, sealed_at)
+    if commit is not None:
+        commit.end()
+    receiving.end()

@@ -1,17 +1,24 @@
-"""Open envelopes end without their emitters: after a time without a call, or as an operator cancels them."""
+"""Open envelopes end without their emitters: after a time without a call, or as an operator cancels them.
+
+Health tells of those that are open for too long.
+"""
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Collection, Iterable
+from datetime import timedelta
 from typing import NoReturn, Protocol
 from uuid import UUID
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_open_envelopes
+from xbus.broker.journal.operations.stalled import Stalled, count_open
 from xbus.clock import Clock
 from xbus.errors import JournalError, Refused
 from xbus.periodic import every
 from xbus.rpc.deferred import Answer, awaited
+from xbus.supervision.health import Health, Problem
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +28,8 @@ LOOKS = 10
 
 LOOK_AGAIN_SECONDS = 1.0
 """Seconds until the next try to read what operators cancelled, after the database did not answer."""
+
+OPEN_TOO_LONG = "open_too_long"
 
 
 class Openings(Protocol):
@@ -138,3 +147,42 @@ class OperatorCancels:
         for envelope_id in await self._front.forget_cancelled():
             extra = {"action": "open_envelope_cancelled", "envelope_id": envelope_id}
             log.warning("an operator cancelled an open envelope", extra=extra)
+
+
+class OpenTooLong:
+    """Looks now and then for envelopes that have been open for longer than they should.
+
+    Args:
+        journal: where envelopes are read.
+        health: told of what is found.
+        clock: tells how old it is.
+        minutes: how long an envelope may be open; infinite for as long as it likes.
+    """
+
+    def __init__(self, journal: Journal, health: Health, clock: Clock, minutes: float) -> None:
+        self._journal = journal
+        self._health = health
+        self._clock = clock
+        self._minutes = minutes
+
+    async def look(self) -> None:
+        """Tell health of each emitter that has such envelopes, and of no other.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        if math.isinf(self._minutes):
+            return
+        found = await self._journal.read(count_open, self._clock.now() - timedelta(minutes=self._minutes))
+        self._health.replace([OPEN_TOO_LONG], [self._problem(login, stalled) for login, stalled in found.items()])
+
+    def _problem(self, login: str, found: Stalled) -> Problem:
+        cause = (
+            f"{found.told('envelope')} of the emitter {login} {'is' if found.number == 1 else 'are'} open for "
+            f"{self._minutes:g} minutes or longer, the oldest since {found.since:%Y-%m-%d %H:%M:%SZ}"
+        )
+        next_step = (
+            "see them with xbus envelope list --state open, and whether the emitter still runs; xbus envelope cancel "
+            "ends one at once, [front] open_envelope_timeout what the emitter has left"
+        )
+        return Problem(OPEN_TOO_LONG, login, cause, found.since, next_step)

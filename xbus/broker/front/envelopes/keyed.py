@@ -5,8 +5,7 @@ import hashlib
 from uuid import UUID
 
 from xbus.broker.front.envelopes.checks import EmitterChecks
-from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope
-from xbus.broker.front.envelopes.futures import done
+from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope, done
 from xbus.broker.front.envelopes.state import EndedEvent, OpenEnvelopeState, envelope_closed
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.front.envelopes.checks import EmitterChecks
+from xbus.broker.front.envelopes.checks import EmitterChecks, check_events, check_room
 from xbus.broker.front.envelopes.closed import check_same_items, content_differs, other_headers, started_otherwise
 from xbus.broker.front.envelopes.replies import SlowAnswers
 from xbus.broker.front.envelopes.resend_checks import ResendChecks, both
@@ -16,8 +16,6 @@ from xbus.broker.front.envelopes.state import (
     OpenEnvelopeState,
     OpenEventState,
     Writing,
-    check_events,
-    check_room,
     envelope_closed,
 )
 from xbus.broker.journal.journal import Journal

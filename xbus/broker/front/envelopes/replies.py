@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from xbus.broker.front.envelopes.futures import AnswerLater
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.replies import StoredReply, read_replies
 from xbus.broker.journal.writes import AskReply, CallOffAsks
@@ -18,6 +18,8 @@ from xbus.rpc.bell import Bell
 from xbus.states import ReplyState
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 POLL_SECONDS = 0.5
 """Wake-ups may get lost, so replies are looked for this often anyway while somebody waits."""
@@ -143,6 +145,13 @@ def _failure(code: str, cause: str) -> CallError:
     if code in REFUSALS:
         return Refused(cause, REFUSALS[code], code=code)
     return Failed(cause, FAILURES.get(code, "end the event again, or cancel the envelope"), code=code)
+
+
+class AnswerLater(Protocol):
+    """Gives the answer that a coroutine will have; its error is the caller's."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> "asyncio.Future[T]":
+        """Begin the work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
 
+from xbus.broker.front.envelopes.checks import EnvelopeLimits, check_room
 from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.segments import content_hash
 from xbus.broker.journal.writes import SealReceipt
@@ -18,17 +19,6 @@ from xbus.rpc.deferred import Promise
 
 Writing: TypeAlias = Promise[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
-
-
-@dataclass(frozen=True, slots=True)
-class EnvelopeLimits:
-    """The largest sizes, in bytes, items and events."""
-
-    item_bytes: int
-    batch_bytes: int
-    envelope_items: int
-    envelope_bytes: int
-    envelope_events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,28 +230,6 @@ class OpenEnvelopeState:
                 )
 
 
-def check_room(envelope_id: UUID, items: int, data_bytes: int, limits: EnvelopeLimits) -> None:
-    """Let an envelope hold so many items and bytes.
-
-    Raises:
-        Refused: envelope_too_large.
-    """
-    if items > limits.envelope_items:
-        raise _too_large(envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
-    if data_bytes > limits.envelope_bytes:
-        raise _too_large(envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
-
-
-def check_events(envelope_id: UUID, events: int, limits: EnvelopeLimits) -> None:
-    """Let an envelope hold so many events: all of them are sealed at once, and others wait meanwhile.
-
-    Raises:
-        Refused: envelope_too_large.
-    """
-    if events > limits.envelope_events:
-        raise _too_large(envelope_id, f"{limits.envelope_events} events", "max_envelope_events")
-
-
 def event_unknown(event_id: object, envelope_id: object) -> Refused:
     """The answer to a call for an event that the envelope doesn't hold."""
     return Refused(
@@ -286,11 +254,3 @@ def envelope_closed(envelope_id: object, why: str | None = None) -> Refused:
     """
     state = "sealed or cancelled" if why is None else f"cancelled: {why}"
     return Refused(f"envelope {envelope_id} is {state}", "start another envelope", code="envelope_closed")
-
-
-def _too_large(envelope_id: UUID, limit: str, option: str) -> Refused:
-    return Refused(
-        f"envelope {envelope_id} would hold more than {limit}",
-        f"split it, or raise {option} in the broker's configuration",
-        code="envelope_too_large",
-    )

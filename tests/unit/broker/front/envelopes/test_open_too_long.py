@@ -4,7 +4,7 @@ import math
 
 from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
-from xbus.broker.front.envelopes.open_too_long import OpenTooLong
+from xbus.broker.front.envelopes.ended_by_others import OpenTooLong
 from xbus.broker.journal.journal import Journal
 from xbus.supervision.health import Health
 

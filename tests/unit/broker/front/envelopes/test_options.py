@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from xbus.broker.front.envelopes.options import LONGEST, head_of
+from xbus.broker.front.envelopes.checks import LONGEST, head_of
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Refused
 from xbus.rpc.messages import EnvelopeOptionsMap

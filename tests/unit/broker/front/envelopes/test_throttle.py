@@ -9,7 +9,7 @@ import pytest
 from tests.support.clock import StandingClock
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Throttle
-from xbus.broker.front.envelopes.throttle import LEAST_SECONDS, TokenBucket
+from xbus.broker.front.envelopes.checks import LEAST_SECONDS, TokenBucket
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.writes import SendingLimits
