@@ -129,7 +129,7 @@ clean:  ## remove all that the other targets made
 PINNED = $(IN_VENV) pip install --quiet --disable-pip-version-check --require-hashes --requirement
 
 # The extras of an installation. server is what one of broker, monitor and gateway consists of.
-EXTRAS := broker http inbox monitor objects otel sentry spark
+EXTRAS := broker http inbox monitor objects otel pandas sentry spark
 COMPILE = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --no-strip-extras --python-version 3.11 \
     --generate-hashes --no-annotate --custom-compile-command 'make lock'
 

@@ -5,6 +5,8 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_worker.spark.java import use_java
+
 
 def largest(spark: SparkSession, config: str) -> DataFrame:
     """The largest items of what was sealed since a day."""
@@ -43,4 +45,5 @@ def forward(spark: SparkSession, config: str, checkpoint: str) -> StreamingQuery
 
 
 if __name__ == "__main__":
+    use_java()  # before the session: the extra's Java, where the machine has none
     largest(SparkSession.Builder().master("local[*]").getOrCreate(), sys.argv[1]).show()

@@ -22,11 +22,14 @@ from xbus.ids import Ids
 
 PAUSE_SECONDS = 0.02
 
+STEPS = 1_000
+"""The steps of progress for a position of the log: one envelope may have many gigabytes."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Copy = Callable[[Sequence[FilePlan]], Sequence[FileWritten | CopyFailed]]
-"""Makes files, each as ``copying.copy_file`` does."""
+Copy = Callable[[Sequence[FilePlan], Callable[[int], None]], Sequence[FileWritten | CopyFailed]]
+"""Makes files, each as ``copying.copy_file`` does; the second argument gets the bytes of items as they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +112,12 @@ class Archiver:
         self._on_step = on_step
         self._pause = pause
 
-    def archive(self, scan: Scan, tell: Callable[[int], None] = lambda positions: None) -> Report:
+    def archive(self, scan: Scan, tell: Callable[[int], None] = lambda steps: None) -> Report:
         """Archive all that is old enough and settled.
 
         Args:
             scan: says what is old enough.
-            tell: gets the numbers of positions of the log that it has passed.
+            tell: gets the steps that were done since the last time, ``STEPS`` for each position of the log.
 
         Raises:
             JournalError: a copy is not what it should be, or the database does not do it; what was archived before
@@ -140,15 +143,16 @@ class Archiver:
                 events = archive_plans.read_archivable(connection, after, scan, self._wanted)
             if not events:
                 return total
-            total += self._round(events)
-            tell(events[-1].position - after)
+            shares = _Shares(STEPS * (events[-1].position - after), sum(event.data_bytes for event in events), tell)
+            total += self._round(events, shares)
+            shares.end()
             after = events[-1].position
 
-    def _round(self, events: Sequence[PlannedEvent]) -> Report:
+    def _round(self, events: Sequence[PlannedEvent], shares: "_Shares") -> Report:
         plans = [self._files.plan(of_file) for of_file in archive_plans.cut_files(events, self._wanted.file_bytes)]
         self._step("note", archive_plans.note_files, self._run.run_id, plans)
         try:
-            written = self._written(plans)
+            written = self._written(plans, shares)
             recorded = self._step("record", archive_records.record_files, plans, written, self._clock.now())
         except BaseException:
             self._give_up(plans)
@@ -159,10 +163,10 @@ class Archiver:
         kept = [file.size for file in written if file.file_id not in spoiled]
         return Report(recorded.envelopes, recorded.items, len(kept), sum(kept), self._remove())
 
-    def _written(self, plans: Sequence[FilePlan]) -> list[FileWritten]:
+    def _written(self, plans: Sequence[FilePlan], shares: "_Shares") -> list[FileWritten]:
         self._on_step("copy")
         written = []
-        for answer in self._copy(plans):
+        for answer in self._copy(plans, shares.wrote):
             if isinstance(answer, CopyFailed):
                 raise JournalError(answer.cause, answer.next_step, code=answer.code)
             written.append(answer)
@@ -191,3 +195,34 @@ class Archiver:
     ) -> T:
         self._on_step(name)
         return self._run.step(work, *args, **kwargs)
+
+
+class _Shares:
+    """Tells the steps of a round as the bytes of its items are written.
+
+    Args:
+        steps: of the round.
+        data_bytes: of its items, about.
+        tell: gets the steps that were done since the last time.
+    """
+
+    def __init__(self, steps: int, data_bytes: int, tell: Callable[[int], None]) -> None:
+        self._steps = steps
+        self._bytes = max(1, data_bytes)
+        self._tell = tell
+        self._written = 0
+        self._told = 0
+
+    def wrote(self, data_bytes: int) -> None:
+        """Take bytes that were written."""
+        self._written += data_bytes
+        self._tell_up_to(self._steps * min(self._written, self._bytes) // self._bytes)
+
+    def end(self) -> None:
+        """Take that the round is done."""
+        self._tell_up_to(self._steps)
+
+    def _tell_up_to(self, steps: int) -> None:
+        if steps > self._told:
+            self._tell(steps - self._told)
+            self._told = steps

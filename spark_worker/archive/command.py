@@ -2,13 +2,14 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from types import FrameType
 from typing import Any, NoReturn
 from uuid import UUID
@@ -16,7 +17,7 @@ from uuid import UUID
 import click
 
 from spark_worker.archive import storage
-from spark_worker.archive.archiver import Archiver, Copy, FilePlanner, Report
+from spark_worker.archive.archiver import STEPS, Archiver, Copy, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.restoring import restore as put_back
 from spark_worker.archive.run import ArchiveRun, begun
@@ -95,7 +96,7 @@ def archive(
     with (
         begun(url, clock, ids) as run,
         _copying(url, master, conf) as copy,
-        shown_on_terminal(lambda: _positions(url), "Archiving") as tell,
+        shown_on_terminal(lambda: STEPS * _positions(url), "Archiving") as tell,
     ):
         try:
             report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(scan, tell)
@@ -146,11 +147,16 @@ def in_threads(url: str) -> Copy:
     Args:
         url: the journal's address.
     """
+    one_tells = Lock()
 
-    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> list[FileWritten | CopyFailed]:
+        def wrote_here(data_bytes: int) -> None:
+            with one_tells:
+                wrote(data_bytes)
+
         pool = ThreadPoolExecutor(os.cpu_count())
         try:
-            return list(pool.map(partial(copy_file, url), plans))
+            return list(pool.map(partial(copy_file, url, wrote=wrote_here), plans))
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -165,7 +171,8 @@ def on_spark(session: Any, url: str) -> Copy:
         url: the journal's address.
     """
 
-    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> list[FileWritten | CopyFailed]:
+        # The executors tell nothing before their files are made.
         tasks = session.sparkContext.parallelize(plans, len(plans))
         made: list[FileWritten | CopyFailed] = tasks.map(partial(copy_file, url)).collect()
         return made

@@ -1,7 +1,7 @@
 """An executor copies events from the journal into one Parquet file, and reads them back."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -37,16 +37,22 @@ class CopyFailed:
     code: str
 
 
-def copy_file(url: str, plan: FilePlan) -> FileWritten | CopyFailed:
+def copy_file(
+    url: str, plan: FilePlan, wrote: Callable[[int], None] = lambda _: None, *, group_rows: int = GROUP_ROWS
+) -> FileWritten | CopyFailed:
     """Make a file, and describe its content from what is read back.
 
     Args:
         url: the journal's address.
+        wrote: gets the bytes of items when they are written, which is once a row group.
+        group_rows: the items of a row group.
     """
     try:
         with connected(url) as connection:
             hashes: dict[UUID, list[bytes]] = {event.event_id: [] for event in plan.events}
-            size = storage.publish(plan.location, lambda sink: _write(connection, plan, sink, hashes))
+            size = storage.publish(
+                plan.location, lambda sink: _write(connection, plan, sink, hashes, wrote, group_rows)
+            )
         return FileWritten(plan.file_id, plan.items, size, tuple(_read_back(plan, hashes)))
     except XbusError as error:
         return CopyFailed(error.cause, error.next_step, error.code)
@@ -54,7 +60,14 @@ def copy_file(url: str, plan: FilePlan) -> FileWritten | CopyFailed:
         return CopyFailed(f"{plan.location} can't be written or read ({error})", "check the storage", "archive_failed")
 
 
-def _write(connection: Connection, plan: FilePlan, sink: Any, hashes: dict[UUID, list[bytes]]) -> None:
+def _write(
+    connection: Connection,
+    plan: FilePlan,
+    sink: Any,
+    hashes: dict[UUID, list[bytes]],
+    wrote: Callable[[int], None],
+    group_rows: int,
+) -> None:
     with pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer:
         group: list[pa.RecordBatch] = []
         rows = size = 0
@@ -64,11 +77,13 @@ def _write(connection: Connection, plan: FilePlan, sink: Any, hashes: dict[UUID,
                 group.append(segment_rows(event, segment))
                 rows += segment.items
                 size += len(segment.data)
-                if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+                if rows >= group_rows or size >= GROUP_BYTES:
                     _write_group(writer, group, rows)
+                    wrote(size)
                     group, rows, size = [], 0, 0
         if group:
             _write_group(writer, group, rows)
+            wrote(size)
     # Before the file appears: one that its run gave up meanwhile must not.
     with connection.begin():
         if not is_wanted(connection, plan.file_id):

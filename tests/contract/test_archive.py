@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from spark_worker.archive import storage
-from spark_worker.archive.archiver import Archiver, FilePlanner, Report
+from spark_worker.archive.archiver import STEPS, Archiver, Copy, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file, read_segments
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.restoring import restore
@@ -86,8 +86,9 @@ class Bus:
 
     def archive(
         self,
-        copy: Callable[[Sequence[FilePlan]], Sequence[FileWritten | CopyFailed]] | None = None,
+        copy: Copy | None = None,
         on_step: Callable[[str], None] = lambda _: None,
+        tell: Callable[[int], None] = lambda _: None,
     ) -> Report:
         ids = Ids()
         with begun(self.url, self.clock, ids) as run:
@@ -95,10 +96,10 @@ class Bus:
                 run, FilePlanner(str(self.folder), ids), copy or self.copy, self.clock,
                 wanted=SMALL, on_step=on_step, pause=lambda _: None,
             )  # fmt: skip
-            return archiver.archive(sealed_before(OLD))
+            return archiver.archive(sealed_before(OLD), tell)
 
-    def copy(self, plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
-        return [copy_file(self.url, plan) for plan in plans]
+    def copy(self, plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> list[FileWritten | CopyFailed]:
+        return [copy_file(self.url, plan, wrote) for plan in plans]
 
     def restore(self, envelope_id: uuid.UUID, on_step: Callable[[str], None] = lambda _: None) -> list[uuid.UUID]:
         with begun(self.url, self.clock, Ids()) as run:
@@ -357,8 +358,8 @@ async def test_what_somebody_needs_stays_where_it_is(bus: Bus) -> None:
 async def test_what_is_needed_again_while_it_is_written_stays_with_all_that_lies_in_its_files(bus: Bus) -> None:
     before = bus.carried()
 
-    def copy(plans: Sequence[FilePlan]) -> Sequence[FileWritten | CopyFailed]:
-        written = bus.copy(plans)
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> Sequence[FileWritten | CopyFailed]:
+        written = bus.copy(plans, wrote)
         with looking(bus.url) as connection:
             connection.execute(sa.update(model.cursor).values(position=0, until_position=2))
         return written
@@ -370,6 +371,26 @@ async def test_what_is_needed_again_while_it_is_written_stays_with_all_that_lies
     with reading(bus.url) as connection:
         assert connection.execute(sa.select(model.archive_file).where(model.archive_file.c.state != "kept")).all() == []
         assert len(bus.files()) == len(connection.execute(sa.select(model.archive_file)).all())
+
+
+def test_progress_is_told_while_a_large_event_is_written(bus: Bus) -> None:
+    told: list[str | int] = []
+
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> Sequence[FileWritten | CopyFailed]:
+        return [copy_file(bus.url, plan, wrote, group_rows=10) for plan in plans]
+
+    bus.archive(copy, on_step=told.append, tell=told.append)
+
+    # A new list begins with each step.
+    steps: list[list[int]] = [[]]
+    for each in told:
+        if isinstance(each, int):
+            steps[-1].append(each)
+        else:
+            steps.append([])
+    assert max(map(len, steps)) > 2
+    positions = sum(map(sum, steps)) / STEPS
+    assert positions == int(positions) > 0
 
 
 def test_damaged_items_are_not_archived(bus: Bus) -> None:
@@ -456,8 +477,8 @@ def test_one_run_at_a_time(bus: Bus) -> None:
 
 
 def test_a_run_whose_place_was_taken_changes_nothing_more(bus: Bus) -> None:
-    def be_overtaken(plans: Sequence[FilePlan]) -> Sequence[FileWritten | CopyFailed]:
-        written = bus.copy(plans)
+    def be_overtaken(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> Sequence[FileWritten | CopyFailed]:
+        written = bus.copy(plans, wrote)
         bus.clock.go_on(60)
         assert bus.archive().envelopes == 7
         return written
@@ -570,10 +591,10 @@ def _run_until(bus: Bus, what: str, last_step: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         steps += 1
 
-    def copy(plans: Sequence[FilePlan]) -> Sequence[FileWritten | CopyFailed]:
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> Sequence[FileWritten | CopyFailed]:
         written: list[FileWritten | CopyFailed] = []
         for plan in plans:
-            written += bus.copy([plan])
+            written += bus.copy([plan], wrote)
             on_step("copied")
         return written
 

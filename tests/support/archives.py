@@ -1,6 +1,6 @@
 """An archive made in this process, without Spark."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,8 +18,8 @@ def archive(url: str, folder: Path) -> Report:
     """Move the items of all envelopes that are settled now into files."""
     clock, ids = SystemClock(), Ids()
 
-    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
-        return [copy_file(url, plan) for plan in plans]
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> list[FileWritten | CopyFailed]:
+        return [copy_file(url, plan, wrote) for plan in plans]
 
     with begun(url, clock, ids) as run:
         return Archiver(run, FilePlanner(str(folder), ids), copy, clock).archive(sealed_before(datetime.now(UTC)))

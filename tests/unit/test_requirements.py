@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 CHECKOUT = Path(__file__).parents[2]
 FOLDER = CHECKOUT / "requirements"
 OWN = "xbusd"
-EXTRAS = ["broker", "http", "inbox", "monitor", "objects", "otel", "sentry", "spark", "dev"]
+EXTRAS = ["broker", "http", "inbox", "monitor", "objects", "otel", "pandas", "sentry", "spark", "dev"]
 
 
 def pinned(extra: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import EmitterPatience, within
 from xbus.emitter.pending_calls import RepeatableCall
-from xbus.emitter.puts import GoesAlone
+from xbus.emitter.puts import MOST_BYTES, GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
@@ -187,7 +187,8 @@ class AsyncEmitter:
         batches = list(cut(packed, limits.max_batch_bytes))
         ids: Sequence[str] = ()
         began = asyncio.get_running_loop().time()
-        if limits.groups and len(batches) <= 1:
+        # A large one goes into an outbox in parts, as it comes out again.
+        if limits.groups and len(batches) <= 1 and (self._outbox is None or sum(map(len, packed)) <= MOST_BYTES):
             try:
                 return await put_together(context, start, packed, options, timeout)
             except GoesAlone as alone:
@@ -197,6 +198,15 @@ class AsyncEmitter:
             sending = self._envelope(options)
             return await within(timeout, self._put_batches(sending, start, packed), sending.failure, began)
         return await put_at_once(context, start, packed, options, timeout, ids, began)
+
+    async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
+        """Send whole envelopes under keys in one message; see ``Puts.put_in_order``.
+
+        Raises:
+            CallError: as ``put``.
+        """
+        context = await self._open_context()
+        return await context.puts.put_in_order(puts) if context.session.limits.groups else [None] * len(puts)
 
     async def ask(
         self, type_name: str, *items: object, timeout: float | None = None, headers: Headers | None = None

@@ -38,7 +38,9 @@ class NewPut(NamedTuple):
     tags: EventTags = NO_TAGS
 
 
-_Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
+Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
+"""An envelope on the wire: its id and that of its event, then the fields of ``NewPut``."""
+
 _Waiting: TypeAlias = tuple[NewPut, "asyncio.Future[Receipt]"]
 
 
@@ -136,47 +138,85 @@ class Puts:
         return together
 
     def _send_together(self, together: Sequence[_Waiting]) -> None:
-        ids = self._context.new_ids(2 * len(together))
-        entries: list[_Entry] = [
+        puts = [put for put, _ in together]
+        entries, answer = self._call(puts)
+
+        def answered(answer: "asyncio.Future[Value]") -> None:
+            _settle(together, entries, answer)
+            self._send()
+
+        answer.add_done_callback(answered)
+
+    async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
+        """Send envelopes in one message at once, each under its key.
+
+        Returns:
+            The receipt of each. Behind the first one that was not taken there is none for those that are new: that one
+            has to be sent by calls of its own.
+
+        Raises:
+            CallError: the message was refused, or nothing answered for as long as the emitter insists.
+        """
+        entries, answer = self._call(puts, True)
+        outcomes = _outcomes(puts, entries, await answer)
+        return [outcome if isinstance(outcome, Receipt) else None for outcome in outcomes]
+
+    def _call(self, puts: Sequence[NewPut], *more: object) -> "tuple[Sequence[Entry], asyncio.Future[Value]]":
+        ids = self._context.new_ids(2 * len(puts))
+        entries: list[Entry] = [
             (
                 None if head.key is not None else ids[place],
                 None if head.key is not None else ids[-1 - place],
                 *(type_name, items, data, None if head is PLAIN_HEAD else head, None if tags is NO_TAGS else tags),
             )
-            for place, ((type_name, items, data, head, tags), _) in enumerate(together)
+            for place, (type_name, items, data, head, tags) in enumerate(puts)
         ]
-        size = sum([len(put.data) for put, _ in together])
-        call = RepeatableCall(VERB, (entries,), self._context.options.answer_seconds, size=size)
+        size = sum([len(put.data) for put in puts])
+        call = RepeatableCall(VERB, (entries, *more), self._context.options.answer_seconds, size=size)
         stream = self._context.new_stream()
         self._out.add(stream)
 
-        def answered(answer: "asyncio.Future[Value]") -> None:
+        def answered(_: "asyncio.Future[Value]") -> None:
             self._out.discard(stream)
             self._context.end(stream)
-            _settle(together, entries, answer)
-            self._send()
 
-        stream.submit(call).add_done_callback(answered)
+        answer = stream.submit(call)
+        answer.add_done_callback(answered)
+        return entries, answer
 
 
-def _settle(together: Sequence[_Waiting], entries: Sequence[_Entry], answer: "asyncio.Future[Value]") -> None:
+def _settle(together: Sequence[_Waiting], entries: Sequence[Entry], answer: "asyncio.Future[Value]") -> None:
     error = None if answer.cancelled() else answer.exception()
     if answer.cancelled() or error is not None:
         for _, receipt in together:
             if not receipt.done():
                 receipt.set_exception(error or asyncio.CancelledError())
         return
-    answers = answer.result()
-    if not isinstance(answers, list) or len(answers) != len(together):
-        answers = [None] * len(together)
-    for (put, receipt), (*ids, _, _, _, _, _), told in zip(together, entries, answers, strict=True):
+    outcomes = _outcomes([put for put, _ in together], entries, answer.result())
+    for (_, receipt), outcome in zip(together, outcomes, strict=True):
         if receipt.done():
             continue
+        if isinstance(outcome, Receipt):
+            receipt.set_result(outcome)
+        else:
+            receipt.set_exception(outcome)
+
+
+def _outcomes(
+    puts: Sequence[NewPut], entries: Sequence[Entry], answers: Value
+) -> list[Receipt | CallError | GoesAlone]:
+    """Read the answer to a message: the outcome of each of its envelopes."""
+    outcomes: list[Receipt | CallError | GoesAlone] = []
+    if not isinstance(answers, list) or len(answers) != len(puts):
+        answers = [None] * len(puts)
+    for put, (*ids, _, _, _, _, _), told in zip(puts, entries, answers, strict=True):
         if type(told) is list and len(told) == 3:
             envelope_id, position, content_hash = cast("tuple[bytes, int, bytes]", tuple(told))
-            receipt.set_result(Receipt(format_uuid(envelope_id), position, 1, put.items, content_hash))
+            is_queued = position == 0
+            outcomes.append(Receipt(format_uuid(envelope_id), position, 1, put.items, content_hash, is_queued))
         else:
-            receipt.set_exception(_error_of(told, [format_uuid(each) for each in ids if each is not None]))
+            outcomes.append(_error_of(told, [format_uuid(each) for each in ids if each is not None]))
+    return outcomes
 
 
 def _error_of(told: Value, ids: Sequence[str]) -> CallError | GoesAlone:

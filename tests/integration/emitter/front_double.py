@@ -327,10 +327,18 @@ class FrontDouble(Double):
         return self._called("put_envelope", answer)
 
     @verb("xbus.put_envelopes")
-    def put_envelopes(self, token: str, envelopes: list[Any]) -> Any:
+    def put_envelopes(self, token: str, envelopes: list[Any], in_order: bool = False) -> Any:
         self._check(token)
         self.groups.append(len(envelopes))
-        return self._called("put_envelopes", lambda: [self._put_one(*each) for each in envelopes])
+
+        def answer() -> Any:
+            told: list[Any] = []
+            for each in envelopes:
+                is_behind = in_order and told and isinstance(told[-1], dict)
+                told.append({**told[-1], "refused": False} if is_behind else self._put_one(*each))
+            return told
+
+        return self._called("put_envelopes", answer)
 
     def _put_one(self, *entry: Any) -> Any:
         envelope_id, event_id, type_name, items, data, head, _ = entry
@@ -338,6 +346,8 @@ class FrontDouble(Double):
         made_id = str(UUID(bytes=envelope_id) if key is None else keyed_envelope_id(1, key))
         made_event = str(UUID(bytes=event_id) if key is None else numbered_event_id(UUID(made_id), 1))
         fault = self.faults[f"put {key}"].popleft() if self.faults[f"put {key}"] else None
+        if type_name != "test_event":
+            fault = Refused(f"there is no event type {type_name}", code="unknown_type")
         if isinstance(fault, CallError):
             return {
                 "refused": isinstance(fault, Refused),

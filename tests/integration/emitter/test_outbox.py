@@ -13,7 +13,7 @@ from tests.integration.emitter.front_double import SILENCE, FrontDouble
 from tests.support.waiting import eventually
 from xbus.emitter import AsyncEmitter
 from xbus.emitter.outbox import Outbox, OutboxStatus
-from xbus.errors import ConnectionLost, Refused
+from xbus.errors import ConnectionLost, Failed, Refused
 
 AWAY: dict[str, Any] = {"retry_seconds": 0.2, "outbox_seconds": 0.01}
 """Of an emitter whose front is away."""
@@ -205,3 +205,92 @@ async def test_a_damaged_envelope_is_set_aside_and_the_next_goes(front: FrontDou
         await queue(sender, b"next")
     assert arrived(front) == [b"next"]
     assert [refused.code for refused in status(path).refused] == ["outbox_broken"]
+
+
+# -- many in one message ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def groups(front: FrontDouble) -> FrontDouble:
+    """A front that takes groups."""
+    front.limits["groups"] = True
+    return front
+
+
+async def fill(front: FrontDouble, path: Path, *types: str) -> None:
+    """Queue an envelope of each of these event types, while the front is away."""
+    front.stop()
+    async with emitter(front, path, **AWAY) as sender:
+        puts = [sender.put(name, [b"%d" % number], key=f"{number}") for number, name in enumerate(types)]
+        receipts = await asyncio.gather(*puts)
+    assert all(receipt.queued for receipt in receipts)
+    front.start()
+
+
+async def drain(front: FrontDouble, path: Path, **options: Any) -> None:
+    async with emitter(front, path, **options):
+        await eventually(lambda: status(path).waiting == 0, "all is sent")
+
+
+async def test_the_small_ones_that_wait_go_in_one_message(groups: FrontDouble, path: Path) -> None:
+    await fill(groups, path, *["test_event"] * 200)
+    await drain(groups, path)
+    assert arrived(groups) == [b"%d" % number for number in range(200)]
+    assert groups.groups == [200]
+
+
+async def test_one_that_is_refused_is_set_aside_and_the_others_keep_their_order(
+    groups: FrontDouble, path: Path
+) -> None:
+    await fill(groups, path, "test_event", "nonsense", "test_event", "nonsense", "test_event")
+    await drain(groups, path)
+    assert arrived(groups) == [b"0", b"2", b"4"]
+    assert [(each.key, each.code) for each in status(path).refused] == [("1", "unknown_type"), ("3", "unknown_type")]
+
+
+async def test_none_passes_one_that_is_not_taken_now(groups: FrontDouble, path: Path) -> None:
+    await fill(groups, path, *["test_event"] * 4)
+    groups.fail_next("put 2", *[Failed("paused", code="paused")] * 3)
+    held = asyncio.get_running_loop().create_future()
+    groups.fail_next("start_envelope", held)
+    async with emitter(groups, path) as sender:
+        await eventually(lambda: "start_envelope" in groups.calls, "it goes alone")
+        assert arrived(groups) == [b"0", b"1"]
+        held.set_result(None)
+        await sender.put("test_event", [b"4"])
+        await eventually(lambda: status(path).waiting == 0, "all is sent")
+    assert arrived(groups) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("fault", [SILENCE, ConnectionLost("cut")])
+async def test_a_message_without_an_answer_makes_no_second_ones(groups: FrontDouble, path: Path, fault: Any) -> None:
+    await fill(groups, path, *["test_event"] * 3)
+    groups.fail_next("put_envelopes", fault)
+    await drain(groups, path, answer_seconds=0.1)
+    assert arrived(groups) == [b"0", b"1", b"2"]
+
+
+async def test_a_message_that_is_refused_as_a_whole_goes_one_by_one(groups: FrontDouble, path: Path) -> None:
+    await fill(groups, path, *["test_event"] * 3)
+    groups.fail_next("put_envelopes", Refused("no such message", code="wrong_arguments"))
+    await drain(groups, path)
+    assert arrived(groups) == [b"0", b"1", b"2"]
+
+
+async def test_puts_at_the_same_time_are_queued_together_and_each_has_its_answer(
+    front: FrontDouble, path: Path
+) -> None:
+    front.stop()
+    async with emitter(front, path, outbox_bytes=2000, **AWAY) as sender:
+        taken, wrong, large, last = await asyncio.gather(
+            sender.put("test_event", [b"a"], headers={"shop": "Paris"}),
+            sender.put("\ud800", [b"b"]),
+            sender.put("test_event", [b"x" * 5000]),
+            sender.put("test_event", [], key="order 1"),
+            return_exceptions=True,
+        )
+    codes = [each.code if isinstance(each, Refused) else None for each in (taken, wrong, large, last)]
+    assert codes == [None, "wrong_arguments", "outbox_full", None]
+    assert not isinstance(last, BaseException)
+    assert (last.queued, last.items) == (True, 0)
+    assert status(path).waiting == 2

@@ -1,7 +1,7 @@
 """An archive in S3, of a server of the package moto: written, read and restored over HTTP, without Spark."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,8 +66,8 @@ def test_items_go_there_and_come_back(sqlite_url: str, place: str) -> None:
     receipts = fill(sqlite_url)
     clock, ids = SystemClock(), Ids()
 
-    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
-        return [copy_file(sqlite_url, plan) for plan in plans]
+    def copy(plans: Sequence[FilePlan], wrote: Callable[[int], None]) -> list[FileWritten | CopyFailed]:
+        return [copy_file(sqlite_url, plan, wrote) for plan in plans]
 
     with begun(sqlite_url, clock, ids) as run:
         report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(sealed_before(datetime.now(UTC)))

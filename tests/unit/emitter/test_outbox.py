@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from xbus.emitter.outbox import ENVELOPE_BYTES, Outbox, locked
+from xbus.emitter.outbox.box import QueuedPut
+from xbus.emitter.puts import NewPut
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
+from xbus.rpc.codec import pack_item
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -57,6 +61,62 @@ def test_what_was_ended_waits_with_all_of_it(outbox: Outbox) -> None:
     (event,) = outbox.events("a")
     assert (event.type_name, event.estimate) == ("notes", 3)
     assert [outbox.batch(event.event_id, index) for index in range(3)] == [(1, b"one"), (1, b"two"), None]
+
+
+def whole(name: str, *items: bytes, size: int = 0) -> QueuedPut:
+    head = EnvelopeHead(f"client {name}", f"key {name}", b"headers")
+    data = b"".join(map(pack_item, items)) + b"x" * size
+    return QueuedPut(name, f"event of {name}", NewPut("notes", len(items), data, head, EventTags(b"tags", "p")))
+
+
+def test_whole_envelopes_come_out_as_they_went_in(outbox: Outbox) -> None:
+    queued = [whole("a", b"one", b"two"), whole("b"), whole("c", b"three")]
+    assert outbox.queue(queued, NOW) == [None] * 3
+    assert outbox.small_ones(10, 10_000) == queued
+    assert outbox.small_ones(2, 10_000) == queued[:2]
+    assert waiting(outbox) == ["a", "b", "c"]
+
+
+def test_small_ones_end_at_the_first_that_is_not_small(outbox: Outbox) -> None:
+    outbox.queue([whole("a", b"one")], NOW)
+    queue(outbox, "b", b"one", b"two")
+    outbox.queue([whole("c", b"one"), whole("d", b"one", size=5000), whole("e", b"one")], NOW)
+
+    def names() -> list[str]:
+        return [envelope.envelope_id for envelope in outbox.small_ones(10, 5000)]
+
+    assert names() == ["a"]
+    outbox.remove("a")
+    assert names() == []
+    outbox.remove("b")
+    assert names() == ["c"]
+    outbox.remove("c")
+    assert names() == []
+
+
+def test_small_ones_end_where_their_bytes_do(outbox: Outbox) -> None:
+    outbox.queue([whole(name, b"one") for name in "abc"], NOW)
+    size = ENVELOPE_BYTES + 100
+    assert [len(outbox.small_ones(10, most)) for most in (size - 101, size, 2 * size, 3 * size)] == [0, 1, 2, 3]
+
+
+def test_a_whole_envelope_that_is_too_much_leaves_the_others(path: Path) -> None:
+    outbox = Outbox(path, max_bytes=3 * ENVELOPE_BYTES)
+    first, large, last = outbox.queue([whole("a", b"one"), whole("b", b"two", size=5000), whole("c", b"three")], NOW)
+    assert (first, last) == (None, None)
+    assert large is not None
+    assert large.code == "outbox_full"
+    assert waiting(outbox) == ["a", "c"]
+    assert outbox.queue([whole("d", b"four"), whole("e", b"five")], NOW) == [None, None]
+    outbox.close()
+
+
+def test_what_can_not_be_written_keeps_none_of_a_group(outbox: Outbox) -> None:
+    outbox.queue([whole("a", b"one")], NOW)
+    wrong = whole("c", b"one")._replace(put=NewPut("\ud800", 0, b"", EnvelopeHead(key="c")))
+    with pytest.raises(Refused):
+        outbox.queue([whole("b", b"two"), wrong], NOW)
+    assert waiting(outbox) == ["a"]
 
 
 def test_the_order_is_that_of_the_ends(outbox: Outbox) -> None:

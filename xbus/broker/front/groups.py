@@ -5,6 +5,9 @@ reached a limit. Alone it takes the way of a single call, so that it gets the sa
 """
 
 import logging
+import math
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar, cast
@@ -26,6 +29,14 @@ from xbus.rpc.messages import GroupedError, GroupedReceipt
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+SHARED_SECONDS = 0.05
+"""Seconds for which the front counts as shared behind puts of two emitters in turn. Longer protects emitters that put
+seldom, and slows others down for them."""
+
+SPAN_ENVELOPES = 32
+"""The envelopes of an emitter that go on together while the front is shared. More let it delay others for longer;
+fewer make it slower itself."""
 
 ID_BYTES = 16
 COLUMNS = 7
@@ -49,37 +60,119 @@ NoteRefusal: TypeAlias = Callable[[UUID, str], None]
 
 
 class GroupIntake:
-    """Takes the envelopes of a message.
+    """Takes the envelopes of messages.
+
+    While several emitters put, a long message goes on in spans: each waits until the one before it is answered, and so
+    do the later messages of its emitter. So the transactions stay short in which the puts of the others wait.
 
     Args:
         front: takes groups, and envelopes alone.
         note_refusal: called for each envelope that is refused.
+        now: the time in seconds.
     """
 
-    def __init__(self, front: Front, note_refusal: NoteRefusal) -> None:
+    def __init__(self, front: Front, note_refusal: NoteRefusal, now: Callable[[], float] = time.monotonic) -> None:
         self._front = front
         self._note_refusal = note_refusal
+        self._now = now
+        self._last_emitter: int | None = None
+        self._shared_until = -math.inf
+        self._waiting: dict[int, deque[_LongMessage]] = {}
+        """The messages that have spans left, by their emitter, which has a span under way."""
 
-    def put(self, emitter_id: int, session: bytes, entries: list[Value]) -> Deferred[Answers]:
+    def put(
+        self, emitter_id: int, session: bytes, entries: list[Value], *, in_order: bool = False
+    ) -> Deferred[Answers]:
         """Take envelopes, each ``[envelope_id, event_id, type_name, items, data, head, event_head]``.
 
         Args:
             session: the hash of the caller's token.
+            in_order: take none behind one that is not taken.
 
         Returns:
             For each envelope its receipt, or its error.
         """
+        now = self._now()
+        last, self._last_emitter = self._last_emitter, emitter_id
+        if last not in (None, emitter_id):
+            self._shared_until = now + SHARED_SECONDS
+        waiting = self._waiting.get(emitter_id)
+        is_short = len(entries) <= SPAN_ENVELOPES
+        if not entries or (waiting is None and (is_short or now >= self._shared_until)):
+            return Deferred.of(self._put(emitter_id, session, entries, in_order))
+        message = _LongMessage(session, entries, in_order)
+        if waiting is None:
+            self._waiting[emitter_id] = deque([message])
+            self._go_on(emitter_id)
+        else:
+            waiting.append(message)
+        return Deferred.of(message.answered)
+
+    def _go_on(self, emitter_id: int) -> None:
+        waiting = self._waiting[emitter_id]
+        while waiting and not waiting[0].left:
+            waiting.popleft()
+        if not waiting:
+            del self._waiting[emitter_id]
+            return
+        message = waiting[0]
+        span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
+        put = self._put(emitter_id, message.session, span, message.in_order)
+        put.add_done_callback(partial(self._span_answered, emitter_id, message, len(span)))
+
+    def _span_answered(self, emitter_id: int, message: "_LongMessage", envelopes: int, done: Promise[Answers]) -> None:
+        error = done.exception()
+        message.add(done.result() if error is None else [_error_of(error)] * envelopes)
+        self._go_on(emitter_id)
+
+    def _put(self, emitter_id: int, session: bytes, entries: list[Value], in_order: bool) -> Promise[Answers]:
         message = _Message(self._front, emitter_id, session, entries, self._note_refusal)
         try:
             group = group_of(emitter_id, entries)
             if self._front.heard_of(group.envelope_ids):
-                message.sort()
+                message.sort(in_order)
             else:
                 message.put_together(range(len(entries)), group)
         except CallError:
             # One of them at least is not plain, or all of them are too much for now.
-            message.sort()
-        return Deferred.of(message.answered)
+            message.sort(in_order)
+        return message.answered
+
+
+class _LongMessage:
+    """A message that goes on in spans.
+
+    Args:
+        session: as of ``GroupIntake.put``.
+        entries: as of ``GroupIntake.put``.
+        in_order: as of ``GroupIntake.put``.
+
+    Attributes:
+        left: its envelopes that have not gone on.
+        answered: done when all of them are answered.
+    """
+
+    def __init__(self, session: bytes, entries: list[Value], in_order: bool) -> None:
+        self.session = session
+        self.in_order = in_order
+        self.left = entries
+        self._number = len(entries)
+        self._answers: Answers = []
+        self.answered: Promise[Answers] = Promise()
+
+    def next_span(self, most: int) -> list[Value]:
+        """Take the next envelopes."""
+        span, self.left = self.left[:most], self.left[most:]
+        return span
+
+    def add(self, answers: Answers) -> None:
+        """Take the answers of the last span."""
+        self._answers += answers
+        if self.in_order and any(isinstance(answer, dict) for answer in answers):
+            self._answers += [_error_of(_behind())] * len(self.left)
+            self.left = []
+        if len(self._answers) == self._number:
+            self.answered.set_result(self._answers)
 
 
 class _Message:
@@ -103,15 +196,23 @@ class _Message:
         if not entries:
             self.answered.set_result([])
 
-    def sort(self) -> None:
-        """Put those together that are plain, and each of the others alone."""
+    def sort(self, in_order: bool) -> None:
+        """Put those together that are plain, and each of the others alone; in order, none behind one that is wrong."""
         plain: list[int] = []
         alone: list[int] = []
+        last: list[int] = []
         seen: set[bytes] = set()
         for place, entry in enumerate(self._entries):
             ids = _ids_of(self._emitter_id, entry)
-            # Behind one of the same id it stays behind it.
-            is_plain = seen.isdisjoint(ids) and self._is_plain(entry)
+            try:
+                # Behind one of the same id it stays behind it.
+                is_plain = seen.isdisjoint(ids) and not self._heard_of(entry)
+            except CallError:
+                is_plain = False
+                if in_order:
+                    last = [place]
+                    self._leave(range(place + 1, len(self._entries)))
+                    break
             seen |= ids
             (plain if is_plain else alone).append(place)
         if plain:
@@ -119,17 +220,28 @@ class _Message:
                 self.put_together(plain, group_of(self._emitter_id, [self._entries[place] for place in plain]))
             except CallError:
                 # A limit of the emitter: alone each gets as far as it would without the others.
-                alone = [*range(len(self._entries))]
-        for place in alone:
+                if in_order:
+                    self._leave([*plain[1:], *last])
+                    last = plain[:1]
+                else:
+                    alone = [*range(len(self._entries))]
+        for place in (*alone, *last):
             self._put_alone(place)
 
-    def _is_plain(self, entry: Value) -> bool:
-        try:
-            group = group_of(self._emitter_id, [entry])
-            self._front.check_group(self._emitter_id, group)
-        except CallError:
-            return False
-        return not self._front.heard_of(group.envelope_ids)
+    def _heard_of(self, entry: Value) -> bool:
+        """Check whether an envelope is known already.
+
+        Raises:
+            CallError: it can't be taken in a group.
+        """
+        group = group_of(self._emitter_id, [entry])
+        self._front.check_group(self._emitter_id, group)
+        return bool(self._front.heard_of(group.envelope_ids))
+
+    def _leave(self, places: Iterable[int]) -> None:
+        """Take none of these envelopes, because of one before them."""
+        for place in places:
+            self._answer(place, _error_of(_behind()))
 
     def put_together(self, places: Sequence[int], group: NewGroup) -> None:
         """Put envelopes as a group.
@@ -241,6 +353,14 @@ def _plain_or(values: Sequence[Value], plain: T, read: Callable[[Value], T]) -> 
 def _not_plain() -> Refused:
     """Make the error for a group that has to be sorted; what each of its envelopes lacks is told when it goes alone."""
     return Refused("the envelopes are no group", code=WRONG_ARGUMENTS)
+
+
+def _behind() -> Failed:
+    return Failed(
+        "an envelope before it in the message was not taken",
+        "put that one by a call of its own, then this one again",
+        code="behind_another",
+    )
 
 
 def _alone(emitter_id: int, entry: Value) -> tuple[UUID, NewEvent, EnvelopeHead]:

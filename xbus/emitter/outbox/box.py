@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xbus.emitter.outbox.file import OutboxFile
+from xbus.emitter.puts import NewPut
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
 
@@ -72,6 +74,14 @@ class StoredBatch(NamedTuple):
     data: bytes
 
 
+class QueuedPut(NamedTuple):
+    """An envelope of one event with one batch at most; ``put`` has the key that it has at the bus."""
+
+    envelope_id: str
+    event_id: str
+    put: NewPut
+
+
 class Contents(NamedTuple):
     """The numbers of events and items of an envelope."""
 
@@ -85,6 +95,24 @@ class Trouble(NamedTuple):
     code: str
     cause: str
     since: str
+
+
+class _HeadOfLine(NamedTuple):
+    """An envelope that waits, with its first event and the first batch of that, as far as it has them."""
+
+    id: str
+    key: str
+    ordering_key: str | None
+    headers: bytes | None
+    size: int
+    event_id: str
+    type_name: str
+    event_headers: bytes | None
+    partition_key: str | None
+    items: int
+    data: bytes
+    events: int
+    batches: int
 
 
 class _Line(NamedTuple):
@@ -207,6 +235,49 @@ class Outbox:
             )
         return held
 
+    def queue(self, puts: Sequence[QueuedPut], at: datetime) -> list[Refused | None]:
+        """Put whole envelopes of one event each into the line, durably, by one transaction.
+
+        Returns:
+            For each why it was not taken (``outbox_full``); None for those that were.
+
+        Raises:
+            Refused: a value in one of them can't be stored (``wrong_arguments``); then nothing was added.
+            Failed: nothing could be written (``outbox_failed``).
+        """
+        refusals: list[Refused | None] = []
+        added = 0
+        try:
+            with self._file.durable_transaction() as connection:
+                (place,) = connection.execute("SELECT coalesce(max(place), 0) FROM envelope").fetchone()
+                queued_at = at.isoformat(timespec="seconds")
+                for envelope_id, event_id, (type_name, items, data, head, tags) in puts:
+                    size = ENVELOPE_BYTES + len(head.headers or b"") + tags.size + len(data)
+                    try:
+                        self._take(size)
+                    except Refused as refusal:
+                        refusals.append(refusal)
+                        continue
+                    refusals.append(None)
+                    added += size
+                    place += 1
+                    connection.execute(
+                        "INSERT INTO envelope (id, key, ordering_key, headers, state, place, queued_at, bytes)"
+                        " VALUES (?, ?, ?, ?, 'waiting', ?, ?, ?)",
+                        (envelope_id, head.key, head.ordering_key, head.headers, place, queued_at, size),
+                    )
+                    connection.execute(
+                        "INSERT INTO event (id, envelope_id, number, type_name, estimate, headers, partition_key)"
+                        " VALUES (?, ?, 1, ?, ?, ?, ?)",
+                        (event_id, envelope_id, type_name, items, *tags),
+                    )
+                    if items:
+                        connection.execute("INSERT INTO batch VALUES (?, ?, ?, ?)", (event_id, 0, items, data))
+        except BaseException:
+            self._bytes -= added
+            raise
+        return refusals
+
     def _held(self, envelope_id: str) -> Contents:
         return self._file.row(
             Contents,
@@ -221,6 +292,35 @@ class Outbox:
         """Read the envelope whose turn it is."""
         found = self._envelopes("WHERE state = 'waiting' ORDER BY place LIMIT 1")
         return found[0] if found else None
+
+    def small_ones(self, most: int, most_bytes: int) -> list[QueuedPut]:
+        """Read the envelopes at the head of the line, as far as each is one event with one batch at most.
+
+        Args:
+            most: the most envelopes.
+            most_bytes: the most bytes of all of them, by the count of ``ENVELOPE_BYTES``.
+        """
+        rows = self._file.rows(
+            _HeadOfLine,
+            "SELECT envelope.id, key, ordering_key, envelope.headers, bytes, event.id, type_name, event.headers,"
+            " partition_key, coalesce(items, 0), coalesce(data, x''),"
+            " (SELECT count(*) FROM event AS each WHERE each.envelope_id = envelope.id),"
+            " (SELECT count(*) FROM batch AS each WHERE each.event_id = event.id)"
+            " FROM envelope LEFT JOIN event ON envelope_id = envelope.id AND number = 1"
+            " LEFT JOIN batch ON event_id = event.id AND first_index = 0 AND bytes <= ?"
+            " WHERE state = 'waiting' ORDER BY place LIMIT ?",
+            most_bytes,
+            most,
+        )
+        found = []
+        for row in rows:
+            most_bytes -= row.size
+            if most_bytes < 0 or row.events != 1 or row.batches != bool(row.items):
+                break
+            head = EnvelopeHead(row.ordering_key, row.key, row.headers)
+            put = NewPut(row.type_name, row.items, row.data, head, EventTags(row.event_headers, row.partition_key))
+            found.append(QueuedPut(row.id, row.event_id, put))
+        return found
 
     def events(self, envelope_id: str) -> list[QueuedEvent]:
         """Read the events of an envelope, in order."""
@@ -237,10 +337,12 @@ class Outbox:
         found = self._file.rows(StoredBatch, wanted, event_id, first_index)
         return found[0] if found else None
 
-    def remove(self, envelope_id: str) -> None:
-        """Remove an envelope that the bus has, or that was cancelled."""
+    def remove(self, *envelope_ids: str) -> None:
+        """Remove envelopes that the bus has, or that were cancelled."""
+        gone: list[tuple[int]] = []
         with self._file.transaction() as connection:
-            gone = connection.execute("DELETE FROM envelope WHERE id = ? RETURNING bytes", (envelope_id,)).fetchall()
+            for envelope_id in envelope_ids:
+                gone += connection.execute("DELETE FROM envelope WHERE id = ? RETURNING bytes", (envelope_id,))
         self._bytes -= sum(size for (size,) in gone)
 
     def set_aside(self, envelope_id: str, code: str, cause: str) -> None:

@@ -3,15 +3,19 @@
 import asyncio
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
+from uuid import UUID
 
 from xbus.clock import Clock
-from xbus.emitter.outbox.box import Outbox
+from xbus.emitter.outbox.box import Outbox, QueuedPut
+from xbus.emitter.puts import VERB, Entry, NewPut
 from xbus.emitter.session import FrontLimits
-from xbus.headers import EventTags
-from xbus.ids import Ids
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.errors import Refused
+from xbus.headers import NO_TAGS, EventTags
+from xbus.ids import Ids, format_uuid
 from xbus.rpc.codec import Frame, Value
 from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
@@ -69,17 +73,18 @@ class QueueSession:
             "xbus.end_event": self._end_event,
             "xbus.end_envelope": self._end_envelope,
             "xbus.cancel_envelope": self._cancel_envelope,
+            VERB: self._put_envelopes,
         }
 
     @property
     def limits(self) -> FrontLimits:
         """The limits of the file."""
-        return FrontLimits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0, headers=True)
+        return FrontLimits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0, headers=True, groups=True)
 
     def call(self, verb: str, *arguments: object, seconds: float) -> "asyncio.Future[Value]":
         """Carry a call out in the file, as the front would."""
         answer = self._thread.run(self._verbs[verb], *arguments)
-        if verb == "xbus.end_envelope":
+        if verb in ("xbus.end_envelope", VERB):
             answer.add_done_callback(self._ended)
         return answer
 
@@ -127,7 +132,41 @@ class QueueSession:
             "queued": True,
         }
 
+    def _put_envelopes(self, entries: Sequence[Entry]) -> Value:
+        puts = [self._whole(*entry) for entry in entries]
+        try:
+            refusals = self._outbox.queue(puts, self._clock.now())
+        except Refused as refusal:
+            if len(puts) == 1:
+                return [_told(refusal)]
+            # One of them can't be stored, and the others can.
+            return [told for entry in entries for told in cast("list[Value]", self._put_envelopes([entry]))]
+        return [
+            [UUID(envelope_id).bytes, 0, b""] if refusal is None else _told(refusal)
+            for (envelope_id, *_), refusal in zip(puts, refusals, strict=True)
+        ]
+
+    def _whole(
+        self,
+        envelope_id: bytes | None,
+        event_id: bytes | None,
+        type_name: str,
+        items: int,
+        data: bytes,
+        head: EnvelopeHead | None,
+        tags: EventTags | None,
+    ) -> QueuedPut:
+        ids = [self._ids.new_text() if each is None else format_uuid(each) for each in (envelope_id, event_id)]
+        given = head or PLAIN_HEAD
+        keyed = given._replace(key=given.key or self._ids.new_text())
+        return QueuedPut(ids[0], ids[1], NewPut(type_name, items, data, keyed, tags or NO_TAGS))
+
     def _cancel_envelope(self, envelope_id: str) -> bool:
         self._items.pop(envelope_id, None)
         self._outbox.remove(envelope_id)
         return True
+
+
+def _told(refusal: Refused) -> Value:
+    """Tell a refusal as the front does in its answer to a group."""
+    return {"refused": True, "code": refusal.code, "cause": refusal.cause, "next_step": refusal.next_step}

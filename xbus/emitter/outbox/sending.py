@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from xbus.emitter.event import EventStart
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
 from xbus.emitter.patience import told_seconds
+from xbus.emitter.puts import MOST_BYTES, MOST_ENVELOPES, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.headers import EventTags, Headers, unpack_headers
@@ -50,6 +51,9 @@ class EnvelopeOpener(Protocol):
 
     async def put_packed(self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap) -> Receipt:
         """Send a whole envelope of one event whose items are packed."""
+
+    async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
+        """Send whole envelopes under keys in one message, as ``Puts.put_in_order`` does."""
 
 
 class OutboxSender:
@@ -118,13 +122,34 @@ class OutboxSender:
             Failed: the bus did not take an envelope within ``retry_seconds``; it stays first in the line.
             Refused: the bus refused this emitter, whatever it sends.
         """
+        most = MOST_ENVELOPES
         while (envelope := await self._first()) is not None:
-            await self._send_or_set_aside(emitter, envelope)
+            sent = await self._send_together(emitter, most) if most > 1 else 0
+            # One that does not go with others may have them wait for long, and each message brings them all.
+            most = min(2 * most, MOST_ENVELOPES) if sent or most == 1 else 1
+            if not sent:
+                await self._send_or_set_aside(emitter, envelope)
             if self._in_trouble:
                 self._in_trouble = False
                 self._backoff.reset()
                 self._waiting.ends()
                 await self._thread.run(self._outbox.forget_trouble)
+
+    async def _send_together(self, emitter: EnvelopeOpener, most: int) -> int:
+        """Send the first envelopes of the line in one message, as far as they are small; give how many the bus took."""
+        small = await self._thread.run(self._outbox.small_ones, most, MOST_BYTES)
+        if len(small) < 2:
+            return 0
+        try:
+            receipts = await emitter.put_in_order([queued.put for queued in small])
+        except Refused as refusal:
+            if refusal.code in OF_THE_SESSION:
+                raise
+            return 0
+        taken = [queued.envelope_id for queued, receipt in zip(small, receipts, strict=True) if receipt is not None]
+        await self._thread.run(self._outbox.remove, *taken)
+        self.sent += len(taken)
+        return len(taken)
 
     async def _first(self) -> QueuedEnvelope | None:
         self._something.clear()

@@ -19,12 +19,13 @@ from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus import model
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, ReplyRequests
+from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
-from xbus.broker.front.groups import GroupIntake
+from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
-from xbus.errors import JournalUnavailable
+from xbus.errors import Failed, JournalUnavailable
 from xbus.headers import pack_headers
 from xbus.rpc.codec import pack as packed
 from xbus.rpc.codec import pack_items, unpack
@@ -136,6 +137,49 @@ async def test_an_outage_fails_the_message_as_a_whole(put: Any, journal: Journal
     with faults.before_commit(), pytest.raises(JournalUnavailable):
         await put(entries)
     assert [receipt[1] for receipt in await put(entries)] == [1, 2]
+
+
+@pytest.fixture
+def put_in_order(intake: GroupIntake, north: Desk) -> Callable[[list[Entry]], Awaitable[list[Any]]]:
+    """Puts entries as ``north`` in one message, in order."""
+
+    async def put(entries: list[Entry]) -> list[Any]:
+        return [*await intake.put(north.emitter_id, SESSION, on_wire(entries), in_order=True)]
+
+    return put
+
+
+@pytest.mark.parametrize("fault", WRONG)
+async def test_in_order_none_is_taken_behind_one_that_is_wrong(put_in_order: Any, journal: Journal, fault: str) -> None:
+    random = Random(7)
+    entries = [entry(random, b"a"), WRONG[fault](random), entry(random, b"b"), entry(random, b"c")]
+    first, wrong, *behind = await put_in_order(entries)
+    assert first[1] == 1
+    assert _told(wrong) == (True, fault.partition(":")[0])
+    assert [_told(each) for each in behind] == [(False, "behind_another")] * 2
+    assert await journal.read(read_head) == 1
+
+
+async def test_in_order_a_limit_of_the_emitter_stops_all(put_in_order: Any, journal: Journal, monkeypatch: Any) -> None:
+    entries = [*(entry(Random(seed), b"a") for seed in range(3)), entry(Random(3), b"a", type_name="nothing")]
+
+    def charge(*_: object) -> None:
+        raise Failed("too fast", code="slow_down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Throttle, "charge", charge)
+        limited, *behind = await put_in_order(entries)
+    assert _told(limited) == (False, "slow_down")
+    assert [_told(each) for each in behind] == [(False, "behind_another")] * 3
+    assert [each[1] for each in await put_in_order(entries[:3])] == [1, 2, 3]
+
+
+async def test_in_order_repeats_get_their_first_receipts_and_new_ones_follow(put_in_order: Any) -> None:
+    calls = [keyed(f"order {number}", b"a") for number in range(4)]
+    first = await put_in_order(calls[:2])
+    again = await put_in_order(calls)
+    assert [tuple(each) for each in again[:2]] == first
+    assert [each[1] for each in again] == [1, 2, 3, 4]
 
 
 # -- the same calls, cut otherwise -----------------------------------------------------------------------------------
@@ -255,6 +299,66 @@ def _without_position(told: Any) -> object:
 
 def _told(answer: Any) -> object:
     return (answer["refused"], answer["code"]) if isinstance(answer, dict) else tuple(answer)
+
+
+# -- several emitters --------------------------------------------------------------------------------------------------
+
+
+async def test_a_long_message_leaves_room_for_the_puts_of_others(front: Front, north: Desk, south: Desk) -> None:
+    random, now = Random(7), 0.0
+    intake = GroupIntake(front, lambda *_: None, lambda: now)
+    for desk in (south, north):
+        await intake.put(desk.emitter_id, SESSION, [])
+    first, second = ([entry(random, b"%d" % number) for number in range(100)] for _ in range(2))
+    of_north = [intake.put(north.emitter_id, SESSION, on_wire(message)) for message in (first, second)]
+    [[_, position, _]] = await intake.put(south.emitter_id, SESSION, on_wire([entry(random, b"x")]))
+    assert position == SPAN_ENVELOPES + 1
+    answers: list[Any] = [await each for each in of_north]
+    assert [[receipt[0] for receipt in each] for each in answers] == [[e[0] for e in each] for each in (first, second)]
+    positions = [receipt[1] for each in answers for receipt in each]
+    assert positions == [*range(1, position), *range(position + 1, 202)]
+
+
+async def test_what_is_wrong_in_a_span_is_answered_in_its_place(front: Front, north: Desk, south: Desk) -> None:
+    random = Random(7)
+    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
+    for desk in (south, north):
+        await intake.put(desk.emitter_id, SESSION, [])
+    message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
+    message[SPAN_ENVELOPES + 1][2] = "nothing"
+    answers = await intake.put(north.emitter_id, SESSION, on_wire(message))
+    assert [place for place, answer in enumerate(answers) if isinstance(answer, dict)] == [SPAN_ENVELOPES + 1]
+    assert len(answers) == len(message)
+
+
+async def test_in_order_no_span_goes_on_behind_one_that_is_wrong(front: Front, north: Desk, south: Desk) -> None:
+    random = Random(7)
+    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
+    for desk in (south, north):
+        await intake.put(desk.emitter_id, SESSION, [])
+    message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
+    message[SPAN_ENVELOPES + 1][2] = "nothing"
+    answers = await intake.put(north.emitter_id, SESSION, on_wire(message), in_order=True)
+    codes = [answer["code"] if isinstance(answer, dict) else "" for answer in answers]
+    kept = SPAN_ENVELOPES + 1
+    assert codes == [*[""] * kept, "unknown_type", *["behind_another"] * (len(message) - kept - 1)]
+
+
+async def test_an_outage_amid_the_spans_is_told_of_each_envelope(
+    journal: Journal, front: Front, north: Desk, south: Desk
+) -> None:
+    random = Random(7)
+    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
+    for desk in (south, north):
+        await intake.put(desk.emitter_id, SESSION, [])
+    message = [entry(random, b"x") for _ in range(SPAN_ENVELOPES + 1)]
+    putting = intake.put(north.emitter_id, SESSION, on_wire(message))
+    await journal.read(read_head)
+    with Faults(journal._engine).before_commit():
+        answers = await putting
+    assert {answer["code"] for answer in answers if isinstance(answer, dict)} == {"journal_unavailable"}
+    again: list[Any] = [*await intake.put(north.emitter_id, SESSION, on_wire(message))]
+    assert [receipt[:2] for receipt in again] == [(sent[0], place + 1) for place, sent in enumerate(message)]
 
 
 # -- what it costs ---------------------------------------------------------------------------------------------------
