@@ -173,6 +173,7 @@ class DeliveryAssembly:
         bundle_calls = BundleCalls(log, ledger, bundle_workers, self._settings.trouble_after)
         bundle_run = BundleRun(log, ledger, bundle_calls, self._results, roles, events)
         self._bundles = Bundles(
+            log,
             roles,
             eligibility,
             self._gathering,

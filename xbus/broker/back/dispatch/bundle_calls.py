@@ -21,7 +21,6 @@ from xbus.broker.back.recipients import (
     fault_among_many,
 )
 from xbus.broker.back.run import BackRunContext, together
-from xbus.broker.journal.log.reading import LogEnvelope
 
 log = logging.getLogger(__name__)
 
@@ -69,15 +68,6 @@ class BundleWorkers:
         graph = self._log.known_graph(graph_id)
         return None if graph is None else graph.workers_before(service)
 
-    @property
-    def has_corrections(self) -> bool:
-        """Check whether any envelope goes otherwise than it was sent."""
-        return self._log.has_corrections
-
-    def is_corrected(self, envelope: LogEnvelope) -> bool:
-        """Check whether an envelope goes otherwise than it was sent, which only a run can do."""
-        return self._log.is_corrected(envelope)
-
     async def transform(self, bundle: Sequence[SmallEnvelope], service: str) -> Sequence[SmallEnvelope | BundleStatus]:
         """Bring a bundle to the workers before a consumer service.
 
@@ -87,9 +77,9 @@ class BundleWorkers:
         found = {small.envelope.graph_ids for small in bundle}
         ways = {graph_ids: self.way(graph_ids, service) for graph_ids in found}
         of_each = [ways[small.envelope.graph_ids] for small in bundle]
-        if self.has_corrections:
+        if self._log.has_corrections:
             pairs = zip(of_each, bundle, strict=True)
-            of_each = [None if self.is_corrected(small.envelope) else way for way, small in pairs]
+            of_each = [None if self._log.is_corrected(small.envelope) else way for way, small in pairs]
         if set(of_each) == {()}:
             return bundle
         made: list[SmallEnvelope | BundleStatus] = []
@@ -137,21 +127,20 @@ class BundleVote:
 
     Args:
         shares: what each consumer gets.
-        log: has notes about envelopes.
-        workers: say what was corrected since it was queued, and must not go as it is.
+        log: knows the emitters, and what was corrected since it was queued and must not go as it is.
         trouble_after: a consumer that fails so often in a row is asked for nothing more.
 
     Attributes:
         results: for each consumer what became of its share.
     """
 
-    def __init__(self, shares: Shares, log: LogReader, workers: BundleWorkers, trouble_after: int) -> None:
+    def __init__(self, shares: Shares, log: LogReader, trouble_after: int) -> None:
         self._shares = shares
         self._log = log
         self._trouble_after = trouble_after
         self.results: dict[RecipientProxy, list[BundleResult]] = {
             consumer: [
-                BundleStatus.GOES_ALONE if workers.is_corrected(small.envelope) else BundleStatus.NOT_BEGUN
+                BundleStatus.GOES_ALONE if log.is_corrected(small.envelope) else BundleStatus.NOT_BEGUN
                 for small in bundle
             ]
             for consumer, bundle in shares.items()
@@ -274,7 +263,7 @@ class BundleCalls:
         if not all(consumer.abilities.prepares > 1 for consumer in shares):
             return {consumer: [BundleStatus.GOES_ALONE] * len(bundle) for consumer, bundle in shares.items()}
         highest = max((small.position for bundle in shares.values() for small in bundle), default=0)
-        vote = BundleVote(shares, self._log, self._workers, self._trouble_after)
+        vote = BundleVote(shares, self._log, self._trouble_after)
         try:
             await self._ledger.reserve([consumer.role.id for consumer in shares], highest)
             await vote.carry_out()

@@ -10,7 +10,7 @@ from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.pages import Way
 from xbus.broker.back.dispatch.parties import BundleParty
 from xbus.broker.back.dispatch.run_executor import finish_tasks
-from xbus.broker.back.log import SmallEnvelope
+from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, OpenReplies
 from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -22,6 +22,7 @@ class Bundles:
     Of all parties of a consumer only one has anything waiting, so that envelopes leave in the order of the log.
 
     Args:
+        log: knows what is corrected.
         roles: which of them want order, and what is being brought to them.
         eligibility: who may get an envelope now.
         gathering: knows who keeps the others waiting.
@@ -34,6 +35,7 @@ class Bundles:
 
     def __init__(
         self,
+        log: LogReader,
         roles: ConsumerRoles,
         eligibility: Eligibility,
         gathering: ConsumerGathering,
@@ -43,6 +45,7 @@ class Bundles:
         sender: BundleSender,
         tasks: asyncio.TaskGroup,
     ) -> None:
+        self._log = log
         self._roles = roles
         self._eligibility = eligibility
         self._gathering = gathering
@@ -61,47 +64,42 @@ class Bundles:
 
     # -- who gets bundles --------------------------------------------------------------------------------------------
 
-    def may_take(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a consumer may get envelopes of the same graphs as this one in a bundle, if they are small.
+    def together(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
+        """Give those that get small envelopes of the same graphs as this one in bundles, each with those that decide
+        about it together.
 
-        Nobody may wait for a reply.
+        Those that have a vote decide together, or in a run if one of them can't. Nobody may wait for a reply. Several
+        consumers behind workers share a run, so that its workers work once for all of them.
         """
-        abilities = recipient.abilities
-        return (
-            abilities.bundles
-            and abilities.immediate_reply.isdisjoint([event.type_name for event in envelope.events])
-            and self._workers.way(envelope.graph_ids, recipient.role.service) is not None
-        )
-
-    def parties(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
-        """Those that get a small envelope in bundles, each with those that decide about it together.
-
-        Those that have a vote decide together, or in a run if one of them can't. What was corrected or begun before
-        goes alone, and what waits for one of its key gets a row. Several consumers behind workers share a run, so that
-        its workers work once for all of them.
-        """
-        if self._open_replies or self._workers.is_corrected(envelope):
-            return []
+        types = [event.type_name for event in envelope.events]
+        ways = {each: self._workers.way(envelope.graph_ids, each.role.service) for each in recipients}
+        takes = {
+            each
+            for each, way in ways.items()
+            if way is not None and each.abilities.bundles and each.abilities.immediate_reply.isdisjoint(types)
+        }
+        behind_workers = [each for each, way in ways.items() if way != ()]
+        if len(recipients) > 1 and len(behind_workers) > 1:
+            takes.difference_update(behind_workers)
         voters = [each for each in recipients if not each.role.own]
         parties = [[each] for each in recipients if each.role.own]
-        if len(voters) == 1 or (voters and all(self._may_vote(envelope, each) for each in voters)):
+        if len(voters) == 1 or not any(each.abilities.prepares <= 1 or ways[each] != () for each in voters):
             parties.append(voters)
-        if len(recipients) > 1:
-            behind_workers = [
-                each for each in recipients if self._workers.way(envelope.graph_ids, each.role.service) != ()
-            ]
-            shared = behind_workers if len(behind_workers) > 1 else []
-            parties = [party for party in parties if not any(each in shared for each in party)]
-        return [party for party in parties if all(self._may_begin(envelope, each) for each in party)]
+        return [party for party in parties if party and takes.issuperset(party)]
 
-    def _may_vote(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a consumer can hold several envelopes open, which reach it as they were sent."""
-        return recipient.abilities.prepares > 1 and self._workers.way(envelope.graph_ids, recipient.role.service) == ()
-
-    def _may_begin(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        is_blocked = self._roles[recipient.role.id].keys.blocks(envelope)
-        is_open = self._open_replies.may_be_open(envelope.envelope_id, [recipient])
-        return self.may_take(envelope, recipient) and not is_blocked and not is_open
+    def parties(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
+        """The same for one small envelope: what was corrected or begun before goes alone, and what waits for one of its
+        key gets a row."""
+        if self._open_replies or self._log.is_corrected(envelope):
+            return []
+        if not self._open_replies.may_any_be_open and not any(self._roles[each.role.id].keys for each in recipients):
+            return self.together(envelope, recipients)
+        return [
+            party
+            for party in self.together(envelope, recipients)
+            if not self._open_replies.may_be_open(envelope.envelope_id, party)
+            and not any(self._roles[each.role.id].keys.blocks(envelope) for each in party)
+        ]
 
     # -- what waits --------------------------------------------------------------------------------------------------
 
@@ -202,14 +200,14 @@ class Bundles:
         everyone = {recipient.role.id for whom in recipients.values() for recipient in whom}
         roles = [self._roles[role_id] for role_id in everyone]
         positions = [small.envelope.position for small in smalls]
-        may_differ = self._workers.has_corrections or self._open_replies.may_any_be_open
+        may_differ = self._log.has_corrections or self._open_replies.may_any_be_open
         if not may_differ and not any(role.keys or role.in_flight.has_any(positions) for role in roles):
             return len(smalls)
         for place, (small, way) in enumerate(zip(smalls, ways, strict=False)):
             envelope, whom = small.envelope, recipients[way]
             is_open = self._open_replies.may_be_open(envelope.envelope_id, whom)
             in_turn = all(self._eligibility.in_turn(recipient, envelope) for recipient in whom)
-            if is_open or not in_turn or self._workers.is_corrected(envelope):
+            if is_open or not in_turn or self._log.is_corrected(envelope):
                 return place
         return len(smalls)
 

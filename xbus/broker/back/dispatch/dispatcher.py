@@ -49,9 +49,10 @@ class Dispatcher:
         self._bundles = bundles
         self._context = context
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
-        return self._bundles.may_take(envelope, recipient)
+    def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
+        """Check whether any of the recipients of an envelope may get those of the same graphs together, if they are
+        small."""
+        return bool(self._bundles.together(envelope, recipients))
 
     def deliver_at_once(
         self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]

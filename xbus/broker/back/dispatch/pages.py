@@ -16,8 +16,9 @@ from xbus.broker.journal.log.reading import LogEnvelope
 class BundleRules(Protocol):
     """Says who may get bundles."""
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
+    def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
+        """Check whether any of the recipients of an envelope may get those of the same graphs together, if they are
+        small."""
 
 
 Way: TypeAlias = tuple[tuple[int, ...], frozenset[int] | None]
@@ -115,7 +116,7 @@ class PageReader:
         return {
             graph_ids
             for graph_ids, envelope in _one_of_each(envelopes).items()
-            if any(self._rules.may_bundle(envelope, each) for each in self._lane.of_services(services[graph_ids]))
+            if self._rules.may_bundle(envelope, self._lane.of_services(services[graph_ids]))
         }
 
 

@@ -79,7 +79,7 @@ class Noted:
         """How many small envelopes go at once."""
         self.at_once: list[tuple[list[int], set[str]]] = []
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
+    def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
         return True
 
     def deliver_at_once(
