@@ -101,6 +101,12 @@ def tells_environment(batch, out):
     out.put("reports", [dict(os.environ)])
 
 
+def leaves_a_child_behind(batch, out):
+    if os.fork():
+        os._exit(3)
+    time.sleep(600)
+
+
 def prints(batch, out):
     print("x" * 1_000_000)
     print("the end")
@@ -287,6 +293,19 @@ def test_a_runner_does_what_its_person_allows(world: Callable[[str], World]) -> 
         "echo": None,
     }
     assert not (found.folder / "made").exists()
+
+
+def test_a_run_ends_though_a_child_keeps_its_pipes(world: Callable[[str], World]) -> None:
+    found = world(
+        bot("command", command=["sh", "-c", "echo 1; echo 2; sleep 600 & echo 3"], emits=["reports"], attempts=1)
+        + bot("function", call="reports_of_test:leaves_a_child_behind", attempts=1)
+    )
+    found.runner()
+    for name in ("command", "function"):
+        xbus(found.daemon, "bot", "fire", name, "--reason", "to see")
+    wait_until(lambda: found.ended(2), "both have ended", 60)
+    assert [run.code for run in found.runs()] == [None, "run_crashed"]
+    assert found.values("reports") == [1, 2, 3]
 
 
 def test_a_run_has_the_listed_variables_only(world: Callable[[str], World]) -> None:

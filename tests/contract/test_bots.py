@@ -14,11 +14,13 @@ import sqlalchemy as sa
 from tests.support.journal import Scribe
 from xbus import model
 from xbus.admin import bus_file
+from xbus.broker.back.bots import Bots
 from xbus.broker.back.bots.batches import BotBatches
 from xbus.broker.back.bots.claims import LEASE_SECONDS, Claims, Given
 from xbus.broker.back.bots.firing import Firing
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk
+from xbus.broker.configuration import Configuration
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
@@ -49,6 +51,7 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.codec import unpack_items
 from xbus.slots import Schedule
 from xbus.states import BotRunState
+from xbus.supervision.health import Health
 
 NOW = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The day before the clock is set forward."""
@@ -322,6 +325,54 @@ async def test_a_bot_that_fails_is_slowed_down_probed_and_recovers(journal: Jour
     assert (state.failures, state.slowed_until) == (0, None)
     moves = await journal.read(lambda connection: connection.execute(sa.select(model.history.c.move)).scalars().all())
     assert [move for move in moves if move in ("slowed", "recovered")] == ["slowed", "recovered"]
+
+
+async def slowed(journal: Journal, clock: MovingClock, missed: str = "once") -> Broker:
+    """A bot with a slot each second, of which ten runs have failed."""
+    broker = await broker_with(journal, clock, bot(cron='"* * * * * *"', attempts=1, missed=f'"{missed}"'))
+    for _ in range(SLOWED_AFTER):
+        clock.at += timedelta(seconds=1)
+        await broker.look()
+        given = await broker.claim()
+        assert given is not None
+        await broker.end(given, code="run_failed")
+    return broker
+
+
+@pytest.mark.parametrize(("missed", "most"), [("once", 1), ("skip", 1), ("all", 1000)])
+async def test_slots_of_a_slowed_bot_do_not_pile_up(
+    journal: Journal, clock: MovingClock, missed: str, most: int
+) -> None:
+    broker = await slowed(journal, clock, missed)
+    for _ in range(200):
+        clock.at += timedelta(seconds=1)
+        await broker.look()
+    due = [run for run in await journal.read(runs) if run.state in ("due", "running")]
+    assert (0 < len(due) <= most, missed == "all") == (True, len(due) > 100)
+    given = await broker.claim()
+    assert given is not None
+    await broker.end(given)
+    clock.at += timedelta(seconds=2)
+    await broker.look()
+    since = clock.at - timedelta(seconds=2)
+    assert len([run for run in await journal.read(runs) if run.slot is not None and run.slot > since]) == 2
+
+
+async def test_health_tells_of_slowed_bots(journal: Journal, clock: MovingClock) -> None:
+    broker = await slowed(journal, clock)
+    health = Health("back", clock)
+    configuration = Configuration(journal)
+    await configuration.refresh()
+    bots = Bots(journal, configuration, clock, Ids(clock), lambda key: None, health)
+    await bots.look()
+    assert [(each.code, each.about) for each in health.problems] == [("bot_slowed", "report")]
+    clock.at += timedelta(minutes=2)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+    await broker.end(given)
+    await bots.look()
+    assert health.healthy
 
 
 async def test_old_runs_are_forgotten_and_their_slots_stay_decided(journal: Journal, clock: MovingClock) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,11 @@ from xbus.rpc.curve import KEY_VARIABLES
 
 LONGEST_LINE = 16 * 1024 * 1024
 """The bytes of an item as JSON; the front takes no larger ones anyway."""
+
+READ_BYTES = 1024 * 1024
+
+END_SECONDS = 0.1
+"""Seconds between looks at whether a program that prints nothing has ended while another one keeps its pipe."""
 
 
 def run_command(job: RunJob, out: BotOutput) -> None:
@@ -63,7 +69,8 @@ def _run(command: list[str], words: Mapping[str, str], batch: IO[bytes], emits: 
     with process:
         try:
             if process.stdout is not None:
-                for type_name, items in groupby(_items(process.stdout, emits), itemgetter(0)):
+                lines = _until_end(process, process.stdout.fileno())
+                for type_name, items in groupby(_items(lines, emits), itemgetter(0)):
                     out.put(type_name, (item for _, item in items))
             code = process.wait()
         except BaseException:
@@ -71,6 +78,36 @@ def _run(command: list[str], words: Mapping[str, str], batch: IO[bytes], emits: 
             raise
     if code:
         raise Failed(f"the command ended with {code}", "see xbus bot log", code="command_failed")
+
+
+def _until_end(process: "subprocess.Popen[bytes]", source: int) -> Iterator[bytes]:
+    """Iterate over the lines that a program prints until it ends.
+
+    The pipe may stay open behind its end: a program that it has left behind keeps it.
+
+    Raises:
+        Refused: a line is longer than ``LONGEST_LINE`` (``bad_output``).
+    """
+    os.set_blocking(source, False)
+    rest = b""
+    while True:
+        has_ended = process.poll() is not None
+        # Without a sign of the program's end it is looked at now and then; what it prints is read at once.
+        select.select([source], [], [], 0 if has_ended else END_SECONDS)
+        try:
+            data = os.read(source, READ_BYTES)
+        except BlockingIOError:
+            if has_ended:
+                break
+            continue
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+        if len(rest) > LONGEST_LINE:
+            raise Refused("a line of what the command printed has no end", "print an item a line", code="bad_output")
+        if not data:
+            break
+    if rest:
+        yield rest
 
 
 def _lines(items: Sequence[ReadItem], *, is_typed: bool) -> Iterator[bytes]:

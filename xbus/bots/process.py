@@ -16,6 +16,9 @@ MOST_PRINTED_BYTES = 65_536
 
 CHILD = "xbus.bots.child"
 
+END_SECONDS = 0.2
+"""Seconds between looks at whether a process has ended while another one keeps its pipes."""
+
 PASSED = (
     *("PATH", "PYTHONPATH", "VIRTUAL_ENV", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ"),
     *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_COLLATE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"),
@@ -82,7 +85,7 @@ class Child:
         try:
             self._process.stdin.write(job.line())
             await self._process.stdin.drain()
-            line = await self._outcomes.readline()
+            line = await self._outcome()
         except ConnectionError:
             line = b""
         if line:
@@ -90,6 +93,22 @@ class Child:
         code = await self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         return Outcome("run_crashed", f"the process of the run {how}")
+
+    async def _outcome(self) -> bytes:
+        """Wait for the outcome of a job; nothing where the process ends without one.
+
+        A process that it forked may keep the pipe open, so the end of the pipe alone is no sign.
+        """
+        reading = asyncio.ensure_future(self._outcomes.readline())
+        try:
+            while not reading.done():
+                has_ended = not self.is_alive
+                done, _ = await asyncio.wait([reading], timeout=END_SECONDS)
+                if has_ended and not done:
+                    return b""
+            return reading.result()
+        finally:
+            reading.cancel()
 
     def take_printed(self) -> str:
         """Give what the last job has printed."""
@@ -134,6 +153,7 @@ class WarmChildren:
     async def give_back(self, child: Child, work: str) -> None:
         """Keep a process whose run has ended, if it still lives."""
         if not child.is_alive:
+            await child.kill()  # what it has left behind
             child.close()
             return
         self._idle[child] = work

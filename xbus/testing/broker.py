@@ -142,7 +142,9 @@ class VirtualBroker:
             )
             self.reading = ReadingVerbs(journal, configuration, self.back)
             ids = Ids(self._clock, Random(0).randbytes)
-            self.bots = Bots(journal, configuration, self._clock, ids, self.back.readers.desk)
+            self.bots = Bots(
+                journal, configuration, self._clock, ids, self.back.readers.desk, Health("bots", self._clock)
+            )
             space = Space(journal, 0, Health("broker", self._clock))
             checks = Checks(configuration, settings.limits, self._clock)
             self.front = Front(journal, checks, self._clock, replies, bell.ring, tasks, space)

@@ -102,6 +102,7 @@ class VirtualJournal:
 
     has_room = True
     keeps_objects = False
+    large_bytes: int | None = None
 
     def __init__(self, database: Database, timing: Timing, max_segment_bytes: int) -> None:
         self._database = database

@@ -19,7 +19,7 @@ from xbus.broker.front.envelopes import (
 )
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import PutEnvelope, PutGroup, SealedGroup, SealReceipt
+from xbus.broker.journal.writes import GroupType, PutEnvelope, PutGroup, SealedGroup, SealReceipt
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
@@ -78,6 +78,7 @@ class Front:
         self._checks = checks
         self._clock = clock
         self._envelopes = EnvelopeDirectory(journal, clock, checks, replies, tasks)
+        self._large_bytes = journal.large_bytes
 
     @property
     def intake(self) -> Intake:
@@ -312,7 +313,13 @@ class Front:
         Raises:
             CallError: one of them could not come alone.
         """
-        self._checks.group(emitter_id, group.type_names, group.items, group.data, group.header_sizes[1])
+        self._group_types(emitter_id, group)
+
+    def _group_types(self, emitter_id: int, group: NewGroup) -> list[GroupType]:
+        if self._large_bytes is not None and max(map(len, group.data)) >= self._large_bytes:
+            raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
+        most_bytes = group.header_sizes[1]
+        return self._checks.group(emitter_id, group.type_names, group.items, group.data, most_bytes)
 
     def put_group(self, emitter_id: int, group: NewGroup) -> Promise[SealedGroup]:
         """Take envelopes of one event each, all or none of them; answered with what was sealed.
@@ -320,8 +327,8 @@ class Front:
         Raises:
             CallError: one of them could not come alone, or all together are too much for now.
         """
-        header_bytes, most_bytes = group.header_sizes
-        types = self._checks.group(emitter_id, group.type_names, group.items, group.data, most_bytes)
+        header_bytes, _ = group.header_sizes
+        types = self._group_types(emitter_id, group)
         data_bytes = sum(map(len, group.data))
         self._check_new(emitter_id, data_bytes)
         self._checks.throttle.charge(emitter_id, sum(group.items), data_bytes)

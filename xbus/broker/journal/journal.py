@@ -256,6 +256,11 @@ class Journal:
         return self._objects is not None
 
     @property
+    def large_bytes(self) -> int | None:
+        """The size from which on the data of a write goes to an object store; None without one."""
+        return None if self._objects is None else self._objects.large_bytes
+
+    @property
     def outage(self) -> JournalUnavailable | None:
         """The error of every write now; None while all goes well, as far as it was tried."""
         return self._writer.outage

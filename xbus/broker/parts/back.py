@@ -98,7 +98,14 @@ class BackPart:
             Runtime(shared.clock, shared.tasks, may_emit=self._space.may_grow),
             config,
         )
-        self._bots = Bots(shared.journal, shared.configuration, shared.clock, shared.ids, self._back.readers.desk)
+        self._bots = Bots(
+            shared.journal,
+            shared.configuration,
+            shared.clock,
+            shared.ids,
+            self._back.readers.desk,
+            shared.health,
+        )
         self._behind = BehindReaders(shared.journal, self._back.readers, shared.health, shared.clock)
         skipped = self._behind.skipped
         self._subscriptions = Subscriptions(shared.journal, shared.health, shared.clock, skipped)

@@ -5,6 +5,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from random import Random
 from types import FrameType
 from typing import Any, TypeAlias
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
-from tests.support.journal import Scribe, memory_engine
+from tests.support.journal import Scribe, add_small_bus, memory_engine
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus import model
 from xbus.broker.configuration import Configuration
@@ -23,8 +24,11 @@ from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
 from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake
 from xbus.broker.housekeeping.space import Space
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.errors import Failed, JournalUnavailable
 from xbus.headers import pack_headers
 from xbus.rpc.codec import pack as packed
@@ -182,6 +186,22 @@ async def test_in_order_repeats_get_their_first_receipts_and_new_ones_follow(put
     assert [each[1] for each in again] == [1, 2, 3, 4]
 
 
+async def test_large_data_goes_to_the_object_store(sqlite_url: str, tmp_path: Path) -> None:
+    random = Random(7)
+    with writing(sqlite_url) as connection:
+        add_small_bus(connection)
+    folder = tmp_path / "objects"
+    objects = ObjectPlace(str(folder), 500)
+    entries = [entry(random, b"a"), entry(random, b"x" * 600), entry(random, b"b")]
+    async with an_intake(create_engine(sqlite_url), objects) as (intake, journal, emitter_id):
+        receipts = [*await intake.put(emitter_id, SESSION, on_wire(entries))]
+        data = {bytes(row["event_id"].bytes): row["data"] for row in (await journal.read(_all_rows))[2]}
+    assert all(isinstance(receipt, tuple) for receipt in receipts)
+    assert data[entries[0][1]] == pack_items([b"a"])
+    digest = data[entries[1][1]]
+    assert (folder / digest.hex()[:2] / digest.hex()).read_bytes() == entries[1][4]
+
+
 # -- the same calls, cut otherwise -----------------------------------------------------------------------------------
 
 
@@ -228,10 +248,12 @@ def messages_of(calls: Sequence[Entry], cut: str, random: Random) -> list[list[E
 
 
 @asynccontextmanager
-async def an_intake(engine: sa.Engine) -> AsyncIterator[tuple[GroupIntake, Journal, int]]:
+async def an_intake(
+    engine: sa.Engine, objects: ObjectPlace | None = None
+) -> AsyncIterator[tuple[GroupIntake, Journal, int]]:
     """The intake of a front over a fresh journal, with an emitter."""
     clock = StandingClock()
-    async with Journal(engine, "broker") as journal, asyncio.TaskGroup() as tasks:
+    async with Journal(engine, "broker", objects=objects) as journal, asyncio.TaskGroup() as tasks:
         configuration = Configuration(journal)
         await configuration.refresh()
         replies = ReplyRequests(journal, Rings(), clock, 30.0)  # type: ignore[arg-type]

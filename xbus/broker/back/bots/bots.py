@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from uuid import UUID
 
 from xbus.broker.back.bots.batches import BotBatches
@@ -11,15 +12,23 @@ from xbus.broker.back.bots.claims import LEASE_SECONDS, Claims, Given
 from xbus.broker.back.bots.firing import Firing
 from xbus.broker.back.readers import ReaderDesk
 from xbus.broker.configuration import Configuration
+from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.bots.runs import read_slowed
 from xbus.broker.journal.writes import EndRun, RenewRuns, RunFailure, run_key
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_new_uuid, token_hash
 from xbus.rpc.messages import BotRun, ClaimedBotRun
+from xbus.supervision.health import Health, Problem
 from xbus.texts import plain
 
 log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+"""Seconds between looks at bots that are slowed down: health tells of them so much later."""
+
+SLOWED = "bot_slowed"
 
 LONGEST_WAIT_SECONDS = 30.0
 """The longest wait for a run, in seconds. A caller that is lost is noticed by then."""
@@ -39,6 +48,7 @@ class Bots:
         clock: dates what happens.
         ids: makes the words by which runs log in.
         desk: gives the reader of a key, once it is there.
+        health: tells which bots are slowed down.
     """
 
     def __init__(
@@ -48,10 +58,12 @@ class Bots:
         clock: Clock,
         ids: Ids,
         desk: Callable[[str], ReaderDesk | None],
+        health: Health,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
         self._clock = clock
+        self._health = health
         self._claims = Claims(journal, lambda: configuration.catalog, clock, ids, lambda: self._batches.runs)
         self._firing = Firing(journal, lambda: configuration.catalog.bots, clock, self._claims.stir)
         self._batches = BotBatches(journal, lambda: configuration.catalog.bots, desk, clock, self._claims.stir)
@@ -64,6 +76,30 @@ class Bots:
         self._batches.follow(tasks)
         tasks.create_task(self._firing.watch(), name="slots of bots")
         tasks.create_task(self._claims.watch(), name="runs of bots")
+        tasks.create_task(look_regularly(self.look, LOOK_SECONDS, "bots"), name="slowed bots")
+
+    async def look(self) -> None:
+        """Tell the health which bots are slowed down.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        bots = self._configuration.catalog.bots
+        slowed = {each.bot_id: each for each in await self._journal.read(read_slowed)}
+        found = [(bot, slowed[bot.id]) for bot in bots.values() if bot.id in slowed]
+        self._health.replace(
+            (SLOWED,),
+            (
+                Problem(
+                    SLOWED,
+                    bot.name,
+                    f"the bot {bot.name} is slowed down: {trouble.failures} attempts failed one after another",
+                    trouble.failed_at,
+                    f"see xbus bot runs {quote(bot.name)}, mend it, then run xbus bot release {quote(bot.name)}",
+                )
+                for bot, trouble in found
+            ),
+        )
 
     async def claim(self, role_id: int, program: str, seconds: float) -> ClaimedBotRun:
         """Wait for a run.

@@ -14,7 +14,7 @@ from xbus.broker.journal.log.bots.runs import BotProgress, read_progress
 from xbus.broker.journal.writes import FireSlots
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
-from xbus.slots import LATE, Schedule, due_slots
+from xbus.slots import LATE, Missed, Schedule, due_slots
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class Firing:
             # Only of slots that have just come it does not matter what others have decided meanwhile.
             progress = (await self._journal.read(read_progress, [bot.id]))[bot.id]
         found = due_slots(self._schedule(bot), progress.slots_until, now, bot.missed, MOST_AT_ONCE)
-        written = self._journal.write(FireSlots(bot.id, found.slots, found.until, now))
+        written = self._journal.write(FireSlots(bot.id, found.slots, found.until, now, bot.missed is Missed.ALL))
         # The claim of a runner that waits may share the commit.
         self._on_fired()
         if await written:

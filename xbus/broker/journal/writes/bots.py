@@ -15,12 +15,14 @@ class FireSlots(Write[bool]):
 
     Args:
         until: nothing happens where another broker has decided further already, or the bot is slowed down.
+        is_each: whether each slot counts. Otherwise a bot that is tried again after a pause gets one run at the most.
     """
 
     bot_id: int
     slots: Sequence[datetime]
     until: datetime
     now: datetime
+    is_each: bool = False
 
 
 def run_key(run_id: int, slot: datetime | None, batch: str | None) -> str:

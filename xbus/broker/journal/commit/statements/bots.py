@@ -47,13 +47,19 @@ def _fire(connection: sa.Connection, write: writes.FireSlots) -> bool:
             _STATE.slowed_until.is_(None) | (_STATE.slowed_until <= write.now),
         )
         .values(slots_until=write.until)
-    )
-    if not moved.rowcount:
+        .returning(_STATE.slowed_until)
+    ).one_or_none()
+    if moved is None:
         return False
+    slots = write.slots
+    if moved.slowed_until is not None and not write.is_each:
+        # One run shows whether the trouble is over. Others would pile up behind it, as attempts are not counted.
+        is_open = sa.exists().where(_RUN.bot_id == write.bot_id, _RUN.state.in_((BotRunState.DUE, BotRunState.RUNNING)))
+        slots = [] if connection.execute(sa.select(is_open)).scalar_one() else slots[-1:]
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     rows = [
         {"bot_id": write.bot_id, "slot": slot, "state": BotRunState.DUE, "due_at": write.now, "attempts": 0}
-        for slot in write.slots
+        for slot in slots
     ]
     for row in rows:
         connection.execute(insert(model.bot_run).values(row).on_conflict_do_nothing())

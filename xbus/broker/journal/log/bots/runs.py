@@ -46,6 +46,26 @@ def read_progress(connection: sa.Connection, bot_ids: Collection[int] | None = N
     return {bot_id: BotProgress(*of_bot) for bot_id, *of_bot in connection.execute(rows)}
 
 
+class BotTrouble(NamedTuple):
+    """The trouble of a bot that is slowed down.
+
+    Args:
+        failures: so many attempts failed one after another.
+        failed_at: the moment of the last one.
+    """
+
+    bot_id: int
+    failures: int
+    failed_at: datetime
+
+
+def read_slowed(connection: sa.Connection) -> list[BotTrouble]:
+    """Read the bots that are slowed down, also those that were removed meanwhile."""
+    state = model.bot_state.c
+    rows = sa.select(state.bot_id, state.failures, state.failed_at).where(state.slowed_until.is_not(None))
+    return [BotTrouble(*row) for row in connection.execute(rows)]
+
+
 def read_runs_now(connection: sa.Connection, now: datetime, batches: Collection[int] = ()) -> RunsNow:
     """Ask whether runs are due, and whether leases are over; cheap, for those who look again and again.
 
