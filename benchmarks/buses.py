@@ -13,6 +13,7 @@ from xbus.broker.journal.configuration import (
     RoleSpec,
     ServiceSpec,
 )
+from xbus.broker.journal.writes import SendingLimits
 
 WORKER = "enricher"
 RARE = "complaints"
@@ -88,6 +89,31 @@ def fan_out(consumers: int, failures: Literal["shared", "own"] = "shared") -> Bu
         profiles=ONE_CONSUMER.profiles,
         emitters=ONE_CONSUMER.emitters,
     )
+
+
+OTHER_TYPE = "orders"
+DECIDING = (f"{CONSUMER}_0", f"{CONSUMER}_1")
+LAGGING, ABSENT = f"{CONSUMER}_lagging", f"{CONSUMER}_absent"
+
+REAL = BusSpec(
+    event_types={
+        name: EventTypeSpec(name, False, {role: NodeSpec(role, role) for role in (*DECIDING, LAGGING, ABSENT)})
+        for name in (EVENT_TYPE, OTHER_TYPE)
+    },
+    services={
+        **{name: ServiceSpec(name, "consumer") for name in DECIDING},
+        **{name: ServiceSpec(name, "consumer", "own") for name in (LAGGING, ABSENT)},
+    },
+    roles={name: RoleSpec(name, name) for name in (*DECIDING, LAGGING, ABSENT)},
+    profiles={
+        "shops": ProfileSpec(
+            "shops", frozenset({EVENT_TYPE, OTHER_TYPE}), limits=SendingLimits(10_000_000, 10**10, 10_000, 100)
+        )
+    },
+    emitters=ONE_CONSUMER.emitters,
+)
+"""The duties of a real bus: two types go to four roles. Two of them decide together. One lags
+and one is absent, both with failures of their own. The emitters have limits."""
 
 
 def with_rare(has_consumer: bool) -> BusSpec:

@@ -2,7 +2,6 @@
 
 from time import monotonic_ns, process_time
 
-from benchmarks.envelopes.stamps import sent_ns
 from benchmarks.percentiles import percentile
 
 NS_PER_MS = 1_000_000
@@ -17,12 +16,12 @@ class Ages:
         self._first_ns = self._last_ns = 0
         self._ages_ns: list[int] = []
 
-    def add(self, item: bytes) -> None:
-        """An item has come."""
+    def add(self, sent_ns: int | None) -> None:
+        """Note an item that has come, with the time of its stamp."""
         self._last_ns = monotonic_ns()
         self._first_ns = self._first_ns or self._last_ns
-        if (sent := sent_ns(item)) is not None:
-            self._ages_ns.append(self._last_ns - sent)
+        if sent_ns is not None:
+            self._ages_ns.append(self._last_ns - sent_ns)
 
     def report(self) -> dict[str, float]:
         """Give what is to be printed: when the ``first`` and the ``last`` item came, and what all took."""

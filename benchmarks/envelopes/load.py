@@ -15,6 +15,8 @@ class Load:
         is_old: whether the emitters are clients of the old generation, with five calls for an envelope.
         pause_ms: how long an emitter waits between an answer and the next envelope.
         keys: the number of ordering keys that envelopes have in turn; 0 for envelopes without one.
+        is_real: whether items are maps, of two types in turn, all with a key and headers, and one in ten with an
+            ordering key.
     """
 
     emitters: int
@@ -24,3 +26,4 @@ class Load:
     is_old: bool = False
     pause_ms: float = 0.0
     keys: int = 0
+    is_real: bool = False

@@ -3,13 +3,13 @@
 One emitter has ten envelopes in flight. The floor is the bus of ``small_10``, with one consumer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from statistics import median
 
 from benchmarks.bus import running_bus
-from benchmarks.buses import CHAINED, ORDERED, WITH_WORKER, WORKER, fan_out
+from benchmarks.buses import CHAINED, DECIDING, LAGGING, ORDERED, REAL, WITH_WORKER, WORKER, fan_out
 from benchmarks.databases import Databases
 from benchmarks.envelopes.load import Load
 from benchmarks.envelopes.recipients import registered, taking
@@ -75,6 +75,31 @@ def measure_fan_out_own(databases: Databases, sizes: Sizes) -> Result:
 def measure_ordered(databases: Databases, sizes: Sizes) -> Result:
     """The consumer wants order, and the envelopes have a hundred ordering keys."""
     return _beside_plain(databases, sizes, ORDERED, keys=100)
+
+
+def real(emitters: int, in_flight: int) -> Callable[[Databases, Sizes], Result]:
+    """Measure envelopes with the duties of a real bus; the floor is the same load without them.
+
+    It is delivered when the two consumers have it that decide together. A third one lags, and a fourth is absent.
+    """
+
+    def measure_real(databases: Databases, sizes: Sizes) -> Result:
+        envelopes = sizes.small_single if emitters * in_flight == 1 else sizes.small_pipelined
+        load = Load(emitters, in_flight, envelopes)
+        with ExitStack() as exit_stack:
+            daemon = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases()), REAL))
+            plain = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases())))
+            exit_stack.enter_context(registered(daemon, "sleeps", LAGGING, load.envelopes))
+            consumers = exit_stack.enter_context(taking(daemon, load.envelopes, DECIDING, MOST_OPEN))
+            consumer = exit_stack.enter_context(taking(plain, load.envelopes))
+            rounds, floors = [], []
+            for _ in range(sizes.rounds):
+                rounds.append(play(daemon, consumers, replace(load, is_real=True)))
+                floors.append(play(plain, consumer, load))
+            found = result(daemon, rounds, median(floor.delivered for floor in floors))
+            return replace(found, value=found.more["delivered_per_s"])
+
+    return measure_real
 
 
 def _beside_plain(

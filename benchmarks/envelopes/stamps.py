@@ -5,6 +5,8 @@ from time import monotonic_ns
 from benchmarks.items import ITEM_BYTES
 
 _BEGIN, _MIDDLE, _END = b'{"sent": "', b'", "note": "', b'"}'
+_MAP_BYTES = 50
+"""The bytes of a map beside its note."""
 _DIGITS = slice(len(_BEGIN), len(_BEGIN) + 20)
 
 
@@ -14,6 +16,11 @@ def stamped(size: int = ITEM_BYTES) -> bytes:
     return text + b"x" * (size - len(text) - len(_END)) + _END
 
 
+def stamped_map(size: int = ITEM_BYTES) -> dict[str, object]:
+    """Make an item that is a map of about so many bytes, with the same time."""
+    return {"sent": monotonic_ns(), "number": 4711, "total": 12.5, "note": "x" * (size - _MAP_BYTES)}
+
+
 def sent_ns(item: bytes) -> int | None:
-    """Read when an item was sent, in nanoseconds; None for an item without a stamp."""
+    """Read when an item of bytes was sent, in nanoseconds; None for an item without a stamp."""
     return int(item[_DIGITS]) if item.startswith(_BEGIN) else None

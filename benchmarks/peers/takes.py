@@ -8,6 +8,7 @@ import json
 import sys
 
 from benchmarks.envelopes.ages import Ages
+from benchmarks.envelopes.stamps import sent_ns
 from benchmarks.peers.known import connector
 
 
@@ -16,7 +17,7 @@ async def main(peer: str, address: str, messages: int) -> None:
     async with connector(peer)(address, 1) as client:
         ages = Ages()
         print(json.dumps({"ready": True}), flush=True)
-        await client.take(ages.add, messages)
+        await client.take(lambda message: ages.add(sent_ns(message)), messages)
         print(json.dumps(ages.report()), flush=True)
 
 

@@ -12,12 +12,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from time import monotonic
+from uuid import uuid4
 
 from benchmarks.bus import EMITTER, EVENT_TYPE, PASSWORD
+from benchmarks.buses import OTHER_TYPE
 from benchmarks.envelopes.load import Load
-from benchmarks.envelopes.stamps import stamped
+from benchmarks.envelopes.stamps import stamped, stamped_map
 from benchmarks.envelopes.stopwatch import MS, Stopwatch
 from xbus.emitter import AsyncEmitter
+
+RUN = uuid4().hex
+"""Begins the keys of this process, so that no other run of it has the same."""
+
+ORDERED_ONE_IN = 10
 
 
 async def main(front: str, load: Load, broker_pid: int) -> None:
@@ -37,10 +44,24 @@ async def put(emitter: AsyncEmitter, turns: Iterator[int], seconds: list[float],
     for turn in turns:
         key = f"client {turn % load.keys}" if load.keys else None
         began = monotonic()
-        await emitter.put(EVENT_TYPE, [stamped(load.item_bytes)], ordering_key=key)
+        if load.is_real:
+            await put_real(emitter, turn, load.item_bytes)
+        else:
+            await emitter.put(EVENT_TYPE, [stamped(load.item_bytes)], ordering_key=key)
         seconds.append(monotonic() - began)
         if load.pause_ms:
             await asyncio.sleep(load.pause_ms / MS)
+
+
+async def put_real(emitter: AsyncEmitter, turn: int, item_bytes: int) -> None:
+    """Put an envelope as a shop does, which names its orders and tells where they come from."""
+    await emitter.put(
+        (EVENT_TYPE, OTHER_TYPE)[turn % 2],
+        [stamped_map(item_bytes)],
+        key=f"{RUN} {turn}",
+        ordering_key=None if turn % ORDERED_ONE_IN else f"client {turn % 1000}",
+        headers={"shop": "Paris", "user": "Ada"},
+    )
 
 
 if __name__ == "__main__":

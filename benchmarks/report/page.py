@@ -32,6 +32,7 @@ class Section:
 
 
 SMALL = ("small_1", "small_10", "small_100", "small_100_emitters")
+REAL = tuple(f"{scenario}_real" for scenario in SMALL)
 OLD = ("small_old_1", "small_old_100")
 SHAPES = ("worker", "chained", "fan_out", "fan_out_several", "fan_out_own", "ordered")
 IDLE = ("idle_100", "idle_1000", "idle_10000")
@@ -47,6 +48,14 @@ SECTIONS = (
         SMALL,
         (*RATES, *FLOORED, *AGES),
         ("small.svg", "envelopes a second"),
+    ),
+    Section(
+        "With the duties of a real bus",
+        "The same with two event types, four roles and limits. All envelopes have keys and headers, one in ten has an "
+        "ordering key, and items are maps. Two roles decide together, and their items count. Another one lags, and one "
+        "is absent. The floor is the load without these duties, in turns.",
+        REAL,
+        (*RATES, *FLOORED, *AGES),
     ),
     Section(
         "Old clients",

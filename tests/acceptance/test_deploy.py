@@ -114,7 +114,13 @@ def instructions(name: str) -> list[str]:
 
 
 def test_the_image_has_what_the_program_needs_and_no_root() -> None:
-    copied = [source for line in instructions("COPY") if not line.startswith("--from") for source in line.split()[:-1]]
+    copied = [
+        source
+        for line in instructions("COPY")
+        if not line.startswith("--from")
+        for source in line.split()[:-1]
+        if source[0] != "-"
+    ]
     assert [source for source in copied if not (CHECKOUT / source).exists()] == []
     # All that the wheel is made of, so that the build finds it.
     assert {"xbus", "alembic", "spark_worker", "pyspark_xbus.py", "pyproject.toml", "README.md", "LICENSE"} <= {*copied}
@@ -128,7 +134,9 @@ def test_the_image_has_what_the_program_needs_and_no_root() -> None:
     assert command[:2] == ["sh", "-c"]
     assert run("sh", "-n", "-c", command[2]).returncode == 0
     (start,) = instructions("CMD")
-    assert run("sh", "-n", "-c", json.loads(start)[2]).returncode == 0
+    (program,) = json.loads(start)
+    assert os.access(DEPLOY / program, os.X_OK)
+    assert f"deploy/{program}" in copied
 
 
 def test_the_configuration_of_the_image_is_one() -> None:
@@ -151,6 +159,37 @@ def test_compose_opens_ports_to_this_machine_alone_and_keeps_no_password() -> No
     assert {password.partition(":?")[0] for password in passwords} == {"${XBUS_DB_PASSWORD"}
     (dockerfile,) = re.findall(r"dockerfile: (.*)$", text, re.MULTILINE)
     assert (DEPLOY / ".." / dockerfile).exists()
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_the_container_ends_with_the_code_of_its_broker(code: int, tmp_path: Path) -> None:
+    path = _programs(tmp_path, f"exit {code}")
+    assert run(str(DEPLOY / "start-broker.sh"), env={"PATH": path, "XBUS_CONFIG": "c.ini"}).returncode == code
+
+
+def test_the_container_passes_signals_on(tmp_path: Path, start_process: StartProcess) -> None:
+    path = _programs(tmp_path, 'trap "echo stopping; exit 7" TERM; echo serving; while :; do sleep 0.05; done')
+    container = start_process(str(DEPLOY / "start-broker.sh"), env={"PATH": path, "XBUS_CONFIG": "c.ini"})
+    wait_until(lambda: "serving" in container.text, "the broker serves", 30)
+    assert container.stop() == 7
+    assert "stopping" in container.text
+
+
+def test_the_container_of_a_replaced_broker_stays_down(tmp_path: Path, start_process: StartProcess) -> None:
+    path = _programs(tmp_path, "echo started; exit 4")
+    container = start_process(str(DEPLOY / "start-broker.sh"), env={"PATH": path, "XBUS_CONFIG": "c.ini"})
+    wait_until(lambda: "another broker has this journal" in container.text, "it says so", 30)
+    assert container.runs
+    assert container.stop() == 0
+    assert container.text.count("started") == 1
+
+
+def _programs(folder: Path, broker: str) -> str:
+    """Make programs in the place of the bus's own, of which the broker runs a script; the PATH with them."""
+    for name, script_text in (("setup_xbusbroker", "exit 0"), ("start_xbusbroker", broker)):
+        (folder / name).write_text(f"#!/bin/sh\n{script_text}\n")
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 def test_compose_understands_its_file() -> None:

@@ -23,6 +23,9 @@ NOT_STARTED = "recipient_not_started"
 FAULTS = (ImportError, SyntaxError, NameError, NotImplementedError)
 """Exceptions of a program that is incomplete or wrong: each further start would raise them, too."""
 
+FAULTS_OF_LIBRARIES = {"sqlalchemy.exc.ArgumentError"}
+"""The same, of libraries that the client works without: an address of no known database, or a missing driver."""
+
 
 async def start(service: RecipientService, seconds: float, backoff: Backoff | None = None) -> None:
     """Run ``on_start`` until it succeeds.
@@ -48,7 +51,7 @@ async def start(service: RecipientService, seconds: float, backoff: Backoff | No
                 raise
             has_ended = isinstance(error, Failed) and error.code == CODE_FAILED
             cause = str(error) if has_ended else describe(error)
-            if has_ended or isinstance(error, FAULTS):
+            if has_ended or _is_fault(error):
                 raise ConfigurationError(
                     f"on_start failed: {cause}",
                     "correct the program, or install what it lacks, then start again",
@@ -64,6 +67,12 @@ async def start(service: RecipientService, seconds: float, backoff: Backoff | No
             logger.warning("on_start failed, trying again in %g s: %s", delay, cause, extra=extra)
             logger.debug("on_start failed", exc_info=error, extra={"action": NOT_STARTED})
             await asyncio.sleep(delay)
+
+
+def _is_fault(error: Exception) -> bool:
+    """Check whether the program is incomplete or wrong."""
+    names = {f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__}
+    return isinstance(error, FAULTS) or not FAULTS_OF_LIBRARIES.isdisjoint(names)
 
 
 def _is_final(error: Exception) -> bool:

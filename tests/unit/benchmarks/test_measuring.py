@@ -40,7 +40,7 @@ def test_other_items_have_no_stamp() -> None:
 def test_ages_are_told_once() -> None:
     ages = Ages()
     for _ in range(3):
-        ages.add(stamped())
+        ages.add(sent_ns(stamped()))
     report = ages.report()
 
     assert 0 < report["first"] <= report["last"]

@@ -6,6 +6,7 @@ The caller numbers calls, matches answers to them, and lets them time out.
 import asyncio
 import itertools
 import logging
+import math
 import os
 import secrets
 from collections import deque
@@ -115,6 +116,7 @@ class OwedCalls:
         self._calls: dict[int, _AwaitedCall] = {}
         self._unsent: dict[int, Sequence[Frame]] = {}
         self._overdue: dict[int, OverdueCall] = {}
+        self._next_look: asyncio.TimerHandle | None = None
         self._settled = asyncio.Event()
         self._settled.set()
         self.heard_at: float | None = None
@@ -143,9 +145,11 @@ class OwedCalls:
         """
         request_id = next(self._ids) % _REQUEST_IDS
         frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args)
-        call = _AwaitedCall(method, self._loop.create_future())
+        call = _AwaitedCall(method, self._loop.create_future(), timeout, renewed)
         if timeout is not None:
-            call.timer = self._loop.call_later(timeout, self._timed_out, request_id, timeout, renewed)
+            call.due_at = self._loop.time() + timeout
+            if self._next_look is None or call.due_at < self._next_look.when():
+                self._look_at(call.due_at)
         self._calls[request_id] = call
         self._settled.clear()
         if self._unsent or not self._send(frames):
@@ -192,22 +196,41 @@ class OwedCalls:
         calls, self._calls, self._unsent = self._calls, {}, {}
         self._overdue.clear()
         self._settled.set()
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
         for call in calls.values():
             call.finish(None, error)
 
-    def _timed_out(self, request_id: int, timeout: float, renewed: Callable[[], float | None] | None) -> None:
-        call = self._calls[request_id]
-        began_anew = None if renewed is None else renewed()
-        if began_anew is not None and began_anew + timeout > self._loop.time():
-            call.timer = self._loop.call_at(began_anew + timeout, self._timed_out, request_id, timeout, renewed)
+    def _look_at(self, moment: float) -> None:
+        """Look for calls whose time is over; one timer serves all of them, as most are answered long before."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._next_look = self._loop.call_at(moment, self._look)
+
+    def _look(self) -> None:
+        self._next_look = None
+        now = self._loop.time()
+        for request_id, call in [(request_id, call) for request_id, call in self._calls.items() if call.due_at <= now]:
+            self._time_out(request_id, call, now)
+        next_due = min((call.due_at for call in self._calls.values()), default=math.inf)
+        if next_due < math.inf:
+            self._look_at(next_due)
+
+    def _time_out(self, request_id: int, call: "_AwaitedCall", now: float) -> None:
+        assert call.timeout is not None, "only a call with a time-out is due"
+        began_anew = None if call.renewed is None else call.renewed()
+        call.due_at = math.inf if began_anew is None else began_anew + call.timeout
+        if now < call.due_at < math.inf:
             return
+        call.due_at = math.inf
         if self._unsent.pop(request_id, None):
             self._forget(request_id)
-            cause = f"{self.name}: no connection for {call.method} within {timeout:.3g} s"
+            cause = f"{self.name}: no connection for {call.method} within {call.timeout:.3g} s"
             call.finish(None, TimedOut(cause, "see whether the other side runs, and listens there"))
         else:
-            self._overdue[request_id] = OverdueCall(call.method, self._loop.time())
-            call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:.3g} s"))
+            self._overdue[request_id] = OverdueCall(call.method, now)
+            call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {call.timeout:.3g} s"))
 
     def _forget(self, request_id: int) -> "_AwaitedCall | None":
         self._overdue.pop(request_id, None)
@@ -219,16 +242,22 @@ class OwedCalls:
 
 @dataclass(slots=True)
 class _AwaitedCall:
-    """A call that is owed an answer."""
+    """A call that is owed an answer.
+
+    Args:
+        timeout: as of ``OwedCalls.call``.
+        renewed: as of ``OwedCalls.call``.
+        due_at: when its time is over, on the loop's clock.
+    """
 
     method: str
     future: "asyncio.Future[Value]"
-    timer: asyncio.TimerHandle | None = None
+    timeout: float | None = None
+    renewed: Callable[[], float | None] | None = None
+    due_at: float = math.inf
 
     def finish(self, answer: Value, error: CallError | None) -> None:
         """Give the answer to whoever still waits for it."""
-        if self.timer is not None:
-            self.timer.cancel()
         if self.future.done():
             return
         if error is not None:
