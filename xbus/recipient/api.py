@@ -19,11 +19,11 @@ from xbus.recipient.bulk.jobs import BulkJobs
 from xbus.recipient.bundles import (
     BundleAnswer,
     BundleStep,
-    WholeEnvelope,
     carry_out_all,
     commit_all,
     prepare_all,
     prepared_at_once,
+    read_bundle,
     takes_bundles,
 )
 from xbus.recipient.calls import Calls
@@ -226,21 +226,16 @@ class RecipientApi:
         return answers
 
     def _begin_bundle(self, envelopes: list[Value]) -> list[BundleStep]:
-        bundle = [WholeEnvelope.of_wire(envelope) for envelope in envelopes]
-        self.deliveries.check_caller()
-        if len({whole.id for whole in bundle if whole.id not in self.deliveries}) < len(bundle):
-            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
-        deliveries = [self.deliveries.open(whole.id, whole.note) for whole in bundle]
+        bundle = read_bundle(envelopes)
+        deliveries = self.deliveries.open_all([(whole.id, whole.note) for whole in bundle])
         return [BundleStep(self._calls, *pair) for pair in zip(deliveries, bundle, strict=True)]
 
     def _end_all(self, steps: list[BundleStep]) -> None:
-        for step in steps:
-            self.deliveries.end(step.delivery)
+        self.deliveries.end_all([step.delivery for step in steps])
 
     def _end_committed(self, deliveries: list[EnvelopeDelivery], done: "asyncio.Future[list[BundleAnswer]]") -> None:
-        for delivery, answer in zip(deliveries, done.result(), strict=True):
-            if answer and answer[0] is True:
-                self.deliveries.end(delivery)
+        pairs = zip(deliveries, done.result(), strict=True)
+        self.deliveries.end_all([delivery for delivery, answer in pairs if answer and answer[0] is True])
 
     @verb("xbus.take_output")
     def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Value) -> tuple[bool]:

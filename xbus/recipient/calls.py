@@ -7,7 +7,7 @@ from typing import Any
 
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.base import Recipient, Worker
+from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
@@ -33,6 +33,11 @@ class Calls:
         self._finished = author_thread.finished
         self.is_worker = isinstance(recipient, Worker)
         self._is_started = False
+        # Methods that its author left as they are need not be called: most are, and each is asked for each envelope.
+        self._has_start = _is_authors(recipient.on_event_start)
+        self._has_end = _is_authors(getattr(recipient, "on_event_end", None))
+        self._has_commit = _is_authors(recipient.commit)
+        self._has_rollback = _is_authors(recipient.rollback)
 
     def start(self) -> None:
         """Run ``on_start``, before everything else; once more if it raised."""
@@ -46,7 +51,8 @@ class Calls:
 
     def start_event(self, event: Event) -> None:
         """Begin an event."""
-        self._finished(self._recipient.on_event_start(event))
+        if self._has_start:
+            self._finished(self._recipient.on_event_start(event))
 
     def batch(self, event: Event, batch: Batch) -> list[Item] | None:
         """Take items; give what a worker made of them, None for a consumer."""
@@ -56,7 +62,9 @@ class Calls:
                 event.file.write(batch.data)
             event.taken = taken
             return list(batch) if self.is_worker else None
-        answer = self._finished(self._recipient.on_batch(event, batch))
+        answer = self._recipient.on_batch(event, batch)
+        if answer is not None:
+            answer = self._finished(answer)
         event.taken = taken
         return made_of_batch(batch, answer) if self.is_worker else None
 
@@ -69,7 +77,7 @@ class Calls:
         if event.file is not None:
             with _refusing():
                 event.file.complete()
-        answer = self._finished(self._recipient.on_event_end(event))
+        answer = self._finished(self._recipient.on_event_end(event)) if self._has_end else None
         if self.is_worker:
             return None, made_of_event(answer)
         if event.type_name not in self._recipient.immediate_reply:
@@ -88,13 +96,26 @@ class Calls:
             raise Failed("the envelope was stopped", code=STOPPED)
         for file in envelope.files:
             file.publish()
-        self._finished(self._recipient.commit(envelope))
+        if self._has_commit:
+            self._finished(self._recipient.commit(envelope))
 
     def rollback(self, envelope: Envelope) -> None:
         """Forget it."""
         for file in envelope.files:
             file.discard()
-        self._finished(self._recipient.rollback(envelope))
+        if self._has_rollback:
+            self._finished(self._recipient.rollback(envelope))
+
+
+def _is_authors(method: object) -> bool:
+    """Check whether a method is the author's own, and not one of our classes that does nothing."""
+    return getattr(method, "__func__", method) not in _OF_OURS
+
+
+_OF_OURS = (
+    *(Recipient.on_event_start, Recipient.commit, Recipient.rollback),
+    *(Consumer.on_event_end, Worker.on_event_end),
+)
 
 
 @contextmanager

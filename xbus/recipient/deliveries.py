@@ -1,7 +1,7 @@
 """All envelopes that are open at a recipient: opened, looked up, stopped and closed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from xbus.errors import Failed, Refused
 from xbus.recipient.author_thread import AuthorThread
@@ -38,9 +38,6 @@ class OpenDeliveries:
         self._stopping: set[EnvelopeDelivery] = set()
         self._steps_of_old = 0
 
-    def __contains__(self, envelope_id: str) -> bool:
-        return envelope_id in self._open
-
     def work(self) -> list[EnvelopeWork]:
         """Describe, for a heartbeat, each open envelope and each that is about to be rolled back."""
         deliveries = [*self._open.values(), *self._stopping]
@@ -59,11 +56,32 @@ class OpenDeliveries:
             delivery.envelope.read_note(note)
         if envelope_id not in self._open:
             if self.is_closing:
-                step = "send the envelope again later"
-                raise Failed("the recipient is about to stop", step, code="recipient_stopping")
+                raise _stopping()
             self.idle.clear()
             self._open[envelope_id] = delivery
         return delivery
+
+    def open_all(self, envelopes: Sequence[tuple[str, list[Value] | None]]) -> list[EnvelopeDelivery]:
+        """Begin envelopes, each with its note.
+
+        Raises:
+            Failed: connection_superseded, or recipient_stopping.
+            Refused: one of them is open, or named twice (``envelope_open``), or a note is none (``wrong_arguments``).
+        """
+        self.check_caller()
+        if len({envelope_id for envelope_id, _ in envelopes} - self._open.keys()) < len(envelopes):
+            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
+        if self.is_closing and envelopes:
+            raise _stopping()
+        opened: list[EnvelopeDelivery] = []
+        for envelope_id, note in envelopes:
+            opened.append(EnvelopeDelivery(envelope_id))
+            if note is not None:
+                opened[-1].envelope.read_note(note)
+        for delivery in opened:
+            self.idle.clear()
+            self._open[delivery.envelope.id] = delivery
+        return opened
 
     def get(self, envelope_id: str) -> EnvelopeDelivery:
         """Give an open envelope.
@@ -79,9 +97,16 @@ class OpenDeliveries:
 
     def end(self, delivery: EnvelopeDelivery) -> None:
         """Keep nothing of an envelope that has come to its end; one that was stopped may be open anew."""
-        if self._open.get(delivery.envelope.id) is delivery:
-            self._close(delivery.envelope.id)
-            self._forget(delivery)
+        self.end_all([delivery])
+
+    def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
+        """Keep nothing of envelopes that have come to their end."""
+        for delivery in deliveries:
+            if self._open.get(delivery.envelope.id) is delivery:
+                del self._open[delivery.envelope.id]
+                self._steps_of_old += delivery.steps
+        if not self._open:
+            self.idle.set()
 
     def stop(self, envelope_id: str) -> "asyncio.Future[bool]":
         """Roll an envelope back, also one that is not open here."""
@@ -130,3 +155,7 @@ class OpenDeliveries:
         if not self._open:
             self.idle.set()
         return delivery
+
+
+def _stopping() -> Failed:
+    return Failed("the recipient is about to stop", "send the envelope again later", code="recipient_stopping")

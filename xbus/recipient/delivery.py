@@ -82,7 +82,7 @@ class EnvelopeDelivery:
     @property
     def steps(self) -> int:
         """Grows while the author's code advances with this envelope."""
-        return sum(event.steps for event in self._events.values())
+        return sum([event.steps for event in self._events.values()])
 
     def stop(self) -> None:
         """Take no step any more, not even those that are in line already."""
