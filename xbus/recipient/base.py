@@ -147,7 +147,11 @@ class Worker(Recipient):
         item: Item | None = None
         try:
             for item in batch:
-                out += made_of(item, values_of(self.on_item(event, item)))
+                answer = self.on_item(event, item)
+                if type(answer) is Item:  # decided first, as it is asked for each item
+                    out.append(answer)
+                else:
+                    out += made_of(item, values_of(answer))
                 event.taken += 1
         except Refusal as refusal:
             raise _about(refusal, item) from refusal.__cause__
