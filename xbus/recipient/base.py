@@ -182,7 +182,7 @@ class Worker(Recipient):
 
 @cache
 def _is_asynchronous(method: Callable[..., object]) -> bool:
-    """Check whether the event loop has to run a method; asked for each batch, and looked up once."""
+    """Check whether a method of an author has to be awaited; asked for each batch, so answered once a method."""
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 

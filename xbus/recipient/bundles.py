@@ -1,19 +1,20 @@
-"""Bundles: several whole small envelopes that come in one call, and are carried out one after the other.
+"""Bundles: whole small envelopes that come in one call, and are carried out one after the other in the author's thread.
 
-Each envelope has an answer of its own. Behind one that failed none is begun: the author's database may be away, and all
-would fail alike. A refusal leaves the others alone.
+Each envelope has an answer of its own. Behind an envelope that failed none is begun: the author's database may be away,
+and all would fail alike. A refusal leaves the others alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls
 from xbus.recipient.delivery import EnvelopeDelivery, log_rollback_failure
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.envelope import Event
+from xbus.recipient.item import Batch
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.rpc.codec import Key, Value, pack
 from xbus.texts import MOST_CHARACTERS, fault, plain
@@ -29,9 +30,6 @@ BundleAnswer: TypeAlias = tuple[object, ...]
 event_id)`` of a refusal; ``(None, (code, cause), event_id)`` of a failure; ``()`` of an envelope that was not begun."""
 
 BundleJob: TypeAlias = Callable[[], list[BundleAnswer]]
-
-WholeEvent: TypeAlias = tuple[str, str, Sequence[Batch], Mapping[Key, Value] | None]
-"""The id of an event, the name of its type, its items, and its headers."""
 
 
 def takes_bundles(recipient: Recipient) -> bool:
@@ -58,161 +56,117 @@ def _keeps_nothing(recipient: Recipient) -> bool:
     return cls.commit is Recipient.commit and cls.rollback is Recipient.rollback
 
 
-# -- what comes ------------------------------------------------------------------------------------------------------
-
-
-class WholeEnvelope(NamedTuple):
-    """An envelope with all of its events, and what the broker tells of it."""
-
-    id: str
-    events: Sequence[WholeEvent]
-    note: list[Value] | None
-
-
-def read_bundle(envelopes: Iterable[Value]) -> list[WholeEnvelope]:
-    """Read ``[[envelope_id, [[event_id, type_name, batches], ...]], ...]``, each with or without a note behind.
-
-    Behind the batches of an event there may be its headers.
-
-    Raises:
-        Refused: it has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
-    """
-    found: list[WholeEnvelope] = []
-    for envelope in envelopes:
-        match envelope:
-            case [str(envelope_id), list(entries)]:
-                note: list[Value] | None = None
-            case [str(envelope_id), list(entries), list(note)]:
-                pass
-            case _:
-                raise _wrong_form()
-        events: list[WholeEvent] = []
-        for entry in entries:
-            match entry:
-                case [str(event_id), str(type_name), list(batches)]:
-                    events.append((event_id, type_name, [*map(Batch.of_wire, batches)], None))
-                case [str(event_id), str(type_name), list(batches), dict(headers)]:
-                    events.append((event_id, type_name, [*map(Batch.of_wire, batches)], headers))
-                case _:
-                    raise _wrong_form()
-        if len(events) > 1 and len({event_id for event_id, *_ in events}) < len(events):
-            raise _wrong_form()
-        found.append(WholeEnvelope(envelope_id, events, note))
-    return found
-
-
-def _wrong_form() -> Refused:
-    return Refused(
-        "an envelope of a bundle is not [envelope_id, [[event_id, type_name, batches], ...]], each event once",
-        code="wrong_arguments",
-    )
-
-
-# -- what is done, in the author's thread ----------------------------------------------------------------------------
-
-
-class BundleStep:
-    """Carries one envelope of a bundle out.
+class WholeEnvelope:
+    """An envelope of a bundle: its state here, and its events with their items.
 
     Args:
-        calls: the author's methods.
-        delivery: the envelope's state here.
-        whole: its content.
+        value: ``[envelope_id, [[event_id, type_name, batches], ...]]``, with or without a note behind. Behind the
+            batches of an event there may be its headers.
 
     Attributes:
-        delivery: the same.
+        delivery: its state here.
         is_prepared: whether it stays open for a decision.
-        made_bytes: the bytes of the items that a worker has made.
+        made_bytes: the bytes of the items that a worker has made of it.
+
+    Raises:
+        Refused: the value has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
     """
 
-    __slots__ = ("_calls", "_events", "delivery", "is_prepared", "made_bytes")
+    __slots__ = ("_events", "delivery", "is_prepared", "made_bytes")
 
-    def __init__(self, calls: Calls, delivery: EnvelopeDelivery, whole: WholeEnvelope) -> None:
-        self.delivery = delivery
+    def __init__(self, value: Value) -> None:
+        match value:
+            case [str(envelope_id), list(entries)]:
+                self.delivery = EnvelopeDelivery(envelope_id)
+            case [str(envelope_id), list(entries), list(note)]:
+                self.delivery = EnvelopeDelivery(envelope_id)
+                self.delivery.envelope.read_note(note)
+            case _:
+                raise _wrong_form()
         self.is_prepared = False
         self.made_bytes = 0
-        self._calls = calls
-        self._events = [
-            (delivery.add_event(event_id, type_name, headers), batches)
-            for event_id, type_name, batches, headers in whole.events
-        ]
+        self._events: list[tuple[Event, list[Batch]]] = []
+        for entry in entries:
+            headers: dict[Key, Value] | None = None
+            match entry:
+                case [str(event_id), str(type_name), list(batches)]:
+                    pass
+                case [str(event_id), str(type_name), list(batches), dict(headers)]:
+                    pass
+                case _:
+                    raise _wrong_form()
+            if self.delivery.has(event_id):
+                raise _wrong_form()
+            event = self.delivery.add_event(event_id, type_name, headers)
+            self._events.append((event, [Batch.of_wire(batch) for batch in batches]))
 
-    def carry_out(self) -> BundleAnswer:
+    def carry_out(self, calls: Calls) -> BundleAnswer:
         """Bring the envelope to the author's code and commit it; roll it back where that fails."""
-        return self._attempt(self._take_and_commit)
+        return self._attempt(calls, partial(self._take, calls, commits=True))
 
-    def prepare(self) -> BundleAnswer:
+    def prepare(self, calls: Calls) -> BundleAnswer:
         """Bring the envelope to the author's code, and leave it open for a decision; roll it back where that fails."""
-        answer = self._attempt(self._take)
+        answer = self._attempt(calls, partial(self._take, calls, commits=False))
         self.is_prepared = answer[0] is True
         return answer
 
-    def _attempt(self, work: Callable[[], tuple[object, ...]]) -> BundleAnswer:
+    def _attempt(self, calls: Calls, work: Callable[[], tuple[object, ...]]) -> BundleAnswer:
         answer = _answer_of(self.delivery, work)
         if self.made_bytes > OUTPUT_BYTES and answer[0] is True:
             answer = (None, ("output_too_large", "what was made of the envelope is too large for a bundle"), None)
         if answer[0] is not True and not self.delivery.envelope.is_stopped:
-            self._roll_back()
+            self._roll_back(calls)
         return answer
 
-    def _take_and_commit(self) -> tuple[object, ...]:
-        made = self._take()
-        self._calls.commit(self.delivery.envelope)
-        return made
-
-    def _take(self) -> tuple[()] | tuple[list[list[WireBatch]]]:
-        calls, delivery = self._calls, self.delivery
-        of_events: list[list[WireBatch]] = []
+    def _take(self, calls: Calls, *, commits: bool) -> tuple[()] | tuple[list[list[WireBatch]]]:
+        made: list[list[WireBatch]] = []
         for event, batches in self._events:
-            delivery.at = event
-            calls.start_event(event)
-            made: list[Item] = []
-            for batch in batches:
-                made += calls.batch(event, batch) or ()
-            made += calls.end_event(event)[1]
+            self.delivery.at = event
+            _, items = calls.whole_event(event, batches)
             if calls.is_worker:
-                self.made_bytes += sum([len(item.data) for item in made])
-                of_events.append(wire_batches(made, OUTPUT_BYTES))
-        return (of_events,) if calls.is_worker else ()
+                self.made_bytes += sum([len(item.data) for item in items])
+                made.append(wire_batches(items, OUTPUT_BYTES))
+        if commits:
+            calls.commit(self.delivery.envelope)
+        return (made,) if calls.is_worker else ()
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, calls: Calls) -> None:
         try:
-            self._calls.rollback(self.delivery.envelope)
+            calls.rollback(self.delivery.envelope)
         except Exception as error:
             # The broker has it rolled back once more before it comes again.
             log_rollback_failure(self.delivery.envelope.id, error)
 
 
-def carry_out_all(steps: Sequence[BundleStep], is_closing: Callable[[], bool]) -> BundleJob:
+def carry_out_all(calls: Calls, bundle: Sequence[WholeEnvelope], is_closing: Callable[[], bool]) -> BundleJob:
     """Make the job that carries out a bundle: each envelope is committed or rolled back before the next one begins.
 
     Args:
+        calls: the author's methods.
+        bundle: the envelopes.
         is_closing: whether the recipient is about to stop; then no other envelope is begun.
     """
 
-    def answers() -> Iterator[BundleAnswer]:
-        room = OUTPUT_BYTES
-        for step in steps:
-            yield step.carry_out()
-            room -= step.made_bytes
-            if room < 0:
-                return
+    def is_over() -> bool:
+        return is_closing() or (calls.is_worker and sum([whole.made_bytes for whole in bundle]) > OUTPUT_BYTES)
 
-    return lambda: _one_by_one(answers(), len(steps), is_closing)
+    return lambda: _one_by_one([partial(whole.carry_out, calls) for whole in bundle], is_over)
 
 
-def prepare_all(steps: Sequence[BundleStep], is_closing: Callable[[], bool]) -> BundleJob:
+def prepare_all(calls: Calls, bundle: Sequence[WholeEnvelope], is_closing: Callable[[], bool]) -> BundleJob:
     """Make the job that prepares a bundle: each envelope stays open for a decision, or is rolled back.
 
     Args:
+        calls: the author's methods.
+        bundle: the envelopes.
         is_closing: whether the recipient is about to stop; then no other envelope is begun.
     """
-    return lambda: _one_by_one(map(BundleStep.prepare, steps), len(steps), is_closing)
+    return lambda: _one_by_one([partial(whole.prepare, calls) for whole in bundle], is_closing)
 
 
 def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> BundleJob:
     """Make the job that commits prepared envelopes; one that can't be committed stays open until it is stopped."""
-    return lambda: _one_by_one(map(partial(_commit, calls), deliveries), len(deliveries), lambda: False)
+    return lambda: _one_by_one([partial(_commit, calls, delivery) for delivery in deliveries], lambda: False)
 
 
 def _commit(calls: Calls, delivery: EnvelopeDelivery) -> BundleAnswer:
@@ -223,14 +177,13 @@ def _commit(calls: Calls, delivery: EnvelopeDelivery) -> BundleAnswer:
     return _answer_of(delivery, work)
 
 
-def _one_by_one(answers: Iterator[BundleAnswer], number: int, is_over: Callable[[], bool]) -> list[BundleAnswer]:
-    """Collect the answers for so many envelopes, each of which is carried out when its answer is asked for."""
-    found: list[BundleAnswer] = []
-    for answer in answers:
-        found.append(answer)
-        if answer[0] is None or is_over():
-            break
-    return found + [()] * (number - len(found))
+def _one_by_one(works: Iterable[Callable[[], BundleAnswer]], is_over: Callable[[], bool]) -> list[BundleAnswer]:
+    answers: list[BundleAnswer] = []
+    ended = False
+    for work in works:
+        answers.append(() if ended else work())
+        ended = ended or answers[-1][0] is None or is_over()
+    return answers
 
 
 def _answer_of(delivery: EnvelopeDelivery, work: Callable[[], tuple[object, ...]]) -> BundleAnswer:
@@ -254,3 +207,10 @@ def _failure(delivery: EnvelopeDelivery, code: str, cause: str) -> BundleAnswer:
 
 def _event_id(delivery: EnvelopeDelivery) -> str | None:
     return None if delivery.at is None else delivery.at.id
+
+
+def _wrong_form() -> Refused:
+    return Refused(
+        "an envelope of a bundle is not [envelope_id, [[event_id, type_name, batches], ...]], each event once",
+        code="wrong_arguments",
+    )

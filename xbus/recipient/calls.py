@@ -1,7 +1,7 @@
 """Calls the author's methods, and puts their answers into the wire's form."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,9 @@ STOPPED = "envelope_stopped"
 """The code of a step of an envelope that was stopped."""
 
 
+_DO_NOTHING = {Recipient.on_event_start, Recipient.commit, Consumer.on_event_end, Worker.on_event_end}
+
+
 class Calls:
     """Calls an author's methods from their thread, plain or asynchronous ones alike.
 
@@ -33,11 +36,13 @@ class Calls:
         self._finished = author_thread.finished
         self.is_worker = isinstance(recipient, Worker)
         self._is_started = False
-        # Methods that its author left as they are need not be called: most are, and each is asked for each envelope.
-        self._has_start = _is_authors(recipient.on_event_start)
-        self._has_end = _is_authors(getattr(recipient, "on_event_end", None))
-        self._has_commit = _is_authors(recipient.commit)
-        self._has_rollback = _is_authors(recipient.rollback)
+        # Asked once: a method that the author leaves as it is does nothing, and is not called.
+        self._has_event_start = self._is_own("on_event_start")
+        self._has_event_end = self._is_own("on_event_end")
+        self._has_commit = self._is_own("commit")
+
+    def _is_own(self, name: str) -> bool:
+        return getattr(getattr(self._recipient, name), "__func__", None) not in _DO_NOTHING
 
     def start(self) -> None:
         """Run ``on_start``, before everything else; once more if it raised."""
@@ -51,12 +56,12 @@ class Calls:
 
     def start_event(self, event: Event) -> None:
         """Begin an event."""
-        if self._has_start:
+        if self._has_event_start:
             self._finished(self._recipient.on_event_start(event))
 
     def batch(self, event: Event, batch: Batch) -> list[Item] | None:
         """Take items; give what a worker made of them, None for a consumer."""
-        taken = event.taken + len(batch)
+        taken = event.taken + len(batch.data)
         if event.file is not None:
             with _refusing():
                 event.file.write(batch.data)
@@ -77,13 +82,27 @@ class Calls:
         if event.file is not None:
             with _refusing():
                 event.file.complete()
-        answer = self._finished(self._recipient.on_event_end(event)) if self._has_end else None
+        answer = self._finished(self._recipient.on_event_end(event)) if self._has_event_end else None
         if self.is_worker:
             return None, made_of_event(answer)
         if event.type_name not in self._recipient.immediate_reply:
             return None, []
         _check_reply(event, answer)
         return answer, []
+
+    def whole_event(self, event: Event, batches: Iterable[Batch]) -> tuple[object, list[Item]]:
+        """Bring an event with all of its items; give what ``end_event`` gives, with all that a worker made.
+
+        Raises:
+            Refusal: as ``end_event``.
+        """
+        self.start_event(event)
+        made: list[Item] = []
+        for batch in batches:
+            if (out := self.batch(event, batch)) is not None:
+                made += out
+        reply, last = self.end_event(event)
+        return reply, made + last if last else made
 
     def commit(self, envelope: Envelope) -> None:
         """Make it last.
@@ -103,19 +122,7 @@ class Calls:
         """Forget it."""
         for file in envelope.files:
             file.discard()
-        if self._has_rollback:
-            self._finished(self._recipient.rollback(envelope))
-
-
-def _is_authors(method: object) -> bool:
-    """Check whether a method is the author's own, and not one of our classes that does nothing."""
-    return getattr(method, "__func__", method) not in _OF_OURS
-
-
-_OF_OURS = (
-    *(Recipient.on_event_start, Recipient.commit, Recipient.rollback),
-    *(Consumer.on_event_end, Worker.on_event_end),
-)
+        self._finished(self._recipient.rollback(envelope))
 
 
 @contextmanager

@@ -38,6 +38,9 @@ class OpenDeliveries:
         self._stopping: set[EnvelopeDelivery] = set()
         self._steps_of_old = 0
 
+    def __contains__(self, envelope_id: str) -> bool:
+        return envelope_id in self._open
+
     def work(self) -> list[EnvelopeWork]:
         """Describe, for a heartbeat, each open envelope and each that is about to be rolled back."""
         deliveries = [*self._open.values(), *self._stopping]
@@ -55,33 +58,31 @@ class OpenDeliveries:
         if note is not None:
             delivery.envelope.read_note(note)
         if envelope_id not in self._open:
-            if self.is_closing:
-                raise _stopping()
+            self._check_open()
             self.idle.clear()
             self._open[envelope_id] = delivery
         return delivery
 
-    def open_all(self, envelopes: Sequence[tuple[str, list[Value] | None]]) -> list[EnvelopeDelivery]:
-        """Begin envelopes, each with its note.
+    def open_all(self, deliveries: Sequence[EnvelopeDelivery]) -> None:
+        """Begin several envelopes.
 
         Raises:
-            Failed: connection_superseded, or recipient_stopping.
-            Refused: one of them is open, or named twice (``envelope_open``), or a note is none (``wrong_arguments``).
+            Failed: as of ``open``.
+            Refused: one of them has begun (``envelope_open``).
         """
         self.check_caller()
-        if len({envelope_id for envelope_id, _ in envelopes} - self._open.keys()) < len(envelopes):
+        begun = {delivery.envelope.id: delivery for delivery in deliveries}
+        if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
-        if self.is_closing and envelopes:
-            raise _stopping()
-        opened: list[EnvelopeDelivery] = []
-        for envelope_id, note in envelopes:
-            opened.append(EnvelopeDelivery(envelope_id))
-            if note is not None:
-                opened[-1].envelope.read_note(note)
-        for delivery in opened:
+        self._check_open()
+        self._open |= begun
+        if begun:
             self.idle.clear()
-            self._open[delivery.envelope.id] = delivery
-        return opened
+
+    def _check_open(self) -> None:
+        if self.is_closing:
+            step = "send the envelope again later"
+            raise Failed("the recipient is about to stop", step, code="recipient_stopping")
 
     def get(self, envelope_id: str) -> EnvelopeDelivery:
         """Give an open envelope.
@@ -95,12 +96,8 @@ class OpenDeliveries:
             raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
         return self._open[envelope_id]
 
-    def end(self, delivery: EnvelopeDelivery) -> None:
-        """Keep nothing of an envelope that has come to its end; one that was stopped may be open anew."""
-        self.end_all([delivery])
-
     def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
-        """Keep nothing of envelopes that have come to their end."""
+        """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
         for delivery in deliveries:
             if self._open.get(delivery.envelope.id) is delivery:
                 del self._open[delivery.envelope.id]
@@ -155,7 +152,3 @@ class OpenDeliveries:
         if not self._open:
             self.idle.set()
         return delivery
-
-
-def _stopping() -> Failed:
-    return Failed("the recipient is about to stop", "send the envelope again later", code="recipient_stopping")
