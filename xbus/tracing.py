@@ -18,7 +18,8 @@ from xbus.clock import Clock
 from xbus.headers import unpack_headers
 
 TRACEPARENT = "traceparent"
-_IN_BYTES = TRACEPARENT.encode()
+IN_BYTES = TRACEPARENT.encode()
+"""Packed headers without these bytes have no trace."""
 
 Attributes: TypeAlias = Mapping[str, str | int]
 
@@ -100,7 +101,7 @@ def parent_of(headers: bytes | None) -> TraceContext | None:
     Args:
         headers: packed, and checked when they came in.
     """
-    if headers is None or _IN_BYTES not in headers:
+    if headers is None or IN_BYTES not in headers:
         return None
     told = unpack_headers(headers).get(TRACEPARENT)
     if not isinstance(told, str):
@@ -126,13 +127,21 @@ def begin(name: str, parent: TraceContext, attributes: Attributes, at: datetime 
     return Span(name, context, parent, at or _tracer.clock.now(), attributes, _tracer)
 
 
-def begin_calls(verb: str, envelope_ids: Iterable[UUID], role: str) -> list[Span]:
-    """Begin a span of a call for each of these envelopes that is traced, below that of the present work for it."""
+def begin_calls(verb: str, ids: Iterable[bytes], role: str) -> list[Span]:
+    """Begin a span of a call for each of these envelopes that is traced, below that of the present work for it.
+
+    Args:
+        ids: theirs, of 16 bytes.
+    """
     traced = _traced.get(_NOTHING)
     if not traced:
         return []
-    parents = {each: traced[each] for each in envelope_ids if each in traced}
+    parents = {each: traced[each] for each in map(_uuid, ids) if each in traced}
     return list(_begin_each(f"call {verb}", parents, {"xbus.role": role}).values())
+
+
+def _uuid(data: bytes) -> UUID:
+    return UUID(bytes=data)
 
 
 @contextmanager

@@ -50,12 +50,12 @@ class Envelope:
         graph_id = len(self.graphs) + 1
         self.graphs[graph_id] = graph_of(nodes)
         self.items[event_id] = list(segments)
-        self._events.append(LogEvent(event_id, "flights", graph_id, sum(map(len, segments))))
+        self._events.append(LogEvent(event_id.bytes, "flights", graph_id, sum(map(len, segments))))
         return event_id
 
     @property
     def in_log(self) -> LogEnvelope:
-        return LogEnvelope(self.id, 1, tuple(self._events))
+        return LogEnvelope(self.id.bytes, 1, tuple(self._events), tuple([event.graph_id for event in self._events]))
 
 
 class Around:

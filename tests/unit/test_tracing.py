@@ -43,16 +43,16 @@ async def test_steps_and_calls_are_below_the_work_that_they_are_for(ended: list[
 
     async def work() -> None:
         with tracing.step("node", first, {"xbus.role": "a"}):
-            (call,) = tracing.begin_calls("ping", [first, other], "a")
+            (call,) = tracing.begin_calls("ping", [first.bytes, other.bytes], "a")
             call.end()
 
     with tracing.exporting(exporting(ended)):
         with tracing.following("deliver", [(first, SAMPLED), (second, SAMPLED), (other, UNTRACED)], {}):
             # Tasks work for the same envelopes.
             await asyncio.create_task(work())
-            for call in tracing.begin_calls("ping", [first, second], "a"):
+            for call in tracing.begin_calls("ping", [first.bytes, second.bytes], "a"):
                 call.end()
-        assert tracing.begin_calls("ping", [first], "a") == []
+        assert tracing.begin_calls("ping", [first.bytes], "a") == []
     assert tree(ended) == [
         ("call ping", "node"),
         ("node", "deliver"),
@@ -71,7 +71,7 @@ async def test_a_failure_ends_a_span_with_its_reason(ended: list[Span]) -> None:
     with tracing.exporting(exporting(ended)):
         with pytest.raises(ValueError, match="no"), tracing.following("deliver", [(envelope_id, SAMPLED)], {}):
             failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            for span in tracing.begin_calls("ping", [envelope_id], "a"):
+            for span in tracing.begin_calls("ping", [envelope_id.bytes], "a"):
                 failing.add_done_callback(span.ended_by)
             failing.set_exception(RuntimeError("refused"))
             await asyncio.wait([failing])

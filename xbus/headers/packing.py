@@ -54,6 +54,8 @@ def event_tags(headers: Headers | None, partition_key: str | None) -> EventTags:
     Raises:
         Refused: as of ``pack_headers`` and ``check_partition_key``.
     """
+    if not headers and partition_key is None:
+        return NO_TAGS
     return EventTags(pack_headers(headers), check_partition_key(partition_key))
 
 

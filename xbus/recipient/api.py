@@ -18,7 +18,6 @@ from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.bulk.jobs import BulkJobs
 from xbus.recipient.bundles import (
     BundleAnswer,
-    BundleStep,
     WholeEnvelope,
     carry_out_all,
     commit_all,
@@ -189,12 +188,10 @@ class RecipientApi:
         event = delivery.add_event(event_id, type_name, headers)
 
         def step() -> tuple[object, list[WireBatch]]:
-            self._calls.start_event(event)
-            out = [item for batch in unpacked for item in self._calls.batch(event, batch) or ()]
-            reply, last = self._calls.end_event(event)
+            reply, out = self._calls.whole_event(event, unpacked)
             if commit:
                 self._calls.commit(delivery.envelope)
-            return reply, self._wire(out + last)
+            return reply, self._wire(out)
 
         answer = self._attempt(delivery, step, event)
         if commit:
@@ -204,17 +201,19 @@ class RecipientApi:
     @verb("xbus.take_envelopes")
     def take_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
         """A bundle: whole small envelopes, each committed or rolled back before the next one begins."""
-        steps = self._begin_bundle(envelopes)
-        answers = self._author_thread.give(carry_out_all(steps, lambda: self.deliveries.is_closing))
-        answers.add_done_callback(lambda _: self._end_all(steps))
+        bundle = self._begin_bundle(envelopes)
+        answers = self._author_thread.give(carry_out_all(self._calls, bundle, lambda: self.deliveries.is_closing))
+        answers.add_done_callback(lambda _: self.deliveries.end_all([whole.delivery for whole in bundle]))
         return answers
 
     @verb("xbus.prepare_envelopes")
     def prepare_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
         """A bundle that other consumers decide about as well: what goes well stays open until the decision comes."""
-        steps = self._begin_bundle(envelopes)
-        answers = self._author_thread.give(prepare_all(steps, lambda: self.deliveries.is_closing))
-        answers.add_done_callback(lambda _: self._end_all([step for step in steps if not step.is_prepared]))
+        bundle = self._begin_bundle(envelopes)
+        answers = self._author_thread.give(prepare_all(self._calls, bundle, lambda: self.deliveries.is_closing))
+        answers.add_done_callback(
+            lambda _: self.deliveries.end_all([whole.delivery for whole in bundle if not whole.is_prepared])
+        )
         return answers
 
     @verb("xbus.commit_envelopes")
@@ -225,22 +224,14 @@ class RecipientApi:
         answers.add_done_callback(lambda done: self._end_committed(deliveries, done))
         return answers
 
-    def _begin_bundle(self, envelopes: list[Value]) -> list[BundleStep]:
-        bundle = [WholeEnvelope.of_wire(envelope) for envelope in envelopes]
-        self.deliveries.check_caller()
-        if len({whole.id for whole in bundle if whole.id not in self.deliveries}) < len(bundle):
-            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
-        deliveries = [self.deliveries.open(whole.id, whole.note) for whole in bundle]
-        return [BundleStep(self._calls, *pair) for pair in zip(deliveries, bundle, strict=True)]
-
-    def _end_all(self, steps: list[BundleStep]) -> None:
-        for step in steps:
-            self.deliveries.end(step.delivery)
+    def _begin_bundle(self, envelopes: list[Value]) -> list[WholeEnvelope]:
+        bundle = [WholeEnvelope(envelope) for envelope in envelopes]
+        self.deliveries.open_all([whole.delivery for whole in bundle])
+        return bundle
 
     def _end_committed(self, deliveries: list[EnvelopeDelivery], done: "asyncio.Future[list[BundleAnswer]]") -> None:
-        for delivery, answer in zip(deliveries, done.result(), strict=True):
-            if answer and answer[0] is True:
-                self.deliveries.end(delivery)
+        pairs = zip(deliveries, done.result(), strict=True)
+        self.deliveries.end_all([delivery for delivery, answer in pairs if answer and answer[0] is True])
 
     @verb("xbus.take_output")
     def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Value) -> tuple[bool]:
@@ -343,7 +334,7 @@ class RecipientApi:
 
     def _end_if_committed(self, delivery: EnvelopeDelivery, done: StepAnswer) -> None:
         if not done.cancelled() and done.exception() is None and done.result()[0]:
-            self.deliveries.end(delivery)
+            self.deliveries.end_all([delivery])
 
 
 def _lease(handover: Value) -> float:

@@ -15,6 +15,7 @@ loop, one after another too.
 
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 from xbus.recipient.envelope import Envelope, Event
@@ -84,7 +85,7 @@ class Consumer(Recipient):
 
     def on_batch(self, event: Event, batch: Batch) -> Done:
         """Take many items at once; hands each to ``on_item`` where it is not overridden."""
-        if inspect.iscoroutinefunction(self.on_item):
+        if _is_asynchronous(getattr(self.on_item, "__func__", self.on_item)):
             return self._each_awaited(event, batch)
         item: Item | None = None
         try:
@@ -140,13 +141,17 @@ class Worker(Recipient):
             The items out: either exactly one value per item that came, in that order, or ``Item`` objects, which say
             by their indices what they were made of (``item.with_value(...)``, ``Item.of(..., indices=...)``).
         """
-        if inspect.iscoroutinefunction(self.on_item) or inspect.isasyncgenfunction(self.on_item):
+        if _is_asynchronous(getattr(self.on_item, "__func__", self.on_item)):
             return self._each_awaited(event, batch)
         out: list[Item] = []
         item: Item | None = None
         try:
             for item in batch:
-                out += made_of(item, values_of(self.on_item(event, item)))
+                answer = self.on_item(event, item)
+                if type(answer) is Item:  # decided first, as it is asked for each item
+                    out.append(answer)
+                else:
+                    out += made_of(item, values_of(answer))
                 event.taken += 1
         except Refusal as refusal:
             raise _about(refusal, item) from refusal.__cause__
@@ -173,6 +178,12 @@ class Worker(Recipient):
         except Refusal as refusal:
             raise _about(refusal, item) from refusal.__cause__
         return out
+
+
+@cache
+def _is_asynchronous(method: Callable[..., object]) -> bool:
+    """Check whether a method of an author has to be awaited; asked for each batch, so answered once a method."""
+    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
 def _about(refusal: Refusal, item: Item | None) -> Refusal:

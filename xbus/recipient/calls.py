@@ -1,13 +1,13 @@
 """Calls the author's methods, and puts their answers into the wire's form."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.base import Recipient, Worker
+from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 STOPPED = "envelope_stopped"
 """The code of a step of an envelope that was stopped."""
+
+
+_DO_NOTHING = {Recipient.on_event_start, Recipient.commit, Consumer.on_event_end, Worker.on_event_end}
 
 
 class Calls:
@@ -33,6 +36,13 @@ class Calls:
         self._finished = author_thread.finished
         self.is_worker = isinstance(recipient, Worker)
         self._is_started = False
+        # Asked once: a method that the author leaves as it is does nothing, and is not called.
+        self._has_event_start = self._is_own("on_event_start")
+        self._has_event_end = self._is_own("on_event_end")
+        self._has_commit = self._is_own("commit")
+
+    def _is_own(self, name: str) -> bool:
+        return getattr(getattr(self._recipient, name), "__func__", None) not in _DO_NOTHING
 
     def start(self) -> None:
         """Run ``on_start``, before everything else; once more if it raised."""
@@ -46,17 +56,20 @@ class Calls:
 
     def start_event(self, event: Event) -> None:
         """Begin an event."""
-        self._finished(self._recipient.on_event_start(event))
+        if self._has_event_start:
+            self._finished(self._recipient.on_event_start(event))
 
     def batch(self, event: Event, batch: Batch) -> list[Item] | None:
         """Take items; give what a worker made of them, None for a consumer."""
-        taken = event.taken + len(batch)
+        taken = event.taken + len(batch.data)
         if event.file is not None:
             with _refusing():
                 event.file.write(batch.data)
             event.taken = taken
             return list(batch) if self.is_worker else None
-        answer = self._finished(self._recipient.on_batch(event, batch))
+        answer = self._recipient.on_batch(event, batch)
+        if answer is not None:
+            answer = self._finished(answer)
         event.taken = taken
         return made_of_batch(batch, answer) if self.is_worker else None
 
@@ -69,13 +82,27 @@ class Calls:
         if event.file is not None:
             with _refusing():
                 event.file.complete()
-        answer = self._finished(self._recipient.on_event_end(event))
+        answer = self._finished(self._recipient.on_event_end(event)) if self._has_event_end else None
         if self.is_worker:
             return None, made_of_event(answer)
         if event.type_name not in self._recipient.immediate_reply:
             return None, []
         _check_reply(event, answer)
         return answer, []
+
+    def whole_event(self, event: Event, batches: Iterable[Batch]) -> tuple[object, list[Item]]:
+        """Bring an event with all of its items; give what ``end_event`` gives, with all that a worker made.
+
+        Raises:
+            Refusal: as ``end_event``.
+        """
+        self.start_event(event)
+        made: list[Item] = []
+        for batch in batches:
+            if (out := self.batch(event, batch)) is not None:
+                made += out
+        reply, last = self.end_event(event)
+        return reply, made + last if last else made
 
     def commit(self, envelope: Envelope) -> None:
         """Make it last.
@@ -88,7 +115,8 @@ class Calls:
             raise Failed("the envelope was stopped", code=STOPPED)
         for file in envelope.files:
             file.publish()
-        self._finished(self._recipient.commit(envelope))
+        if self._has_commit:
+            self._finished(self._recipient.commit(envelope))
 
     def rollback(self, envelope: Envelope) -> None:
         """Forget it."""

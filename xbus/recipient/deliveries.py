@@ -1,7 +1,7 @@
 """All envelopes that are open at a recipient: opened, looked up, stopped and closed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from xbus.errors import Failed, Refused
 from xbus.recipient.author_thread import AuthorThread
@@ -58,12 +58,31 @@ class OpenDeliveries:
         if note is not None:
             delivery.envelope.read_note(note)
         if envelope_id not in self._open:
-            if self.is_closing:
-                step = "send the envelope again later"
-                raise Failed("the recipient is about to stop", step, code="recipient_stopping")
+            self._check_open()
             self.idle.clear()
             self._open[envelope_id] = delivery
         return delivery
+
+    def open_all(self, deliveries: Sequence[EnvelopeDelivery]) -> None:
+        """Begin several envelopes.
+
+        Raises:
+            Failed: as of ``open``.
+            Refused: one of them has begun (``envelope_open``).
+        """
+        self.check_caller()
+        begun = {delivery.envelope.id: delivery for delivery in deliveries}
+        if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
+            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
+        self._check_open()
+        self._open |= begun
+        if begun:
+            self.idle.clear()
+
+    def _check_open(self) -> None:
+        if self.is_closing:
+            step = "send the envelope again later"
+            raise Failed("the recipient is about to stop", step, code="recipient_stopping")
 
     def get(self, envelope_id: str) -> EnvelopeDelivery:
         """Give an open envelope.
@@ -77,11 +96,14 @@ class OpenDeliveries:
             raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
         return self._open[envelope_id]
 
-    def end(self, delivery: EnvelopeDelivery) -> None:
-        """Keep nothing of an envelope that has come to its end; one that was stopped may be open anew."""
-        if self._open.get(delivery.envelope.id) is delivery:
-            self._close(delivery.envelope.id)
-            self._forget(delivery)
+    def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
+        """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
+        for delivery in deliveries:
+            if self._open.get(delivery.envelope.id) is delivery:
+                del self._open[delivery.envelope.id]
+                self._steps_of_old += delivery.steps
+        if not self._open:
+            self.idle.set()
 
     def stop(self, envelope_id: str) -> "asyncio.Future[bool]":
         """Roll an envelope back, also one that is not open here."""

@@ -50,11 +50,15 @@ class EnvelopeDelivery:
         """
         if event_id in self._events:
             raise Refused("the event began before", "stop its envelope first", code="event_open")
-        event = Event(event_id, type_name, self.envelope, headers=self.envelope.headers)
+        event = Event(event_id, type_name, self.envelope, {}, 0, self.envelope.headers)
         if headers:
             event.read_headers(headers)
         self._events[event_id] = event
         return event
+
+    def has(self, event_id: str) -> bool:
+        """Check whether an event has begun."""
+        return event_id in self._events
 
     def event(self, event_id: str) -> Event:
         """Give the event of that id.
@@ -82,7 +86,7 @@ class EnvelopeDelivery:
     @property
     def steps(self) -> int:
         """Grows while the author's code advances with this envelope."""
-        return sum(event.steps for event in self._events.values())
+        return sum([event.steps for event in self._events.values()])
 
     def stop(self) -> None:
         """Take no step any more, not even those that are in line already."""

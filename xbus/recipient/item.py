@@ -76,6 +76,17 @@ class Item:
         return Item(item_bytes(value), self.index, self._indices)
 
 
+def indices_of(items: list[Item]) -> list[list[int]] | None:
+    """Give the indices of each item; None where all are original, and each has the place behind the one before it."""
+    first = items[0].index
+    # No call for each item: a worker that passes items on does little else.
+    if [item._indices for item in items].count(None) == len(items) and [item.index for item in items] == list(
+        range(first, first + len(items))
+    ):
+        return None
+    return [item.indices for item in items]
+
+
 class RoutedItem(Item):
     """An item of which its worker says as which event type it goes on.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TypeAlias, cast
 
-from xbus.recipient.item import Batch, Item, Out, RoutedItem
+from xbus.recipient.item import Batch, Item, Out, RoutedItem, indices_of
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import cut
 
@@ -87,14 +87,5 @@ def _of_one_type(items: list[Item], max_batch_bytes: int) -> list[WireBatch]:
     for datas in cut([item.data for item in items], max_batch_bytes):
         piece = items[start : start + len(datas)]
         start += len(datas)
-        batches.append((max(piece[0].index, 0), len(piece), pack_items(datas), _indices(piece)))
+        batches.append((max(piece[0].index, 0), len(piece), pack_items(datas), indices_of(piece)))
     return batches
-
-
-def _indices(items: list[Item]) -> list[list[int]] | None:
-    first = items[0].index
-    if all(item.is_original for item in items) and [item.index for item in items] == list(
-        range(first, first + len(items))
-    ):
-        return None
-    return [item.indices for item in items]

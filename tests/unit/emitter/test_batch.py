@@ -1,15 +1,14 @@
 """Gathering items into batches."""
 
-import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.counting import calls_of
 from xbus.emitter.batch import OutgoingBatch, check_size
 from xbus.errors import CallError, Refused
 from xbus.rpc.items import ITEM_HEADER_BYTES, cut, item_bytes
@@ -138,22 +137,6 @@ def test_an_item_costs_one_call_and_one_among_many_none(item: object) -> None:
     of_sends = [calls_of(lambda: [add(item) for _ in range(count)]) for count in (1, 100)]  # noqa: B023
     of_fills = [calls_of(lambda: list(batch.fill([item] * count))) for count in (1, 100)]  # noqa: B023
     assert (of_sends[1] - of_sends[0], of_fills[1] - of_fills[0]) == (99 + 99 * of_a_map, 99 * of_a_map)
-
-
-def calls_of(do: Callable[[], object]) -> int:
-    """Count the functions of the bus that are called."""
-    calls = 0
-
-    def count(frame: FrameType, kind: str, _: object) -> None:
-        nonlocal calls
-        calls += kind == "call" and frame.f_globals["__name__"].startswith("xbus.")
-
-    sys.setprofile(count)
-    try:
-        do()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @given(items=st.lists(st.binary(max_size=30), max_size=40), max_bytes=st.integers(1, 60))

@@ -14,7 +14,7 @@ from xbus.errors import Failed, Refused
 from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.bundles.steps import OUTPUT_BYTES
+from xbus.recipient.bundles import OUTPUT_BYTES
 from xbus.recipient.calls import Calls
 from xbus.rpc.codec import pack, pack_items
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.recipient import Batch, Item, Out
+from tests.support.counting import calls_of
+from xbus.recipient import Batch, Envelope, Event, Item, Out, Worker
 from xbus.recipient.outputs import made_of, made_of_batch, made_of_event, values_of, wire_batches
 from xbus.rpc.codec import pack, unpack_items
 
@@ -105,3 +106,19 @@ def test_a_batch_may_name_types_for_its_items() -> None:
     assert [(item.data, item.index) for item in made] == [(b"x", 5), (b"y", 6)]
     assert [batch[4:] for batch in wire_batches(made, 100)] == [("refunds",), ()]
     assert wire_batches(made_of_event(Out("sums", b"z")), 100) == [(0, 1, b"\xc4\x01z", [[]], "sums")]
+
+
+def test_an_item_that_a_worker_passes_on_costs_two_calls_and_its_way_to_the_wire_none() -> None:
+    event, worker = Event("an event", "notes", Envelope("an envelope")), Worker()
+
+    def pass_on(count: int) -> list[Item]:
+        items = worker.on_batch(event, Batch([b"x"] * count, 0))
+        assert isinstance(items, list)
+        return items
+
+    made = {count: pass_on(count) for count in (1, 100)}
+    # That of the item itself, and on_item.
+    one, hundred = (calls_of(lambda: pass_on(count)) for count in made)  # noqa: B023
+    assert hundred - one == 2 * 99
+    one, hundred = (calls_of(lambda: wire_batches(items, 10_000)) for items in made.values())  # noqa: B023
+    assert hundred == one

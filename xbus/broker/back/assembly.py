@@ -22,7 +22,6 @@ from xbus.broker.back.dispatch import (
     BundleRun,
     Bundles,
     BundleSender,
-    BundleTakers,
     BundleWorkers,
     ConsumerGathering,
     Dispatcher,
@@ -174,10 +173,12 @@ class DeliveryAssembly:
         bundle_calls = BundleCalls(log, ledger, bundle_workers, self._settings.trouble_after)
         bundle_run = BundleRun(log, ledger, bundle_calls, self._results, roles, events)
         self._bundles = Bundles(
+            log,
             roles,
             eligibility,
             self._gathering,
-            BundleTakers(roles, self._open_replies, bundle_workers),
+            self._open_replies,
+            bundle_workers,
             bundle_run,
             BundleSender(roles, eligibility, self._gathering, bundle_run, self._launcher, self._context),
             tasks,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from xbus.broker.back.chaining.derivation import derive, tags_of
 from xbus.broker.back.chaining.emission import Emission, seal_most
-from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch, WireEvent
+from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch, WireEvent, WireNote
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
 from xbus.broker.journal.writes import OutputPage
@@ -196,10 +196,10 @@ class EmittingConsumer:
         emitter_id: int,
         envelope_id: str,
         events: Sequence[WireEvent],
-        note: DeliveryNote | None = None,
+        note: WireNote | None = None,
     ) -> Emission:
         first: HeadersMap = events[0][3] if events and len(events[0]) > 3 else {}
-        emission = self._new_emission(envelope_id, emitter_id, note, first)
+        emission = self._new_emission(envelope_id, emitter_id, DeliveryNote(*note) if note else None, first)
         for event_id, _, batches, *headers in events:
             source_id = UUID(event_id)
             emission.start_event(source_id, event_type, tags_of(headers[0]) if headers else NO_TAGS)

@@ -4,14 +4,9 @@ It decides who takes part in a run, and when. It never calls a recipient itself:
 """
 
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
-from xbus.broker.back.dispatch.bundles import (
-    BundleCalls,
-    BundleRun,
-    Bundles,
-    BundleSender,
-    BundleTakers,
-    BundleWorkers,
-)
+from xbus.broker.back.dispatch.bundle_calls import BundleCalls, BundleWorkers
+from xbus.broker.back.dispatch.bundle_sending import BundleRun, BundleSender
+from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.eligibility import Eligibility
@@ -28,7 +23,6 @@ __all__ = [
     "BundleCalls",
     "BundleRun",
     "BundleSender",
-    "BundleTakers",
     "BundleWorkers",
     "Bundles",
     "ConsumerGathering",

@@ -1,11 +1,12 @@
 """Bringing envelopes to recipients: who takes part in a run, in an envelope's turn and by a row of its own."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xbus.broker.back.bulk import BulkStep
 from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.eligibility import Eligibility
+from xbus.broker.back.dispatch.pages import Way
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log import SmallEnvelope
@@ -48,14 +49,17 @@ class Dispatcher:
         self._bundles = bundles
         self._context = context
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
-        return self._bundles.may_take(envelope, recipient)
+    def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
+        """Check whether any of the recipients of an envelope may get those of the same graphs together, if they are
+        small."""
+        return bool(self._bundles.together(envelope, recipients))
 
-    def deliver_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
-        """See to it that these recipients get the first of some small envelopes of the same graphs, as far as nothing
-        has to be waited for; returns how many those are."""
-        return self._bundles.add_at_once(smalls, recipients) if self._ledger.has_room else 0
+    def deliver_at_once(
+        self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
+    ) -> int:
+        """See to it that the recipients of small envelopes get the first of them, as far as nothing has to be waited
+        for; returns how many those are."""
+        return self._bundles.add_at_once(smalls, ways, recipients) if self._ledger.has_room else 0
 
     async def deliver(
         self,

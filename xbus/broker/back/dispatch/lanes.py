@@ -5,11 +5,10 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from xbus.broker.back.dispatch.pages import BundleRules, LanePage, PageReader
+from xbus.broker.back.dispatch.pages import BundleRules, LanePage, PageReader, Way
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane
 from xbus.broker.back.recipients import RoleEvents, ServedRole
@@ -36,9 +35,19 @@ class Deliverer(BundleRules, Protocol):
             in_company: whether others wait while these take their time.
         """
 
-    def deliver_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
-        """See to it that these recipients get the first of some small envelopes of the same graphs, as far as nothing
-        has to be waited for; returns how many those are."""
+    def deliver_at_once(
+        self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
+    ) -> int:
+        """See to it that the recipients of small envelopes get the first of them, as far as nothing has to be waited
+        for.
+
+        Args:
+            ways: of each of them.
+            recipients: those that get the envelopes of a way.
+
+        Returns:
+            How many those are.
+        """
 
 
 IDLE_ROLES_PER_LOOK = 200
@@ -179,41 +188,45 @@ class Lanes:
     async def _hand_out(self, lane: Lane, page: LanePage) -> None:
         envelopes, place = page.envelopes, 0
         while place < len(envelopes):
-            served = lane.of_services(page.services[envelopes[place].graph_ids])
-            at_once = self._deliver_at_once(lane, served, envelopes[place:], page.small)
+            at_once = self._deliver_at_once(lane, page, place)
             if not at_once:
                 envelope = envelopes[place]
-                await self._step(lane, served, envelope, page.small.get(envelope.position))
+                served = lane.of_services(page.services[envelope.graph_ids])
+                await self._step(lane, served, envelope, page.small[place])
             place += at_once or 1
 
-    def _deliver_at_once(
-        self,
-        lane: Lane,
-        served: Sequence[ServedRole],
-        envelopes: Sequence[LogEnvelope],
-        small: Mapping[int, SmallEnvelope],
-    ) -> int:
-        """Hand out those envelopes that come first and go the same way, as far as nothing has to be waited for.
-
-        Args:
-            served: those of the lane to which the graphs of the first envelope lead.
+    def _deliver_at_once(self, lane: Lane, page: LanePage, place: int) -> int:
+        """Hand out the envelopes from a place on, as far as nothing has to be waited for.
 
         Returns:
             How many that are.
         """
-        first = envelopes[0]
-        owed = [recipient for recipient in served if self._is_owed(recipient, first)]
-
-        def alike(envelope: LogEnvelope) -> bool:
-            is_same_way = envelope.position in small and envelope.graph_ids == first.graph_ids
-            return is_same_way and owed == [recipient for recipient in served if self._is_owed(recipient, envelope)]
-
-        going = (small[envelope.position] for envelope in takewhile(alike, envelopes))
-        number = self._deliverer.deliver_at_once(going, owed) if owed else 0
-        for envelope in envelopes[:number]:
-            for recipient in owed:
-                self._ledger.owe(recipient.role.id, envelope.position)
-            lane.position = envelope.position
+        smalls = page.small_from(place)
+        if not smalls:
+            return 0
+        positions = [small.envelope.position for small in smalls]
+        ways = page.ways[place : place + len(smalls)]
+        owed: dict[Way, list[ServedRole]] = {}
+        is_owed: dict[ServedRole, bool] = {}
+        number = len(smalls)
+        for way in set(ways):
+            graph_ids, only_roles = way
+            served = lane.of_services(page.services[graph_ids])
+            owed[way] = [each for each in served if only_roles is None or each.role.id in only_roles]
+            for recipient in owed[way]:
+                cursor = self._ledger.cursor(recipient.role.id)
+                is_owed[recipient], alike = (False, number) if cursor is None else cursor.alike(positions)
+                number = min(number, alike)
+        recipients = {way: [each for each in served if is_owed[each]] for way, served in owed.items()}
+        recipients = {way: recipients[way] for way in dict.fromkeys(ways[:number])}
+        if any(recipients.values()):
+            number = self._deliverer.deliver_at_once(smalls[:number], ways[:number], recipients)
+        for recipient in {each for whom in recipients.values() for each in whom}:
+            leading = {way for way, whom in recipients.items() if recipient in whom}
+            found = [position for position, way in zip(positions[:number], ways, strict=False) if way in leading]
+            self._ledger.owe_all(recipient.role.id, found)
+        if number:
+            lane.position = positions[number - 1]
         return number
 
     async def _step(

@@ -1,10 +1,11 @@
 """Reads the pages of the log for a lane, one ahead of the lane, so that nobody waits for the database meanwhile."""
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import Lane
@@ -15,8 +16,13 @@ from xbus.broker.journal.log.reading import LogEnvelope
 class BundleRules(Protocol):
     """Says who may get bundles."""
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
+    def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
+        """Check whether any of the recipients of an envelope may get those of the same graphs together, if they are
+        small."""
+
+
+Way: TypeAlias = tuple[tuple[int, ...], frozenset[int] | None]
+"""The graphs that an envelope takes, and the roles that it is for: envelopes of one way have the same recipients."""
 
 
 class LanePage(NamedTuple):
@@ -26,13 +32,23 @@ class LanePage(NamedTuple):
         envelopes: in position order.
         upto: nobody of the lane is owed anything else up to this position.
         services: the consumer services to which graphs lead, by the graphs of an envelope.
-        small: the small envelopes that may go in a bundle, by position.
+        ways: of the envelopes.
+        small: each of the envelopes with its items; None for one that goes in no bundle.
+        alone: the places of those that go in no bundle.
     """
 
     envelopes: Sequence[LogEnvelope]
     upto: int
     services: Mapping[Sequence[int], Collection[str]]
-    small: Mapping[int, SmallEnvelope]
+    ways: Sequence[Way]
+    small: Sequence[SmallEnvelope | None]
+    alone: Sequence[int]
+
+    def small_from(self, place: int) -> list[SmallEnvelope]:
+        """Give the small envelopes from a place on, up to the first that goes in no bundle."""
+        found = bisect_left(self.alone, place)
+        end = self.alone[found] if found < len(self.alone) else len(self.small)
+        return [small for small in self.small[place:end] if small is not None]
 
 
 class PageReader:
@@ -74,27 +90,36 @@ class PageReader:
     async def _read(self, after: int) -> LanePage:
         page = await self._log.page(after, list(self._lane.services))
         services = await self._services(page.envelopes)
-        small = await self._log.small(self._travelling_small(page.envelopes, services))
-        return LanePage(page.envelopes, page.upto, services, small)
+        envelopes = page.envelopes
+        travel = self._travelling(envelopes, services)
+        if page.small is None:
+            read = await self._log.small([envelope for envelope in envelopes if envelope.graph_ids in travel])
+            small = [read.get(envelope.position) for envelope in envelopes]
+        else:
+            pairs = zip(envelopes, page.small, strict=True)
+            small = [each if envelope.graph_ids in travel else None for envelope, each in pairs]
+        alone = [place for place, each in enumerate(small) if each is None]
+        ways = [(envelope.graph_ids, envelope.only_roles) for envelope in envelopes]
+        return LanePage(envelopes, page.upto, services, ways, small, alone)
 
     async def _services(self, envelopes: Sequence[LogEnvelope]) -> Mapping[Sequence[int], Collection[str]]:
         found: dict[Sequence[int], Collection[str]] = {}
-        for envelope in envelopes:
-            if (graph_ids := envelope.graph_ids) not in found:
-                graphs = await self._log.graphs(envelope)
-                found[graph_ids] = dict.fromkeys(chain.from_iterable(graph.consumer_services for graph in graphs))
+        for graph_ids, envelope in _one_of_each(envelopes).items():
+            graphs = await self._log.graphs(envelope)
+            found[graph_ids] = dict.fromkeys(chain.from_iterable(graph.consumer_services for graph in graphs))
         return found
 
-    def _travelling_small(
+    def _travelling(
         self, envelopes: Sequence[LogEnvelope], services: Mapping[Sequence[int], Collection[str]]
-    ) -> list[LogEnvelope]:
-        """Those whose graphs let them go in a bundle."""
-        found: list[LogEnvelope] = []
-        may_travel: dict[Sequence[int], bool] = {}
-        for envelope in envelopes:
-            if (graph_ids := envelope.graph_ids) not in may_travel:
-                served = self._lane.of_services(services[graph_ids])
-                may_travel[graph_ids] = any(self._rules.may_bundle(envelope, each) for each in served)
-            if may_travel[graph_ids]:
-                found.append(envelope)
-        return found
+    ) -> Collection[Sequence[int]]:
+        """The graphs whose small envelopes may go in a bundle."""
+        return {
+            graph_ids
+            for graph_ids, envelope in _one_of_each(envelopes).items()
+            if self._rules.may_bundle(envelope, self._lane.of_services(services[graph_ids]))
+        }
+
+
+def _one_of_each(envelopes: Sequence[LogEnvelope]) -> Mapping[tuple[int, ...], LogEnvelope]:
+    """Give an envelope of each graphs."""
+    return {envelope.graph_ids: envelope for envelope in envelopes}

@@ -8,7 +8,7 @@ from xbus.broker.back.log.batch import RunBatch, check_given
 from xbus.broker.back.log.note import NOTHING_SAID, DeliveryNote, FirstWords, headers_map
 from xbus.broker.back.log.reader import RETRY_SECONDS, LogPage, LogReader, OutputIncomplete
 from xbus.broker.back.log.slices import LogSlices
-from xbus.broker.back.log.small import BundleEntry, SmallEnvelope, WireEvent
+from xbus.broker.back.log.small import BundleEntry, SmallEnvelope, WireEvent, WireNote, bundle_on_wire, texts_of
 
 __all__ = [
     "NOTHING_SAID",
@@ -24,6 +24,9 @@ __all__ = [
     "RunBatch",
     "SmallEnvelope",
     "WireEvent",
+    "WireNote",
+    "bundle_on_wire",
     "check_given",
     "headers_map",
+    "texts_of",
 ]

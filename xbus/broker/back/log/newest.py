@@ -20,7 +20,7 @@ from xbus.broker.journal.log.slices import (
     cut_slice,
     ring_hash,
 )
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, PutGroup, Sealed, SealedGroup
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedGroup
 
 FRESH_SECONDS = 1.0
 """Seconds for which an envelope is read here. More spares reads to readers that lag a little. Fewer have them notice
@@ -46,15 +46,16 @@ class _Kept(NamedTuple):
         assert self.sealed.content is not None, "what came in parts is not kept"
         return self.sealed.content
 
-    def size(self, position: int) -> int:
-        """Count the bytes of the items of one of them."""
+    @property
+    def size(self) -> int:
+        """The bytes of the items of all of them."""
         if isinstance(self.sealed, SealedGroup):
-            return len(self.sealed.group.data[position - self.sealed.first])
-        return self.content(position).size
+            return self.sealed.group.size
+        return self.content(self.sealed.first).size
 
 
 class NewestEnvelopes:
-    """The envelopes that were sealed last, without gaps.
+    """The envelopes that were sealed last, without gaps; a group of them goes as a whole.
 
     Args:
         fresh_seconds: for so long an envelope is kept.
@@ -79,8 +80,9 @@ class NewestEnvelopes:
                 self._clear(each.first + (content is None))
             self._last = each.last
             if content is not None:
-                self._kept.update(dict.fromkeys(range(each.first, each.last + 1), _Kept(each, now)))
-                self._bytes += sum(map(len, content.data)) if isinstance(content, PutGroup) else content.size
+                kept = _Kept(each, now)
+                self._kept.update(dict.fromkeys(range(each.first, each.last + 1), kept))
+                self._bytes += kept.size
                 self.emitters.add(content.emitter_id)
         self._forget_old(now)
 
@@ -117,9 +119,10 @@ class NewestEnvelopes:
             or len(self._kept) > self._most_envelopes
             or self._bytes > MOST_BYTES
         ):
-            self._bytes -= first.size(self._first)
-            del self._kept[self._first]
-            self._first += 1
+            self._bytes -= first.size
+            for position in range(first.sealed.first, first.sealed.last + 1):
+                del self._kept[position]
+            self._first = first.sealed.last + 1
 
 
 class _NewestItems:

@@ -30,7 +30,6 @@ from xbus.broker.journal.log.reading import (
     read_segments,
     read_small_events,
 )
-from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.sessions import read_emitter_logins
 from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.writes import OutputPage, Sealed, SealedEnvelope
@@ -66,10 +65,12 @@ class LogPage:
     Args:
         envelopes: in position order.
         upto: nobody for whom it was read is owed anything else up to this position.
+        small: each of them with its items, where it is small; None where nothing is known here of their items.
     """
 
     envelopes: Sequence[LogEnvelope]
     upto: int
+    small: Sequence[SmallEnvelope | None] | None = None
 
 
 class LogReader:
@@ -89,7 +90,7 @@ class LogReader:
         self._bell = bell
         self._graphs: dict[int, Graph] = {}
         self._emitters: dict[int, str | None] = {}
-        self._corrected: set[UUID] = set()
+        self._corrected: set[bytes] = set()
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
         self.archived = ArchiveDemand()
@@ -134,7 +135,7 @@ class LogReader:
             raise WentBack(0, seen.position, ends.position)
         if ends.correction > self._newest_correction:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
-                self._corrected.add(event_id)
+                self._corrected.add(event_id.bytes)
                 self._newest_correction = number
         self._grow(SeenEnd(ends.position, ends.envelope_id))
 
@@ -180,9 +181,9 @@ class LogReader:
         Args:
             services: those of the roles for which it is read.
         """
-        newest = self._tail.after(after, PAGE_ENVELOPES)
+        newest, small = self._tail.after(after, PAGE_ENVELOPES)
         if newest:
-            return LogPage(newest, newest[-1].position)
+            return LogPage(newest, newest[-1].position, small)
         head = self.head
         if head - after > BLOCK_POSITIONS:
             listed = await self.read(find_for_services, services, after, PAGE_ENVELOPES)
@@ -208,28 +209,20 @@ class LogReader:
         return LogPage(before, first - 1)
 
     async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
-        """Those of some envelopes that are small, with their items, by position.
+        """Read those of some envelopes that are small, with their items, by position.
 
         What is too large for one read together is left out.
         """
-        segments: dict[int, Sequence[Sequence[Segment]]] = {}
-        unread: list[LogEnvelope] = []
-        for envelope in envelopes:
-            if (of_events := self._tail.contents(envelope.position)) is not None:
-                segments[envelope.position] = of_events
-            elif envelope.size <= SMALL_BYTES:
-                unread.append(envelope)
-        sizes = accumulate(envelope.size for envelope in unread)
-        fitting = [envelope for envelope, upto in zip(unread, sizes, strict=True) if upto <= PAGE_BYTES]
-        if fitting:
-            event_ids = [event.segments_id for envelope in fitting for event in envelope.events]
-            found = await self.read(read_small_events, event_ids)
-            for envelope in fitting:
-                segments[envelope.position] = [found.get(event.segments_id, ()) for event in envelope.events]
+        small = [envelope for envelope in envelopes if envelope.size <= SMALL_BYTES]
+        sizes = accumulate(envelope.size for envelope in small)
+        fitting = [envelope for envelope, upto in zip(small, sizes, strict=True) if upto <= PAGE_BYTES]
+        if not fitting:
+            return {}
+        event_ids = [event.segments_id for envelope in fitting for event in envelope.events]
+        found = await self.read(read_small_events, event_ids)
         smalls = [
-            SmallEnvelope.of_segments(envelope, segments[envelope.position])
-            for envelope in envelopes
-            if envelope.position in segments
+            SmallEnvelope.of_segments(envelope, [found.get(event.segments_id, ()) for event in envelope.events])
+            for envelope in fitting
         ]
         return {small.position: small for small in smalls if small is not None}
 
@@ -274,11 +267,6 @@ class LogReader:
         logins = await self.emitter_logins([envelope.emitter_id])
         return DeliveryNote.of(envelope, logins[envelope.emitter_id], attempt)
 
-    async def notes(self, envelopes: Sequence[LogEnvelope]) -> list[DeliveryNote]:
-        """The notes that go with envelopes that are handed over for the first time."""
-        logins = await self.emitter_logins({envelope.emitter_id for envelope in envelopes})
-        return [DeliveryNote.of(envelope, logins[envelope.emitter_id], 1) for envelope in envelopes]
-
     async def emitter_logins(self, emitter_ids: Collection[int]) -> Mapping[int, str | None]:
         """The logins of some emitters, and of others; None for one that is not there."""
         if unknown := [each for each in emitter_ids if each not in self._emitters]:
@@ -300,7 +288,12 @@ class LogReader:
 
     def is_corrected(self, envelope: LogEnvelope) -> bool:
         """Check whether items of an envelope are corrected for all."""
-        return bool(self._corrected) and any(event.segments_id in self._corrected for event in envelope.events)
+        return self.has_corrections and any((event.origin or event.id) in self._corrected for event in envelope.events)
+
+    @property
+    def has_corrections(self) -> bool:
+        """Check whether items of any envelope are corrected for all."""
+        return bool(self._corrected)
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""

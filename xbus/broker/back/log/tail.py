@@ -4,11 +4,14 @@ The database holds all of it too, and is the only truth: whoever finds nothing h
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from uuid import UUID
 
+from xbus.broker.back.log.batch import RunBatch
+from xbus.broker.back.log.small import SmallEnvelope, named_tuples
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope, SealedGroup
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedGroup
 
 TAIL_BYTES = 8 * 1024 * 1024
 """How much memory the tail may take. More spares reads to those who lag a little."""
@@ -16,13 +19,12 @@ TAIL_BYTES = 8 * 1024 * 1024
 ENVELOPE_BYTES = 2 * 1024
 """How much memory an envelope takes beside its items, about."""
 
-
 GROUPED_BYTES = 768
 """The same of an envelope that came in a group, whose objects are fewer."""
 
 
 class LogTail:
-    """The envelopes that were sealed last, without gaps.
+    """The envelopes that were sealed last, without gaps; a group of them is kept, and goes, as a whole.
 
     Args:
         max_bytes: the oldest go when all take more than this.
@@ -52,10 +54,9 @@ class LogTail:
             self._sealed.update(dict.fromkeys(positions, each))
             if isinstance(each, SealedGroup):
                 self._events.update(zip(each.group.event_ids, positions, strict=True))
-                self._bytes += GROUPED_BYTES * len(positions) + each.group.size
             else:
-                self._events.update((event.event_id.bytes, each.first) for event in _events(each))
-                self._bytes += _memory(each, each.first)
+                self._events.update(dict.fromkeys(_event_ids(each), each.first))
+            self._bytes += _memory(each)
         while self._bytes > self._max_bytes:
             self._drop_first()
 
@@ -66,35 +67,37 @@ class LogTail:
         self._first = first
 
     def _drop_first(self) -> None:
-        first = self._sealed.pop(self._first)
-        if isinstance(first, SealedGroup):
-            self._events.pop(first.group.event_ids[self._first - first.first], None)
-        else:
-            for event in _events(first):
-                self._events.pop(event.event_id.bytes, None)
-        self._bytes -= _memory(first, self._first)
-        self._first += 1
+        first = self._sealed[self._first]
+        for position in range(first.first, first.last + 1):
+            del self._sealed[position]
+        for event_id in _event_ids(first):
+            self._events.pop(event_id, None)
+        self._bytes -= _memory(first)
+        self._first = first.last + 1
 
-    def after(self, position: int, limit: int) -> list[LogEnvelope]:
-        """The next envelopes above ``position``, in position order; none where the next one is not here.
+    def after(self, position: int, limit: int) -> tuple[list[LogEnvelope], list[SmallEnvelope | None]]:
+        """Give the next envelopes above ``position``, in position order; none where the next one is not here.
 
         Args:
             limit: how many at the most.
+
+        Returns:
+            Them, and each with its items where it is small.
         """
         found: list[LogEnvelope] = []
-        for each in range(position + 1, position + limit + 1):
-            sealed = self._sealed.get(each)
-            content = None if sealed is None else _content(sealed, each)
-            if content is None:
+        small: list[SmallEnvelope | None] = []
+        while len(found) < limit and (sealed := self._sealed.get(position + len(found) + 1)) is not None:
+            if isinstance(sealed, SealedGroup):
+                envelopes, batches = _of_group(sealed, position + len(found) + 1, limit - len(found))
+                found += envelopes
+                small += SmallEnvelope.of_columns(envelopes, batches)
+            elif sealed.content is None:
                 break
-            found.append(_in_log(content, each))
-        return found
-
-    def contents(self, position: int) -> list[Sequence[Segment]] | None:
-        """The segments of each event of an envelope, in order; None where it is not here."""
-        sealed = self._sealed.get(position)
-        content = None if sealed is None else _content(sealed, position)
-        return None if content is None else [_segments(event) for event in content.events]
+            else:
+                found.append(_in_log(sealed.content, sealed.first))
+                segments = [_segments(event) for event in sealed.content.events]
+                small.append(SmallEnvelope.of_segments(found[-1], segments))
+        return found, small
 
     def segments(self, event_ids: Iterable[UUID]) -> dict[UUID, Sequence[Segment]]:
         """The segments of those events that are here, by the id under which they are stored."""
@@ -112,26 +115,50 @@ def _content(sealed: Sealed, position: int) -> PutEnvelope | None:
     return sealed.envelope(position) if isinstance(sealed, SealedGroup) else sealed.content
 
 
-def _events(sealed: SealedEnvelope) -> Sequence[PutEvent]:
-    return () if sealed.content is None else sealed.content.events
+def _event_ids(sealed: Sealed) -> Sequence[bytes]:
+    if isinstance(sealed, SealedGroup):
+        return sealed.group.event_ids
+    return [] if sealed.content is None else [event.event_id.bytes for event in sealed.content.events]
 
 
 def _segments(event: PutEvent) -> Sequence[Segment]:
     return [Segment(0, event.items, event.data)] if event.items else ()
 
 
-def _memory(sealed: Sealed, position: int) -> int:
+def _memory(sealed: Sealed) -> int:
     if isinstance(sealed, SealedGroup):
-        return GROUPED_BYTES + sealed.group.size_at(position - sealed.first)
+        return GROUPED_BYTES * len(sealed.group) + sealed.group.size
     return ENVELOPE_BYTES + (0 if sealed.content is None else sealed.content.size + sealed.content.header_bytes)
+
+
+def _of_group(
+    sealed: SealedGroup, position: int, limit: int
+) -> tuple[list[LogEnvelope], list[tuple[Sequence[RunBatch]]]]:
+    """Give envelopes of a group, from a position on, with the batches of the one event of each."""
+    group, first = sealed.group, position - sealed.first
+    cut = slice(first, first + limit)
+    types, items, data = group.types[cut], group.items[cut], group.data[cut]
+    names = [each.name for each in types]
+    graphs = [each.graph_id for each in types]
+    ways = {graph_id: (graph_id,) for graph_id in set(graphs)}
+    ids = group.event_ids[cut]
+    events = named_tuples(LogEvent, ids, names, graphs, items, repeat(None), group.tags[cut])
+    envelopes = named_tuples(
+        LogEnvelope,
+        *(group.envelope_ids[cut], range(position, position + len(ids)), zip(events), [ways[each] for each in graphs]),
+        *(repeat(None), group.heads[cut], repeat(group.emitter_id), repeat(group.at), map(len, data)),
+    )
+    batches = named_tuples(RunBatch, repeat(0), items, data, repeat(None), repeat(None))
+    return list(envelopes), [([batch],) if batch.items else ((),) for batch in batches]
 
 
 def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:
     events = tuple(
         [
-            LogEvent(event.event_id, event.type_name, event.graph_id, event.items, tags=event.tags)
+            LogEvent(event.event_id.bytes, event.type_name, event.graph_id, event.items, tags=event.tags)
             for event in content.events
         ]
     )
+    graph_ids = tuple([event.graph_id for event in events])
     about = (content.head, content.emitter_id, content.at, content.size)
-    return LogEnvelope(content.envelope_id, position, events, None, *about)
+    return LogEnvelope(content.envelope_id.bytes, position, events, graph_ids, None, *about)

@@ -100,7 +100,7 @@ class BackInsight:
         """Describe who has an envelope in hand, and the last call about it."""
         now = self._clock.now()
         for recipient in self._registry.connected():
-            bringing = recipient.bringing.get(envelope_id)
+            bringing = recipient.bringing.get(envelope_id.bytes)
             if bringing is not None:
                 since = _ago(now, recipient.seconds_since(bringing.since))
                 yield {"role": recipient.role.id, "verb": bringing.verb, "since": since}

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from xbus.broker.back.bulk import OutputAttempt
 from xbus.broker.back.recipients import RecipientProxy, Registry
@@ -278,7 +279,8 @@ def _moment(at: datetime) -> str:
 def _work(recipient: RecipientProxy, now: datetime) -> list[PresenceWork]:
     """Describe the runs of a recipient, and its own reports about them."""
     works: list[PresenceWork] = []
-    for envelope_id, bringing in recipient.bringing.items():
+    for id_bytes, bringing in recipient.bringing.items():
+        envelope_id = UUID(bytes=id_bytes)
         work: PresenceWork = {
             "envelope_id": str(envelope_id),
             "verb": bringing.verb,

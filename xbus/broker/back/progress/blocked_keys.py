@@ -54,6 +54,10 @@ class BlockedKeys:
         self.checked_at: float | None = None
         """When it was looked last whether a person has changed a key's lowest row, in monotonic seconds."""
 
+    def __bool__(self) -> bool:
+        """Check whether any key is blocked."""
+        return bool(self._keys)
+
     def want(self, is_wanted: bool) -> bool:
         """Take it that the role wants order, or wants none; whether it wants it now and did not before."""
         is_new = is_wanted and not self.is_wanted

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
@@ -81,6 +81,10 @@ class ConsumerRole:
         """Wait until it is known what has become of what was brought when the role was served before."""
         if before := self.predecessors(recipient):
             await asyncio.wait(before)
+
+    def settled_of(self, positions: Sequence[int]) -> Collection[int]:
+        """Give those of some positions, which grow, at which it needs nothing more in its turn."""
+        return positions if self.cursor is None else self.cursor.settled_of(positions)
 
     def arrive(self) -> None:
         """Serve it by what has come; a role whose breaker is open gets nothing in its turn yet."""

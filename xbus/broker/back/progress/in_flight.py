@@ -16,6 +16,14 @@ class InFlight:
         """Note that a run begins to bring an envelope."""
         self._brought.add(position)
 
+    def begin_all(self, positions: Iterable[int]) -> None:
+        """Note that envelopes begin to be brought."""
+        self._brought.update(positions)
+
+    def has_any(self, positions: Iterable[int]) -> bool:
+        """Check whether an envelope at any of these positions is being brought."""
+        return not self._brought.isdisjoint(positions)
+
     def end(self, position: int) -> None:
         """Note that the run has ended, and that its results are noted."""
         self._brought.discard(position)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class KeysInHand:
@@ -18,6 +18,10 @@ class KeysInHand:
 
     def __contains__(self, key: object) -> bool:
         return key in self._counts
+
+    def all(self) -> Collection[str]:
+        """Give all of them."""
+        return self._counts.keys()
 
     def begin(self, position: int, key: str | None) -> None:
         """Note that an envelope is handed over; without a key its role wants no order."""

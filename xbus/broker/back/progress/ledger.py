@@ -129,6 +129,18 @@ class DeliveryLedger:
         role = self._roles[role_id]
         role.seen = max(role.seen, position)
 
+    def owe_all(self, role_id: int, positions: Sequence[int]) -> None:
+        """Note that a lane has come to envelopes that a role is owed: it is owed none of those between them."""
+        if not positions:
+            return
+        self.owe(role_id, positions[0])
+        if positions[-1] - positions[0] < len(positions):
+            role = self._roles[role_id]
+            role.seen = max(role.seen, positions[-1])
+            return
+        for position in positions[1:]:
+            self.owe(role_id, position)
+
     def pass_to(self, role_id: int, position: int) -> None:
         """Note that a lane has come to ``position`` without a word; there is no hurry to write that down."""
         if self._pass(role_id, position):
@@ -324,6 +336,9 @@ def _singly(progress: ProgressUpdate, error: JournalError) -> list[ProgressUpdat
 def _ranges(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Join positions that follow each other: most of a bundle do, and a step for each would cost more."""
     if not positions:
+        return
+    if positions[-1] - positions[0] == len(positions) - 1:
+        yield positions[0], positions[-1]
         return
     first = last = positions[0]
     for position in positions[1:]:

@@ -91,6 +91,11 @@ class OpenReplies:
         """Note that nothing is open of an envelope at a role any more."""
         self._maybe_open.discard((envelope_id, role_id))
 
+    @property
+    def may_any_be_open(self) -> bool:
+        """Check whether any envelope may still be open from an earlier registration."""
+        return bool(self._maybe_open)
+
     def may_be_open(self, envelope_id: UUID, recipients: Iterable[Serving]) -> bool:
         """Check whether an envelope may still be open at one of some recipients from an earlier registration."""
         maybe_open = self._maybe_open

@@ -70,13 +70,13 @@ class EnvelopeCalls:
         self._login = login
         self._heartbeats = heartbeats
         self._now = now
-        self._open: dict[UUID, Bringing] = {}
+        self._open: dict[bytes, Bringing] = {}
         self._first_words: dict[UUID, FirstWords] = {}
         self._busy = BusyTime(now)
 
     @property
-    def bringing(self) -> Mapping[UUID, Bringing]:
-        """The envelopes that are being brought just now."""
+    def bringing(self) -> Mapping[bytes, Bringing]:
+        """The envelopes that are being brought just now, by their ids of 16 bytes."""
         return self._open
 
     @property
@@ -90,22 +90,29 @@ class EnvelopeCalls:
 
     def begin(self, envelope_id: UUID) -> FirstWords:
         """Note that an envelope is being brought; give what its first call tells of it."""
-        self.begin_all([envelope_id])
+        self._open.setdefault(envelope_id.bytes, Bringing(self._now(), ""))
         return self._first_words.pop(envelope_id, NOTHING_SAID)
 
-    def begin_all(self, envelope_ids: Iterable[UUID]) -> None:
-        """Note that envelopes are being brought; the call tells by itself what is to be told of them."""
-        now = self._now()
-        for envelope_id in envelope_ids:
-            self._open.setdefault(envelope_id, Bringing(now, ""))
+    def begin_all(self, ids: Iterable[bytes]) -> None:
+        """Note that envelopes are being brought; the call tells by itself what is to be told of them.
+
+        Args:
+            ids: of 16 bytes.
+        """
+        self._open = {**dict.fromkeys(ids, Bringing(self._now(), "")), **self._open}
+
+    def ended_all(self, ids: Iterable[bytes]) -> None:
+        """Note that the recipient has envelopes open no more."""
+        for each in ids:
+            self._open.pop(each, None)
 
     def ended(self, envelope_id: UUID) -> None:
         """Note that the recipient has an envelope open no more."""
-        self._open.pop(envelope_id, None)
+        self._open.pop(envelope_id.bytes, None)
 
     def stopped(self, envelope_id: UUID) -> None:
         """Note that the recipient forgets an envelope, also one that it has not got yet."""
-        self._open.pop(envelope_id, None)
+        self._open.pop(envelope_id.bytes, None)
         self._first_words.pop(envelope_id, None)
 
     def call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: object) -> "asyncio.Future[Value]":
@@ -115,19 +122,23 @@ class EnvelopeCalls:
             verb: the call, as operators see it.
             name: the same as the recipient knows it.
         """
-        return self.call_about([envelope_id], verb, name, seconds, str(envelope_id), *args)
+        return self.call_about([envelope_id.bytes], verb, name, seconds, str(envelope_id), *args)
 
     def call_about(
-        self, envelope_ids: Sequence[UUID], verb: str, name: str, seconds: float, *args: object
+        self, ids: Sequence[bytes], verb: str, name: str, seconds: float, *args: object
     ) -> "asyncio.Future[Value]":
-        """Call about several envelopes at once."""
-        for envelope_id in envelope_ids:
-            bringing = self._open.get(envelope_id)
+        """Call about several envelopes at once.
+
+        Args:
+            ids: theirs, of 16 bytes.
+        """
+        for each in ids:
+            bringing = self._open.get(each)
             if bringing is not None:
                 bringing.verb = verb
-        renewed = None if self._heartbeats is None else partial(self._heartbeats.renewed, envelope_ids)
+        renewed = None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)
         self._busy.begin()
-        spans = tracing.begin_calls(verb, envelope_ids, self._login)
+        spans = tracing.begin_calls(verb, ids, self._login)
         call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
         call.add_done_callback(self._busy.end)
         for span in spans:

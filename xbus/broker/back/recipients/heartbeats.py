@@ -65,9 +65,13 @@ class Heartbeats:
                 return envelope_id, Work(progress, since, _amount(entry.get("done")), _amount(entry.get("of")))
         return None
 
-    def renewed(self, envelope_ids: Iterable[UUID]) -> float | None:
-        """Give the moment of the last progress with any of some envelopes, on the loop's clock; None without any."""
-        works = (self._work.get(envelope_id) for envelope_id in envelope_ids)
+    def renewed(self, ids: Iterable[bytes]) -> float | None:
+        """Give the moment of the last progress with any of some envelopes, on the loop's clock; None without any.
+
+        Args:
+            ids: theirs, of 16 bytes.
+        """
+        works = (self._work.get(UUID(bytes=each)) for each in ids)
         return max((work.since for work in works if work is not None), default=None)
 
     def work(self, envelope_id: UUID) -> Work | None:

@@ -4,7 +4,15 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from xbus.broker.back.log import DeliveryNote, FirstWords, RunBatch, SmallEnvelope, headers_map
+from xbus.broker.back.log import (
+    DeliveryNote,
+    FirstWords,
+    RunBatch,
+    SmallEnvelope,
+    bundle_on_wire,
+    headers_map,
+    texts_of,
+)
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.calls import Bringing, CallTimeouts, EnvelopeCalls
 from xbus.broker.back.recipients.failures import (
@@ -162,37 +170,44 @@ class RecipientProxy:
             self._calls.ended(envelope_id)
         return end
 
-    async def take_envelopes(self, bundle: Sequence[SmallEnvelope], words: Sequence[FirstWords]) -> list[BundleResult]:
+    async def take_envelopes(
+        self, bundle: Sequence[SmallEnvelope], logins: Mapping[int, str | None]
+    ) -> list[BundleResult]:
         """Hand whole small envelopes over in one call; the recipient keeps none of them open when this returns.
 
         The failure of the call is the result of each.
 
         Args:
-            words: what is told of each, as far as the recipient wants it.
+            logins: of their emitters, to be told where the recipient wants it.
         """
-        call = self._hand_over("take_event", "xbus.take_envelopes", self._timeouts.end_envelope, bundle, words)
+        call = self._hand_over("take_event", "xbus.take_envelopes", self._timeouts.end_envelope, bundle, logins)
         return await self._results("take_event", bundle, call, BundleStatus.COMMITTED)
 
     async def prepare_envelopes(
-        self, bundle: Sequence[SmallEnvelope], words: Sequence[FirstWords]
+        self, bundle: Sequence[SmallEnvelope], logins: Mapping[int, str | None]
     ) -> list[BundleResult]:
         """The same, but for those that are ``PREPARED``: they stay open until they are committed or stopped."""
-        call = self._hand_over("take_event", "xbus.prepare_envelopes", self._timeouts.end_event, bundle, words)
+        call = self._hand_over("take_event", "xbus.prepare_envelopes", self._timeouts.end_event, bundle, logins)
         return await self._results("take_event", bundle, call, BundleStatus.PREPARED)
 
     async def commit_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
         """Have envelopes committed that are prepared; those that are not committed are stopped when this returns."""
-        ids = [small.envelope_id for small in bundle]
+        ids = [small.envelope.id for small in bundle]
         about = ("end_envelope", "xbus.commit_envelopes", self._timeouts.end_envelope)
-        call = self._calls.call_about(ids, *about, list(map(str, ids)))
+        call = self._calls.call_about(ids, *about, texts_of(ids))
         return await self._results("end_envelope", bundle, call, BundleStatus.COMMITTED, in_doubt=_is_not_committed)
 
     def _hand_over(
-        self, verb: str, name: str, seconds: float, bundle: Sequence[SmallEnvelope], words: Sequence[FirstWords]
+        self,
+        verb: str,
+        name: str,
+        seconds: float,
+        bundle: Sequence[SmallEnvelope],
+        logins: Mapping[int, str | None],
     ) -> "asyncio.Future[Value]":
-        wants = (self.abilities.notes, self.abilities.headers)
-        entries = [small.on_wire(told, *wants) for small, told in zip(bundle, words, strict=True)]
-        ids = [small.envelope_id for small in bundle]
+        abilities = self.abilities
+        entries = bundle_on_wire(bundle, logins if abilities.notes else None, wants_headers=abilities.headers)
+        ids = [small.envelope.id for small in bundle]
         self._calls.begin_all(ids)
         return self._calls.call_about(ids, verb, name, seconds, entries)
 
@@ -209,7 +224,10 @@ class RecipientProxy:
         to_stop = list(bundle)
         try:
             results = await self._answers.bundle(verb, [small.envelope for small in bundle], call, well)
-            to_stop = [small for small, result in zip(bundle, results, strict=True) if in_doubt(result)]
+            if results.count(well) == len(results):
+                to_stop.clear()
+            else:
+                to_stop = [small for small, result in zip(bundle, results, strict=True) if in_doubt(result)]
         except RecipientFailed as failure:
             if failure.failure_class is FailureClass.ABSENT:
                 to_stop.clear()
@@ -218,9 +236,13 @@ class RecipientProxy:
         finally:
             for small in to_stop:
                 self.stop_envelope_soon(small.envelope_id)
-            for small, result in zip(bundle, results, strict=True):
-                if result is not BundleStatus.PREPARED:
-                    self._calls.ended(small.envelope_id)
+            self._calls.ended_all(
+                [
+                    small.envelope.id
+                    for small, result in zip(bundle, results, strict=True)
+                    if result is not BundleStatus.PREPARED
+                ]
+            )
         return results
 
     async def take_output(self, envelope_id: UUID, event: LogEvent, handover: OutputHandover) -> None:
@@ -325,14 +347,14 @@ class RecipientProxy:
         ``stop_envelope`` for all that it has open. A lost one gets nothing.
         """
         self.is_closed = True
-        for envelope_id in list(self._calls.bringing):
-            self.stop_envelope_soon(envelope_id)
+        for each in list(self._calls.bringing):
+            self.stop_envelope_soon(UUID(bytes=each))
         self._client.close()
         self.readiness.tell()
 
     @property
-    def bringing(self) -> Mapping[UUID, Bringing]:
-        """The envelopes that are being brought to it just now."""
+    def bringing(self) -> Mapping[bytes, Bringing]:
+        """The envelopes that are being brought to it just now, by their ids of 16 bytes."""
         return self._calls.bringing
 
     @property

@@ -137,6 +137,10 @@ class Responses:
         answer = await self.answered(verb, None, call)
         if not isinstance(answer, list) or len(answer) != len(envelopes):
             raise nonsense(self._role_id, verb, None, answer)
+        # As it is mostly, told without a look at each; 1 equals True, and is none.
+        are_well = not self._is_worker and answer.count([True]) == len(answer)
+        if are_well and False not in [isinstance(each, list) and each[0] is True for each in answer]:
+            return [well] * len(answer)
         results = [
             self._bundle_result(verb, envelope, said, well) for envelope, said in zip(envelopes, answer, strict=True)
         ]

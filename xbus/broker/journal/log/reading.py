@@ -25,34 +25,47 @@ from xbus.headers import NO_TAGS, EventTags
 
 
 class LogEvent(NamedTuple):
-    """An event as the back delivers it, in a received envelope or ahead of it for an immediate reply."""
+    """An event as the back delivers it, in a received envelope or ahead of it for an immediate reply.
 
-    event_id: UUID
+    Args:
+        id: of 16 bytes. An object for it is made where one is asked for, as most envelopes need none.
+        origin: the id of the event that it repeats.
+    """
+
+    id: bytes
     type_name: str
     graph_id: int
     items: int
-    origin_id: UUID | None = None
+    origin: bytes | None = None
     tags: EventTags = NO_TAGS
+
+    @property
+    def event_id(self) -> UUID:
+        """Its id."""
+        return UUID(bytes=self.id)
 
     @property
     def segments_id(self) -> UUID:
         """The event under whose id its items are stored: itself, or the one that it repeats."""
-        return self.origin_id or self.event_id
+        return UUID(bytes=self.origin or self.id)
 
 
 class LogEnvelope(NamedTuple):
     """A received envelope, as the back needs it.
 
     Args:
+        id: of 16 bytes.
+        graph_ids: the graphs of its events, in their order.
         only_roles: the roles that it is for; None for all that its graphs lead to.
         emitter_id: whose it is.
         sealed_at: when it was sealed.
         size: the bytes of its items.
     """
 
-    envelope_id: UUID
+    id: bytes
     position: int
     events: tuple[LogEvent, ...]
+    graph_ids: tuple[int, ...]
     only_roles: frozenset[int] | None = None
     head: EnvelopeHead = PLAIN_HEAD
     emitter_id: int = 0
@@ -60,9 +73,9 @@ class LogEnvelope(NamedTuple):
     size: int = 0
 
     @property
-    def graph_ids(self) -> tuple[int, ...]:
-        """The graphs of its events, in their order."""
-        return tuple([event.graph_id for event in self.events])
+    def envelope_id(self) -> UUID:
+        """Its id."""
+        return UUID(bytes=self.id)
 
     def is_for(self, role_id: int) -> bool:
         """Check whether a role may be owed it at all."""
@@ -194,15 +207,18 @@ def _log_envelope(rows: Sequence[Sequence[Any]], only_roles: Mapping[UUID, froze
     # Behind the columns of the envelope come those of the event.
     first_of_event = len(rows[0]) - len(rest) + len(EnvelopeHead._fields)
     events = tuple([_log_event(*row[first_of_event:]) for row in rows if row[first_of_event] is not None])
+    graph_ids = tuple([event.graph_id for event in events])
     kept = PLAIN_HEAD if head == PLAIN_HEAD else head
-    return LogEnvelope(envelope_id, position, events, only_roles.get(envelope_id), kept, emitter_id, sealed_at, size)
+    about = (only_roles.get(envelope_id), kept, emitter_id, sealed_at, size)
+    return LogEnvelope(envelope_id.bytes, position, events, graph_ids, *about)
 
 
 def _log_event(
     event_id: UUID, type_name: str, graph_id: int, items: int, origin_id: UUID | None, *tags: Any
 ) -> LogEvent:
     kept = NO_TAGS if tags == NO_TAGS else EventTags(*tags)
-    return LogEvent(event_id, type_name, graph_id, items, origin_id, kept)
+    origin = None if origin_id is None else origin_id.bytes
+    return LogEvent(event_id.bytes, type_name, graph_id, items, origin, kept)
 
 
 def is_kept() -> sa.ColumnElement[bool]:

@@ -99,7 +99,7 @@ def read_asks(connection: sa.Connection) -> list[Ask]:
     return [
         Ask(
             envelope_id,
-            LogEvent(event_id, type_name, graph_id, int(item_count), tags=EventTags(*tags)),
+            LogEvent(event_id.bytes, type_name, graph_id, int(item_count), tags=EventTags(*tags)),
             until,
             state == EnvelopeState.CANCELLED,
             headers,

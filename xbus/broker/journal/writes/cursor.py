@@ -1,6 +1,6 @@
 """A consumer role's cursor in the log: pure arithmetic over positions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -31,6 +31,25 @@ class Cursor:
     def is_settled(self, position: int) -> bool:
         offset = position - self.position - 1
         return offset < 0 or bool(self.above >> offset & 1)
+
+    def settled_of(self, positions: Sequence[int]) -> set[int]:
+        """Give the settled ones of some positions, which grow."""
+        if not positions or self.position + self.above.bit_length() < positions[0]:
+            return set()
+        next_one, above = self.position + 1, self.above
+        return {each for each in positions if each < next_one or above >> each - next_one & 1}
+
+    def alike(self, positions: Sequence[int]) -> tuple[bool, int]:
+        """Look whether the first of some positions is owed and not settled, and how many behind it are alike.
+
+        Args:
+            positions: at least one; they grow.
+        """
+        settled = self.settled_of(positions)
+        if not settled and self.owes(positions[0]) and self.owes(positions[-1]):
+            return True, len(positions)
+        open_ones = [self.owes(each) and each not in settled for each in positions]
+        return open_ones[0], [*open_ones, not open_ones[0]].index(not open_ones[0])
 
     def settle(self, position: int) -> None:
         """Note that the role needs nothing more at ``position``; settling twice is the same as once."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import cast
@@ -10,6 +10,7 @@ from typing import cast
 from tests.support.delivering import consumer_roles, graph_of
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
+from xbus.broker.back.dispatch.pages import Way
 from xbus.broker.back.log import LogPage, LogReader, SmallEnvelope
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -61,8 +62,8 @@ class ListedLog:
 
 
 def envelope_at(position: int) -> LogEnvelope:
-    event = LogEvent(uuid.UUID(int=1000 + position), "flights", 1, 0)
-    return LogEnvelope(uuid.UUID(int=position), position, (event,))
+    event = LogEvent(uuid.UUID(int=1000 + position).bytes, "flights", 1, 0)
+    return LogEnvelope(uuid.UUID(int=position).bytes, position, (event,), (1,))
 
 
 class Noted:
@@ -78,13 +79,17 @@ class Noted:
         """How many small envelopes go at once."""
         self.at_once: list[tuple[list[int], set[str]]] = []
 
-    def may_bundle(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
+    def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
         return True
 
-    def deliver_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
-        positions = [small.position for small in islice(smalls, self.room)]
+    def deliver_at_once(
+        self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
+    ) -> int:
+        assert len(ways) == len(smalls)
+        positions = [small.position for small in smalls[: self.room]]
         if positions:
-            self.at_once.append((positions, {recipient.role.login for recipient in recipients}))
+            logins = {recipient.role.login for whom in recipients.values() for recipient in whom}
+            self.at_once.append((positions, logins))
         return len(positions)
 
     async def deliver(

@@ -67,7 +67,7 @@ class Listed:
         return found[:limit]
 
     async def at(self, positions: Sequence[int]) -> list[LogEnvelope]:
-        return [LogEnvelope(uuid.UUID(int=position), position, ()) for position in positions]
+        return [LogEnvelope(uuid.UUID(int=position).bytes, position, (), ()) for position in positions]
 
     # the ledger
 

@@ -12,7 +12,7 @@ from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.broker.journal.writes import IsolatedItem
 
-EVENT = LogEvent(uuid.UUID(int=1), "notes", 1, items=10)
+EVENT = LogEvent(uuid.UUID(int=1).bytes, "notes", 1, items=10)
 TYPE = EventType(1, "notes", False, 1, bad_items="isolate", max_isolated=3)
 NONE_YET = frozenset[int]()
 

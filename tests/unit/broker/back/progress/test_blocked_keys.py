@@ -31,7 +31,7 @@ def order() -> BlockedKeys:
 
 
 def envelope(position: int, key: str | None = "a") -> LogEnvelope:
-    return LogEnvelope(uuid.UUID(int=position), position, (), head=EnvelopeHead(key))
+    return LogEnvelope(uuid.UUID(int=position).bytes, position, (), (), head=EnvelopeHead(key))
 
 
 def row(position: int, state: DeliveryState, key: str | None = "a", role_id: int = ROLE) -> DeliveryRow:

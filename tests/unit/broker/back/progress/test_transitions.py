@@ -61,7 +61,7 @@ def test_what_may_go_well_later_comes_again_until_its_attempts_are_used_up(error
 
 
 def test_an_attempt_is_counted_before_it_is_made() -> None:
-    first = before_its_turn(7, LogEnvelope(ENVELOPE, 12, ()), None, attempts=0)
+    first = before_its_turn(7, LogEnvelope(ENVELOPE.bytes, 12, (), ()), None, attempts=0)
     for delivery in (first, waiting_for(first, "names")):
         counted = next_attempt(delivery)
         assert (counted.state, counted.attempts, counted.service) == (DeliveryState.RETRY, 1, None)

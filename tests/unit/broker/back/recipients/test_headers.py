@@ -12,15 +12,24 @@ from xbus.broker.back.log import DeliveryNote, FirstWords, RunBatch, SmallEnvelo
 from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.envelope import EnvelopeHead
 from xbus.headers import EventTags
 from xbus.rpc.codec import pack, pack_items, unpack
 
 BATCH = RunBatch(0, 1, pack_items([b"a"]))
 ON_WIRE = [0, 1, BATCH.data, None]
-TAGGED = LogEvent(uuid.UUID(int=1), "notes", 1, 1, tags=EventTags(b"headers", "client 7"))
-KEYED = LogEvent(uuid.UUID(int=2), "notes", 1, 1, tags=EventTags(None, "client 8"))
-PLAIN = LogEvent(uuid.UUID(int=3), "notes", 1, 1)
-ENVELOPE = LogEnvelope(uuid.UUID(int=7), 5, (TAGGED, KEYED, PLAIN), sealed_at=datetime(2030, 1, 1, tzinfo=UTC))
+TAGGED = LogEvent(uuid.UUID(int=1).bytes, "notes", 1, 1, tags=EventTags(b"headers", "client 7"))
+KEYED = LogEvent(uuid.UUID(int=2).bytes, "notes", 1, 1, tags=EventTags(None, "client 8"))
+PLAIN = LogEvent(uuid.UUID(int=3).bytes, "notes", 1, 1)
+EVENTS = (TAGGED, KEYED, PLAIN)
+SEALED_AT = datetime(2030, 1, 1, tzinfo=UTC)
+ENVELOPE = LogEnvelope(
+    uuid.UUID(int=7).bytes,
+    *(5, EVENTS, (1, 1, 1), None),
+    EnvelopeHead(headers=b"of the envelope"),
+    emitter_id=9,
+    sealed_at=SEALED_AT,
+)
 NOTE = DeliveryNote.of(ENVELOPE, "north", 1)
 WORDS = FirstWords(NOTE, b"of the envelope")
 TOLD = list(NOTE)
@@ -82,7 +91,7 @@ async def test_of_events_that_come_one_by_one(cast: Cast, wants: str, wanted: li
 )
 async def test_of_envelopes_in_a_bundle(cast: Cast, wants: str, events: list[Any], note: list[Any]) -> None:
     recipient = consumer(cast, wants)
-    await recipient.take_envelopes([SmallEnvelope(ENVELOPE, [[BATCH]] * 3, 1)], [WORDS])
+    await recipient.take_envelopes([SmallEnvelope(ENVELOPE, [[BATCH]] * 3, 1)], {9: "north"})
     entries = [
         [str(event.event_id), "notes", [ON_WIRE], *told] for event, told in zip(ENVELOPE.events, events, strict=True)
     ]
@@ -99,7 +108,7 @@ async def test_without_headers_nothing_is_told(cast: Cast) -> None:
     recipient = cast.consumer("c", WANTS["both"])
     recipient.accompany(ENVELOPE.envelope_id, FirstWords(NOTE))
     await recipient.start_event(ENVELOPE.envelope_id, PLAIN)
-    await recipient.take_event(ENVELOPE.envelope_id, PLAIN._replace(event_id=uuid.UUID(int=4)), [BATCH], commit=True)
+    await recipient.take_event(ENVELOPE.envelope_id, PLAIN._replace(id=uuid.UUID(int=4).bytes), [BATCH], commit=True)
     assert [call.args[3:] for call in cast.script.calls] == [(NOTE,), ([BATCH.on_wire()], True)]
 
 

@@ -16,12 +16,12 @@ def told(progress: object, **more: object) -> list[dict[str, object]]:
 def test_progress_renews_and_its_absence_does_not() -> None:
     clock = StandingClock()
     heartbeats = Heartbeats(clock.monotonic)
-    assert heartbeats.renewed([ENVELOPE]) is None
+    assert heartbeats.renewed([ENVELOPE.bytes]) is None
     renewed = []
     for progress in (1, 1, 2, 2):
         clock.go_on(1)
         heartbeats.heartbeat(told(progress))
-        renewed.append(heartbeats.renewed([ENVELOPE]))
+        renewed.append(heartbeats.renewed([ENVELOPE.bytes]))
     assert renewed == [1, 1, 3, 3]
     assert heartbeats.heard_at == 4
 
@@ -33,7 +33,7 @@ def test_what_is_no_longer_told_of_is_forgotten() -> None:
     assert work is not None
     assert (work.done, work.of) == (3, 12)
     heartbeats.heartbeat([])
-    assert (heartbeats.work(ENVELOPE), heartbeats.renewed([ENVELOPE])) == (None, None)
+    assert (heartbeats.work(ENVELOPE), heartbeats.renewed([ENVELOPE.bytes])) == (None, None)
 
 
 def test_nonsense_is_passed_over_and_counts_as_a_sign_of_life() -> None:

@@ -127,7 +127,7 @@ async def test_a_retry_is_for_those_that_the_envelope_is_parked_for(
     answer = await repeating.retry(bench.emitter_id, second)
     _, again = await bench.log()
     assert again.only_roles == frozenset({bench.scribe.role_id("store_2")})
-    assert [event.origin_id for event in again.events] == [first, second]
+    assert [event.segments_id for event in again.events] == [first, second]
     assert answer == again.events[1].event_id
     assert rings.count == 1
     assert await repeating.retry(bench.emitter_id, first) == again.events[0].event_id
@@ -141,7 +141,7 @@ async def test_a_retry_that_is_parked_too_is_retried_in_its_turn(repeating: Repl
     await bench.park("store_1", position=2)
     third = await repeating.retry(bench.emitter_id, second)
     assert third == (await bench.event_ids(3))[0]
-    assert (await bench.log())[2].events[0].origin_id == first
+    assert (await bench.log())[2].events[0].segments_id == first
     assert [await repeating.retry(bench.emitter_id, event_id) for event_id in (first, second)] == [second, third]
 
 
@@ -250,7 +250,7 @@ async def test_a_replay_is_for_everybody(repeating: Replay, bench: Bench, rings:
     new_id = await repeating.replay(bench.emitter_id, bench.receipt.envelope_id)
     first, again = await bench.log()
     assert (again.envelope_id, again.only_roles) == (new_id, None)
-    assert [event.origin_id for event in again.events] == [event.event_id for event in first.events]
+    assert [event.origin for event in again.events] == [event.id for event in first.events]
     assert rings.count == 1
     assert await repeating.replay(bench.emitter_id, bench.receipt.envelope_id) not in (new_id, first.envelope_id)
     assert len(await bench.log()) == 3

@@ -23,7 +23,8 @@ from tests.support.bundles import (
 )
 from tests.support.recipients import BUNDLES, LOST, NEW, OLD, SILENT, ScriptedClient
 from xbus import model
-from xbus.broker.back.dispatch.bundles.queue import FIRST_ENVELOPES, MOST_ENVELOPES
+from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_ENVELOPES
+from xbus.broker.back.log import DeliveryNote
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.journal import Journal
@@ -334,7 +335,7 @@ async def test_a_note_goes_to_those_that_want_one_and_else_no_call_changes(
     (whole, usual) = (call.args[0][0], 2) if call.verb == "xbus.take_envelopes" else (call.args, BEGINNINGS[call.verb])
     assert len(whole) == usual + wanted
     if wanted:
-        assert whole[-1]._asdict() | {"sealed_at": None} == {
+        assert DeliveryNote(*whole[-1])._asdict() | {"sealed_at": None} == {
             "emitter": "north",
             "key": None,
             "ordering_key": None,

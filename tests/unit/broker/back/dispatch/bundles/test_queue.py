@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.broker.back.dispatch.bundles.queue import (
+from xbus.broker.back.dispatch.parties import (
     BUNDLE_SECONDS,
     FIRST_ENVELOPES,
     MAX_WAITING_BYTES,
@@ -17,20 +17,18 @@ from xbus.broker.back.dispatch.bundles.queue import (
 )
 from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.envelope import EnvelopeHead
 
 
-def keyless(_: LogEnvelope) -> None:
-    """No envelope has a key."""
-
-
-def small(position: int, size: int = 10) -> SmallEnvelope:
-    return SmallEnvelope(LogEnvelope(uuid.UUID(int=position), position, ()), [], size)
+def small(position: int, size: int = 10, key: str | None = None) -> SmallEnvelope:
+    envelope = LogEnvelope(uuid.UUID(int=position).bytes, position, (), (), None, EnvelopeHead(key))
+    return SmallEnvelope(envelope, [], size)
 
 
 def filled(*positions: int, size: int = 10) -> BundleQueue:
     queue = BundleQueue()
     for position in positions:
-        queue.add(small(position, size))
+        queue.add([small(position, size)])
     return queue
 
 
@@ -96,16 +94,16 @@ def test_a_size_stays_in_its_bounds(learned: list[tuple[int, float, bool]]) -> N
 
 def test_what_waits_is_taken_in_order_a_bundle_at_a_time() -> None:
     queue = filled(*range(1, 12))
-    assert positions(queue.take(keyless)) == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert positions(queue.take(keyless)) == [9, 10, 11]
-    assert queue.take(keyless) == []
+    assert positions(queue.take()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert positions(queue.take()) == [9, 10, 11]
+    assert queue.take() == []
     assert not queue
 
 
 def test_what_was_not_begun_goes_next_and_in_order() -> None:
     queue = filled(1, 2, 3, 4)
     queue.size.envelopes = 3
-    taken = queue.take(keyless)
+    taken = queue.take()
     queue.put_back(taken[1:])
     assert len(queue) == 3
     assert positions(queue.take_all()) == [2, 3, 4]
@@ -126,7 +124,7 @@ async def test_a_full_queue_lets_nobody_add_before_some_was_taken(envelopes: int
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not waiting.done()
-    queue.take(keyless)
+    queue.take()
     await waiting
 
 
@@ -141,10 +139,10 @@ def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 40))):
         if data.draw(st.booleans()):
             added += 1
-            queue.add(small(added, added))
+            queue.add([small(added, added)])
         else:
             queue.size.envelopes = data.draw(st.integers(1, 4))
-            taken = queue.take(keyless)
+            taken = queue.take()
             keep = data.draw(st.integers(0, len(taken)))
             begun += positions(taken[:keep])
             queue.put_back(taken[keep:])
@@ -154,7 +152,26 @@ def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
 
 
 def test_a_bundle_ends_before_the_second_one_of_a_key() -> None:
-    keys = {1: "k", 2: None, 3: "l", 4: None, 5: "k", 6: "m"}
-    queue = filled(*keys)
-    assert positions(queue.take(lambda envelope: keys[envelope.position])) == [1, 2, 3, 4]
-    assert positions(queue.take(lambda envelope: keys[envelope.position])) == [5, 6]
+    queue = BundleQueue()
+    queue.add([small(position, key=key) for position, key in enumerate(["k", None, "l", "m", "k", None], start=1)])
+    assert positions(queue.take(keys_in_hand=())) == [1, 2, 3, 4]
+    assert positions(queue.take(keys_in_hand=())) == [5, 6]
+
+
+def test_envelopes_of_a_key_in_hand_stay_and_others_overtake_them() -> None:
+    queue = BundleQueue()
+    queue.add([small(position, key=key) for position, key in enumerate("klkm", start=1)])
+    assert positions(queue.take(keys_in_hand={"k"})) == [2, 4]
+    assert positions(queue.take(keys_in_hand=())) == [1]
+    assert positions(queue.take(keys_in_hand=())) == [3]
+
+
+@given(st.lists(st.integers(0, MAX_WAITING_BYTES)), st.lists(st.integers(0, MAX_WAITING_BYTES // 3)))
+def test_there_is_room_for_as_many_as_could_be_added_one_by_one(before: list[int], after: list[int]) -> None:
+    queue = BundleQueue()
+    queue.add([small(position, size) for position, size in enumerate(before)])
+    found = queue.room_for([small(position, size) for position, size in enumerate(after)])
+    for place, size in enumerate(after[:found]):
+        assert queue.has_room
+        queue.add([small(place, size)])
+    assert found == len(after) or not queue.has_room

@@ -1,18 +1,17 @@
 """Bundles: small envelopes that wait for the same consumers travel in one call, and none waits for company."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
 
-from xbus.broker.back.dispatch.bundles.party import BundleParty
-from xbus.broker.back.dispatch.bundles.run import BundleRun
-from xbus.broker.back.dispatch.bundles.sending import BundleSender
-from xbus.broker.back.dispatch.bundles.takers import BundleTakers
+from xbus.broker.back.dispatch.bundle_calls import BundleWorkers
+from xbus.broker.back.dispatch.bundle_sending import BundleRun, BundleSender
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
+from xbus.broker.back.dispatch.pages import Way
+from xbus.broker.back.dispatch.parties import BundleParty
 from xbus.broker.back.dispatch.run_executor import finish_tasks
-from xbus.broker.back.log import SmallEnvelope
-from xbus.broker.back.progress import ConsumerRoles
+from xbus.broker.back.log import LogReader, SmallEnvelope
+from xbus.broker.back.progress import ConsumerRoles, OpenReplies
 from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 
@@ -23,10 +22,12 @@ class Bundles:
     Of all parties of a consumer only one has anything waiting, so that envelopes leave in the order of the log.
 
     Args:
+        log: knows what is corrected.
         roles: which of them want order, and what is being brought to them.
         eligibility: who may get an envelope now.
         gathering: knows who keeps the others waiting.
-        takers: say whose envelopes may go in bundles.
+        open_replies: what consumers hold open already.
+        workers: say which envelopes they can transform in a bundle.
         run: notes what waits for another one of its key.
         sender: sends what waits.
         tasks: where it is sent.
@@ -34,18 +35,22 @@ class Bundles:
 
     def __init__(
         self,
+        log: LogReader,
         roles: ConsumerRoles,
         eligibility: Eligibility,
         gathering: ConsumerGathering,
-        takers: BundleTakers,
+        open_replies: OpenReplies,
+        workers: BundleWorkers,
         run: BundleRun,
         sender: BundleSender,
         tasks: asyncio.TaskGroup,
     ) -> None:
+        self._log = log
         self._roles = roles
         self._eligibility = eligibility
         self._gathering = gathering
-        self._takers = takers
+        self._open_replies = open_replies
+        self._workers = workers
         self._run = run
         self._sender = sender
         self._tasks = tasks
@@ -57,13 +62,46 @@ class Bundles:
         """The bytes of all items that wait here."""
         return sum(party.queue.waiting_bytes for party in self._all_parties())
 
-    def may_take(self, envelope: LogEnvelope, recipient: ServedRole) -> bool:
-        """Check whether a consumer may get envelopes of the same graphs as this one in a bundle, if they are small."""
-        return self._takers.may_take(envelope, recipient)
+    # -- who gets bundles --------------------------------------------------------------------------------------------
+
+    def together(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
+        """Give those that get small envelopes of the same graphs as this one in bundles, each with those that decide
+        about it together.
+
+        Those that have a vote decide together, or in a run if one of them can't. Nobody may wait for a reply. Several
+        consumers behind workers share a run, so that its workers work once for all of them.
+        """
+        types = [event.type_name for event in envelope.events]
+        ways = {each: self._workers.way(envelope.graph_ids, each.role.service) for each in recipients}
+        takes = {
+            each
+            for each, way in ways.items()
+            if way is not None and each.abilities.bundles and each.abilities.immediate_reply.isdisjoint(types)
+        }
+        behind_workers = [each for each, way in ways.items() if way != ()]
+        if len(recipients) > 1 and len(behind_workers) > 1:
+            takes.difference_update(behind_workers)
+        voters = [each for each in recipients if not each.role.own]
+        parties = [[each] for each in recipients if each.role.own]
+        if len(voters) == 1 or not any(each.abilities.prepares <= 1 or ways[each] != () for each in voters):
+            parties.append(voters)
+        return [party for party in parties if party and takes.issuperset(party)]
 
     def parties(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
-        """Those that get a small envelope in bundles, each with those that decide about it together."""
-        return self._takers.parties(envelope, recipients)
+        """The same for one small envelope: what was corrected or begun before goes alone, and what waits for one of its
+        key gets a row."""
+        if self._open_replies or self._log.is_corrected(envelope):
+            return []
+        if not self._open_replies.may_any_be_open and not any(self._roles[each.role.id].keys for each in recipients):
+            return self.together(envelope, recipients)
+        return [
+            party
+            for party in self.together(envelope, recipients)
+            if not self._open_replies.may_be_open(envelope.envelope_id, party)
+            and not any(self._roles[each.role.id].keys.blocks(envelope) for each in party)
+        ]
+
+    # -- what waits --------------------------------------------------------------------------------------------------
 
     async def add(self, small: SmallEnvelope, recipients: Sequence[ServedRole], *, in_company: bool) -> None:
         """Have an envelope brought to the consumers that decide about it, together with what waits for them then.
@@ -86,53 +124,105 @@ class Bundles:
                     self._run.block(recipient, [small])
             going = [each for each in recipients if self._eligibility.in_turn(each, small.envelope)]
             if len(going) == len(recipients) and party.is_for(recipients):
-                self._add(party, small)
+                self._put(party, [small])
                 return
             # Who left the party meanwhile, as it keeps the others waiting, gets the envelope in a lane of its own.
             recipients = [each for each in going if each in party.recipients]
 
-    def add_at_once(self, smalls: Iterator[SmallEnvelope], recipients: Sequence[ServedRole]) -> int:
-        """Add the first of some envelopes of the same graphs, as far as nothing has to be waited for.
+    def add_at_once(
+        self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
+    ) -> int:
+        """Add the first of some envelopes, as far as nothing has to be waited for.
 
-        What is asked here for each envelope is what differs between them: all else holds until somebody waits.
+        What is asked here for each envelope is what differs between those of a way: all else holds until somebody
+        waits.
+
+        Args:
+            ways: of each of them.
+            recipients: those that get the envelopes of a way.
 
         Returns:
             How many were added.
         """
-        first = next(smalls, None)
-        parties = [] if first is None else self._takers.parties(first.envelope, recipients)
-        if first is None or sum(map(len, parties)) < len(recipients) or not all(map(self._is_in_order, recipients)):
-            return 0
-        found = [self._party(party) for party in parties]
-        if any(len(self._parties[recipient]) > 1 for recipient in recipients):
-            return 0
-        added = 0
-        for small in chain([first], smalls):
-            may_go = all(self._eligibility.in_turn(each, small.envelope) for each in recipients)
-            is_next = may_go and self._takers.is_as_others(small.envelope, recipients)
-            if not is_next or not all(party.queue.has_room for party in found):
+        number = len(smalls)
+        parties: dict[Way, list[BundleParty]] = {}
+        taken: dict[ServedRole, BundleParty] = {}
+        for way in sorted(recipients, key=ways.index):
+            first = ways.index(way)
+            found = self._parties_at_once(smalls[first].envelope, recipients[way], taken)
+            if found is None:
+                number = first
                 break
-            for party in found:
-                self._put(party, small)
-            added += 1
+            parties[way] = found
+        number = self._count_usual(smalls[:number], ways, recipients)
+        shares: dict[BundleParty, list[SmallEnvelope]] = {}
+        for party in {party for found in parties.values() for party in found}:
+            of_party = [way for way, found in parties.items() if party in found]
+            share = [small for small, way in zip(smalls[:number], ways, strict=False) if way in of_party]
+            fitting = party.queue.room_for(share)
+            if fitting < len(share):
+                number = smalls.index(share[fitting])
+            shares[party] = share
+        for party, share in shares.items():
+            beyond = number < len(smalls) and smalls[number].envelope.position
+            self._put(party, [small for small in share if not beyond or small.envelope.position < beyond])
+        return number
+
+    def _parties_at_once(
+        self, envelope: LogEnvelope, recipients: Sequence[ServedRole], taken: dict[ServedRole, BundleParty]
+    ) -> list[BundleParty] | None:
+        """Give the parties that get envelopes of a way; None where a run is needed, or something to be waited for.
+
+        Args:
+            taken: the parties that get envelopes before these; added to.
+        """
+        wanted = self.parties(envelope, recipients)
+        are_served = all(self._eligibility.is_served(each) and self._is_in_order(each) for each in recipients)
+        if sum(map(len, wanted)) < len(recipients) or not are_served:
+            return None
+        found = [self._party(party) for party in wanted]
         for party in found:
-            for _ in range(min(added, party.takers)):
-                self._begin_sending(party)
-        return added
+            for recipient in party.recipients:
+                others = [each for each in self._parties[recipient] if each is not party]
+                if taken.setdefault(recipient, party) is not party or any(map(self._must_end_first, others)):
+                    return None
+        return found
+
+    def _must_end_first(self, party: BundleParty) -> bool:
+        """Check whether envelopes of a party must be on their way before its consumers get any in another one."""
+        wants_order = any(self._roles[recipient.role.id].keys.is_wanted for recipient in party.recipients)
+        return bool(party.queue or (party.sending and wants_order))
+
+    def _count_usual(
+        self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
+    ) -> int:
+        """Count the first of some envelopes that all of their recipients may get now, as they were sent."""
+        everyone = {recipient.role.id for whom in recipients.values() for recipient in whom}
+        roles = [self._roles[role_id] for role_id in everyone]
+        positions = [small.envelope.position for small in smalls]
+        may_differ = self._log.has_corrections or self._open_replies.may_any_be_open
+        if not may_differ and not any(role.keys or role.in_flight.has_any(positions) for role in roles):
+            return len(smalls)
+        for place, (small, way) in enumerate(zip(smalls, ways, strict=False)):
+            envelope, whom = small.envelope, recipients[way]
+            is_open = self._open_replies.may_be_open(envelope.envelope_id, whom)
+            in_turn = all(self._eligibility.in_turn(recipient, envelope) for recipient in whom)
+            if is_open or not in_turn or self._log.is_corrected(envelope):
+                return place
+        return len(smalls)
 
     def _is_in_order(self, recipient: ServedRole) -> bool:
         """Check whether nothing is left of what a role that wants order was brought when it was served before."""
         role = self._roles[recipient.role.id]
         return not role.keys.is_wanted or not role.predecessors(recipient)
 
-    def _add(self, party: BundleParty, small: SmallEnvelope) -> None:
-        self._put(party, small)
-        self._begin_sending(party)
-
-    def _put(self, party: BundleParty, small: SmallEnvelope) -> None:
+    def _put(self, party: BundleParty, smalls: Sequence[SmallEnvelope]) -> None:
+        positions = [small.envelope.position for small in smalls]
         for recipient in party.recipients:
-            self._roles[recipient.role.id].in_flight.begin(small.position)
-        party.queue.add(small)
+            self._roles[recipient.role.id].in_flight.begin_all(positions)
+        party.queue.add(smalls)
+        for _ in range(min(len(smalls), party.takers)):
+            self._begin_sending(party)
 
     def _party(self, recipients: Sequence[ServedRole]) -> BundleParty:
         for party in self._parties.get(recipients[0], ()):
@@ -201,8 +291,7 @@ class Bundles:
                 waiting = party.queue.waiting()
                 self._let_leave(party, recipient)
                 alone = self._party([recipient])
-                for small in waiting:
-                    self._add(alone, small)
+                self._put(alone, waiting)
 
     def left(self, recipient: ServedRole) -> None:
         """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.

@@ -1,0 +1,316 @@
+"""The calls of a bundle: through workers to one consumer that decides alone, or to several that decide together."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import TypeAlias
+
+from xbus.broker.back.log import LogReader, SmallEnvelope
+from xbus.broker.back.progress import DeliveryLedger, RunResults
+from xbus.broker.back.recipients import (
+    Absent,
+    AnyOf,
+    BundleResult,
+    BundleStatus,
+    FailureClass,
+    RecipientFailed,
+    RecipientProxy,
+    Slots,
+    Transformed,
+    fault_among_many,
+)
+from xbus.broker.back.run import BackRunContext, together
+
+log = logging.getLogger(__name__)
+
+Shares: TypeAlias = Mapping[RecipientProxy, Sequence[SmallEnvelope]]
+"""The envelopes of a bundle that each consumer gets."""
+
+Outcome: TypeAlias = Mapping[RecipientProxy, Sequence[BundleResult]]
+"""What became of each of them."""
+
+
+class BundleWorkers:
+    """Has workers transform bundles.
+
+    It serves workers that keep nothing of an envelope, on a way that does not branch. What fails here goes alone, in a
+    run, which tells whose fault it is.
+
+    Args:
+        log: where graphs are known.
+        slots: which workers are there, and free.
+        context: where they are given back.
+        results: told of the workers that did their work.
+    """
+
+    def __init__(
+        self, log: LogReader, slots: Slots[RecipientProxy], context: BackRunContext, results: RunResults
+    ) -> None:
+        self._log = log
+        self._slots = slots
+        self._context = context
+        self._results = results
+
+    def way(self, graph_ids: Sequence[int], service: str) -> tuple[str, ...] | None:
+        """The worker services that all events of some graphs pass, in order, before they reach a consumer service.
+
+        Returns:
+            None where there is no such way, or where nobody serves it who takes bundles.
+        """
+        ways = {self._way_of(graph_id, service) for graph_id in graph_ids}
+        way = ways.pop() if len(ways) == 1 else None
+        if way is None or not all(self._slots.is_present(_takes_bundles(worker)) for worker in way):
+            return None
+        return way
+
+    def _way_of(self, graph_id: int, service: str) -> tuple[str, ...] | None:
+        graph = self._log.known_graph(graph_id)
+        return None if graph is None else graph.workers_before(service)
+
+    async def transform(self, bundle: Sequence[SmallEnvelope], service: str) -> Sequence[SmallEnvelope | BundleStatus]:
+        """Bring a bundle to the workers before a consumer service.
+
+        Returns:
+            For each envelope what the last worker made of it, or why it did not get so far.
+        """
+        found = {small.envelope.graph_ids for small in bundle}
+        ways = {graph_ids: self.way(graph_ids, service) for graph_ids in found}
+        of_each = [ways[small.envelope.graph_ids] for small in bundle]
+        if self._log.has_corrections:
+            pairs = zip(of_each, bundle, strict=True)
+            of_each = [None if self._log.is_corrected(small.envelope) else way for way, small in pairs]
+        if set(of_each) == {()}:
+            return bundle
+        made: list[SmallEnvelope | BundleStatus] = []
+        for way, group in groupby(zip(of_each, bundle, strict=True), key=itemgetter(0)):
+            made += await self._along(way, [small for _, small in group])
+        return made
+
+    async def _along(
+        self, way: tuple[str, ...] | None, bundle: Sequence[SmallEnvelope]
+    ) -> list[SmallEnvelope | BundleStatus]:
+        if way is None:
+            return [BundleStatus.GOES_ALONE] * len(bundle)
+        made: list[SmallEnvelope | BundleStatus] = list(bundle)
+        for service in way:
+            going = [each for each in made if isinstance(each, SmallEnvelope)]
+            if going:
+                by_worker = iter(await self._by_worker(service, going))
+                made = [next(by_worker) if isinstance(each, SmallEnvelope) else each for each in made]
+        return made
+
+    async def _by_worker(self, service: str, bundle: Sequence[SmallEnvelope]) -> list[SmallEnvelope | BundleStatus]:
+        try:
+            (worker,) = await self._slots.take([_takes_bundles(service)])
+        except Absent:
+            return [BundleStatus.GOES_ALONE] * len(bundle)
+        worker.readiness.begin_work()
+        try:
+            # A run for another role may have one open there until it commits: brought twice at once it would be mixed.
+            taken = worker.bringing.keys() & {small.envelope.id for small in bundle}
+            going = [small for small in bundle if small.envelope.id not in taken]
+            results = await worker.take_envelopes(going, await emitters_of(self._log, going)) if going else []
+        finally:
+            self._context.release(worker)
+        if any(isinstance(result, Transformed) for result in results):
+            self._results.worked(worker)
+        made = iter([_made_of(small, result) for small, result in zip(going, results, strict=True)])
+        return [BundleStatus.GOES_ALONE if small.envelope.id in taken else next(made) for small in bundle]
+
+
+class BundleVote:
+    """One such bundle. Each envelope is decided by itself, as a run decides.
+
+    An envelope that a consumer refuses for good is stopped at all. A consumer that fails, is lost or silent gets the
+    envelope alone later, and the others decide without it.
+
+    Args:
+        shares: what each consumer gets.
+        log: knows the emitters, and what was corrected since it was queued and must not go as it is.
+        trouble_after: a consumer that fails so often in a row is asked for nothing more.
+
+    Attributes:
+        results: for each consumer what became of its share.
+    """
+
+    def __init__(self, shares: Shares, log: LogReader, trouble_after: int) -> None:
+        self._shares = shares
+        self._log = log
+        self._trouble_after = trouble_after
+        self.results: dict[RecipientProxy, list[BundleResult]] = {
+            consumer: [
+                BundleStatus.GOES_ALONE if log.is_corrected(small.envelope) else BundleStatus.NOT_BEGUN
+                for small in bundle
+            ]
+            for consumer, bundle in shares.items()
+        }
+
+    async def carry_out(self) -> None:
+        """Prepare and decide. However this ends, each consumer is told to forget what it has not committed."""
+        # One that was paused meanwhile has no vote: nothing has begun with it.
+        voters = [consumer for consumer in self._shares if consumer.role.pause is None]
+        try:
+            await together(*(self._prepare(consumer) for consumer in voters))
+            self._stop_refused()
+            await together(*(self._commit(consumer) for consumer in self._shares))
+        finally:
+            self._stop_prepared()
+
+    def fail(self, fault: RecipientFailed) -> None:
+        """Have all that nothing came of failed."""
+        for consumer in self._shares:
+            for place in self._places(consumer, BundleStatus.NOT_BEGUN):
+                self.results[consumer][place] = fault
+
+    async def _prepare(self, consumer: RecipientProxy) -> None:
+        """Ask a consumer for its votes. Behind a failure it begins none, and is asked again, as the others wait."""
+        in_a_row = 0
+        while open_places := self._places(consumer, BundleStatus.NOT_BEGUN):
+            bundle = [self._shares[consumer][place] for place in open_places]
+            votes = await consumer.prepare_envelopes(bundle, await emitters_of(self._log, bundle))
+            self._note(consumer, open_places, votes)
+            in_a_row = _failures_in_a_row(in_a_row, votes)
+            if in_a_row >= self._trouble_after or all(vote is BundleStatus.NOT_BEGUN for vote in votes):
+                return
+
+    def _stop_refused(self) -> None:
+        refusals: dict[int, RecipientFailed] = {}
+        for consumer, bundle in self._shares.items():
+            for small, vote in zip(bundle, self.results[consumer], strict=True):
+                if isinstance(vote, RecipientFailed) and vote.failure_class is FailureClass.PERMANENT:
+                    refusals.setdefault(small.position, vote)
+        for consumer, bundle in self._shares.items():
+            for place in self._places(consumer, BundleStatus.PREPARED):
+                if (refusal := refusals.get(bundle[place].position)) is not None:
+                    self._stop(consumer, place, refusal)
+
+    async def _commit(self, consumer: RecipientProxy) -> None:
+        places = self._places(consumer, BundleStatus.PREPARED)
+        if places:
+            results = await consumer.commit_envelopes([self._shares[consumer][place] for place in places])
+            self._note(consumer, places, _failed_together(results))
+
+    def _stop_prepared(self) -> None:
+        for consumer in self._shares:
+            for place in self._places(consumer, BundleStatus.PREPARED):
+                self._stop(consumer, place, BundleStatus.NOT_BEGUN)
+
+    def _stop(self, consumer: RecipientProxy, place: int, result: BundleResult) -> None:
+        consumer.stop_envelope_soon(self._shares[consumer][place].envelope_id)
+        self.results[consumer][place] = result
+
+    def _places(self, consumer: RecipientProxy, status: BundleStatus) -> list[int]:
+        return [place for place, result in enumerate(self.results[consumer]) if result is status]
+
+    def _note(self, consumer: RecipientProxy, places: Iterable[int], results: Iterable[BundleResult]) -> None:
+        for place, result in zip(places, results, strict=True):
+            self.results[consumer][place] = result
+
+
+class BundleCalls:
+    """Makes the calls for a bundle, and notes nothing.
+
+    Args:
+        log: has notes about envelopes.
+        ledger: where hand-overs are reserved.
+        workers: transform what must not reach the consumer as it is.
+        trouble_after: a consumer that fails so often in a row has no vote any more.
+    """
+
+    def __init__(self, log: LogReader, ledger: DeliveryLedger, workers: BundleWorkers, trouble_after: int) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._workers = workers
+        self._trouble_after = trouble_after
+
+    async def carry_out(self, shares: Shares) -> Outcome:
+        """Bring each consumer its share of a bundle.
+
+        Returns:
+            What became of each envelope. One that can't go in a bundle any more is with nobody.
+        """
+        if len(shares) > 1:
+            return await self._to_several(shares)
+        return {consumer: await self._to_one(consumer, list(bundle)) for consumer, bundle in shares.items()}
+
+    async def _to_one(self, consumer: RecipientProxy, bundle: list[SmallEnvelope]) -> list[BundleResult]:
+        if not bundle:
+            # What waited was left to others while the slot was waited for.
+            return []
+        if not consumer.abilities.bundles:
+            # Another program of the role does, and this one has come since they were queued.
+            return [BundleStatus.GOES_ALONE] * len(bundle)
+        try:
+            await self._ledger.reserve([consumer.role.id], bundle[-1].envelope.position)
+            made = await self._workers.transform(bundle, consumer.role.service)
+            if consumer.role.pause is not None:
+                # It was paused while a worker was waited for: nothing has begun with it.
+                return [BundleStatus.NOT_BEGUN if isinstance(each, SmallEnvelope) else each for each in made]
+            going = [each for each in made if isinstance(each, SmallEnvelope)]
+            logins = await emitters_of(self._log, going)
+            results = await consumer.take_envelopes(going, logins) if going else []
+            if len(going) == len(made):
+                return results
+            left = iter(results)
+            return [next(left) if isinstance(each, SmallEnvelope) else each for each in made]
+        except Exception as error:
+            # A fault of ours with one of them: each goes alone now, and shows whether it is the one.
+            return [_fault(error, [consumer])] * len(bundle)
+
+    async def _to_several(self, shares: Shares) -> Outcome:
+        """Have several consumers decide about a bundle that reaches each as it was sent."""
+        if not all(consumer.abilities.prepares > 1 for consumer in shares):
+            return {consumer: [BundleStatus.GOES_ALONE] * len(bundle) for consumer, bundle in shares.items()}
+        highest = max((small.position for bundle in shares.values() for small in bundle), default=0)
+        vote = BundleVote(shares, self._log, self._trouble_after)
+        try:
+            await self._ledger.reserve([consumer.role.id for consumer in shares], highest)
+            await vote.carry_out()
+        except Exception as error:
+            vote.fail(_fault(error, shares))
+        return vote.results
+
+
+async def emitters_of(log: LogReader, bundle: Sequence[SmallEnvelope]) -> Mapping[int, str | None]:
+    """Give the logins of those that sent a bundle, and of others."""
+    return await log.emitter_logins({small.envelope.emitter_id for small in bundle})
+
+
+def _fault(error: Exception, consumers: Iterable[RecipientProxy]) -> RecipientFailed:
+    roles = ", ".join(consumer.role.login for consumer in consumers)
+    log.error("a bundle died", exc_info=error, extra={"action": "bundle_died", "role": roles})
+    return fault_among_many(error)
+
+
+def _failures_in_a_row(before: int, votes: Iterable[BundleResult]) -> int:
+    for vote in votes:
+        if isinstance(vote, RecipientFailed) and vote.failure_class is FailureClass.TRANSIENT:
+            before += 1
+        elif vote is not BundleStatus.NOT_BEGUN:
+            before = 0
+    return before
+
+
+def _failed_together(results: Iterable[BundleResult]) -> list[BundleResult]:
+    """Let what was not committed behind a failed commit have failed with it: it had been begun."""
+    found: list[BundleResult] = []
+    failure: BundleResult | None = None
+    for result in results:
+        if isinstance(result, RecipientFailed):
+            failure = result
+        found.append(failure if result is BundleStatus.NOT_BEGUN and failure is not None else result)
+    return found
+
+
+def _made_of(small: SmallEnvelope, result: BundleResult) -> SmallEnvelope | BundleStatus:
+    match result:
+        case Transformed() if not any(batch.event_type for batches in result.batches for batch in batches):
+            return small.with_items(result.batches)
+        case BundleStatus.NOT_BEGUN:
+            return BundleStatus.NOT_BEGUN
+    return BundleStatus.GOES_ALONE
+
+
+def _takes_bundles(service: str) -> AnyOf:
+    return AnyOf(service, lambda worker: worker.abilities.bundles and worker.abilities.bulk_items is None)

@@ -1,0 +1,196 @@
+"""Parties: the consumers that get the same bundles, what waits for them, and how much of it goes together."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from itertools import accumulate
+
+from xbus.broker.back.log import SmallEnvelope
+from xbus.broker.back.recipients import ServedRole
+
+MAX_WAITING_BYTES = 1024 * 1024
+"""The items that wait for a recipient have about this many bytes at most. More takes more memory."""
+
+MOST_ENVELOPES = 128
+"""The largest bundle. More spares calls, and leaves more in doubt when a recipient is lost."""
+
+MOST_WAITING = 2 * MOST_ENVELOPES
+"""So many envelopes wait at most: while a bundle is under way the next one is there."""
+
+FIRST_ENVELOPES = 8
+"""The largest bundle for a recipient whose pace is not known yet."""
+
+BUNDLE_SECONDS = 0.1
+"""A bundle is cut so that it takes about this long. More spares calls, and makes others wait longer for their turn."""
+
+
+class BundleSize:
+    """The number of envelopes that go together: as many as the recipient carries out in ``BUNDLE_SECONDS``."""
+
+    def __init__(self) -> None:
+        self.envelopes = FIRST_ENVELOPES
+
+    def learn(self, committed: int, seconds: float, *, has_failed: bool) -> None:
+        """Learn from a bundle.
+
+        Args:
+            committed: how many envelopes of it were.
+            seconds: how long it took.
+            has_failed: whether any of it failed: then each goes alone until one goes well.
+        """
+        if has_failed or not committed:
+            self.envelopes = 1
+            return
+        fitting = int(BUNDLE_SECONDS * committed / max(seconds, 1e-6))
+        self.envelopes = max(1, min(fitting, 2 * self.envelopes, MOST_ENVELOPES))
+
+
+class BundleQueue:
+    """The envelopes that wait for one party, in position order."""
+
+    def __init__(self) -> None:
+        self.size = BundleSize()
+        self._waiting: list[SmallEnvelope] = []
+        self._bytes = 0
+        self._taken = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of the items that wait."""
+        return self._bytes
+
+    @property
+    def has_room(self) -> bool:
+        """Check whether another envelope may be added."""
+        return self._bytes <= MAX_WAITING_BYTES and len(self._waiting) < MOST_WAITING
+
+    def room_for(self, smalls: Sequence[SmallEnvelope]) -> int:
+        """Count the first of some envelopes that may be added now, one after the other."""
+        fitting = smalls[: max(0, MOST_WAITING - len(self._waiting))]
+        before = accumulate([small.size for small in fitting], initial=self._bytes)
+        return sum([waiting <= MAX_WAITING_BYTES for _, waiting in zip(fitting, before, strict=False)])
+
+    async def room(self) -> None:
+        """Wait until another envelope may be added."""
+        while not self.has_room:
+            await self._taken.wait()
+            # What was taken goes out first: whoever adds what comes next keeps the loop for long.
+            await asyncio.sleep(0)
+
+    async def emptied(self) -> None:
+        """Wait until nothing waits."""
+        while self._waiting:
+            await self._taken.wait()
+
+    def add(self, smalls: Sequence[SmallEnvelope]) -> None:
+        """Add the next envelopes."""
+        self._waiting += smalls
+        self._bytes += sum([small.size for small in smalls])
+
+    def put_back(self, bundle: Sequence[SmallEnvelope]) -> None:
+        """Have envelopes go next that were taken and not begun."""
+        self._waiting[:0] = bundle
+        self._bytes += sum([small.size for small in bundle])
+
+    @property
+    def keys(self) -> set[str]:
+        """The ordering keys of all that waits."""
+        return {small.envelope.head.ordering_key or "" for small in self._waiting}
+
+    def waiting(self) -> Sequence[SmallEnvelope]:
+        """Give all that waits, and let it wait on."""
+        return tuple(self._waiting)
+
+    def take(
+        self, keys_in_hand: Collection[str] | None = None, takers: int = 1, most: int = MOST_ENVELOPES
+    ) -> list[SmallEnvelope]:
+        """Take the next bundle.
+
+        Args:
+            keys_in_hand: the ordering keys whose envelopes stay, as another taker has one of each. None where nobody
+                wants order; else no two of a key go together.
+            takers: so many share what waits.
+            most: no more than this.
+        """
+        to_share = len(self._waiting)
+        if takers > 1 and keys_in_hand is not None:
+            # None can take an envelope of a key that is taken.
+            to_share = len(self.keys)
+        most = min(most, self.size.envelopes, -(-to_share // takers))
+        if keys_in_hand is None:
+            taken = self._waiting[:most]
+            del self._waiting[:most]
+        else:
+            taken = self._take_in_order(keys_in_hand, most)
+        self._note_taken(taken)
+        return taken
+
+    def _take_in_order(self, keys_in_hand: Collection[str], most: int) -> list[SmallEnvelope]:
+        taken: list[SmallEnvelope] = []
+        passed: list[SmallEnvelope] = []
+        keys: set[str] = set()
+        for small in self._waiting:
+            key = small.envelope.head.ordering_key or ""
+            if len(taken) == most or key in keys:
+                break
+            if key in keys_in_hand:
+                passed.append(small)
+            else:
+                keys.add(key)
+                taken.append(small)
+        self._waiting[: len(taken) + len(passed)] = passed
+        return taken
+
+    def take_all(self) -> list[SmallEnvelope]:
+        """Take all that waits."""
+        taken, self._waiting = self._waiting, []
+        self._note_taken(taken)
+        return taken
+
+    def _note_taken(self, taken: Sequence[SmallEnvelope]) -> None:
+        self._bytes -= sum([small.size for small in taken])
+        self._taken.set()
+        self._taken = asyncio.Event()
+
+
+class BundleParty:
+    """One consumer that decides alone, or all those that decide together about the same envelopes.
+
+    Args:
+        recipients: those.
+
+    Attributes:
+        recipients: those that are still in it.
+        queue: what waits for them.
+        sending: the tasks that send it.
+        is_closing: whether nothing more is added, as one of them has left it.
+    """
+
+    def __init__(self, recipients: Sequence[ServedRole]) -> None:
+        self.recipients = list(recipients)
+        self.queue = BundleQueue()
+        self.sending: set[asyncio.Task[None]] = set()
+        self.is_closing = False
+
+    @property
+    def takers(self) -> int:
+        """Count the tasks that may send at once: each takes an instance of each consumer."""
+        return min((len(recipient.instances) for recipient in self.recipients), default=0)
+
+    @property
+    def is_over(self) -> bool:
+        """Check whether nothing waits that is not to be added to."""
+        return self.is_closing and not self.queue and not self.sending
+
+    def is_for(self, recipients: Collection[ServedRole]) -> bool:
+        """Check whether the next envelope for these consumers may be added."""
+        if self.is_closing or len(recipients) != len(self.recipients):
+            return False
+        return all(recipient in self.recipients for recipient in recipients)
+
+    def leave(self, recipient: ServedRole) -> None:
+        """Let a consumer leave; what waits goes to the others without it."""
+        self.recipients.remove(recipient)
+        self.is_closing = True
