@@ -430,6 +430,7 @@ _table(
     _required("name", NAME, unique=True),
     _required("new_types", NAME, server_default=sa.text("''")),
     sa.Column("clients_id", BIG),
+    sa.Column("keep_keys", sa.Float),
     sa.Column("removed_at", MOMENT),
 )
 _table(
@@ -476,6 +477,9 @@ _table(
     sa.Column("origin_id", sa.Uuid),
     sa.Column("headers", sa.LargeBinary),
     sa.Column("partition_key", NAME),
+    sa.Column("data_hash", sa.LargeBinary(32)),
+    sa.Column("plain_bytes", sa.Integer),
+    sa.Column("data", sa.LargeBinary),
     sa.UniqueConstraint("envelope_id", "number"),
     _partial("ix_event_origin_id", "origin_id", where="origin_id IS NOT NULL"),
     _partial("ix_event_partition_key", "event_type_id", "partition_key", where="partition_key IS NOT NULL"),
@@ -491,6 +495,20 @@ _table(
     sa.Column("plain_bytes", sa.Integer),
     sa.Column("store_id", sa.Integer),
     _partial("ix_segment_hash", "hash", where="store_id IS NOT NULL"),
+)
+_table(
+    "spent_key",
+    sa.Column("envelope_id", sa.Uuid, primary_key=True),
+    _required("emitter_id", sa.ForeignKey("emitter.id")),
+    _required("key", sa.Text),
+    _required("closed_at", MOMENT),
+    sa.Column("position", BIG),
+    sa.Column("events", sa.Integer),
+    sa.Column("items", BIG),
+    sa.Column("bytes", BIG),
+    sa.Column("hash", sa.LargeBinary(32)),
+    sa.Column("content_hash", sa.LargeBinary(32)),
+    sa.Index("ix_spent_key_emitter_id", "emitter_id", "closed_at"),
 )
 _table(
     "envelope_role",
@@ -750,6 +768,29 @@ FIRST_ROWS = {
     "audit_head": {"id": 1, "number": 0, "hash": bytes(32), "cut_number": 0, "cut_hash": bytes(32)},
 }
 
+VIEWS = {
+    "log_event": """
+        SELECT envelope.position, event.number, event.id AS event_id, event.envelope_id, event.event_type_id,
+            event_type.name AS event_type, event.graph_id, event.items,
+            coalesce(event.origin_id, event.id) AS segments_id, event.partition_key, event.headers,
+            emitter.login AS emitter, envelope.closed_at AS sealed_at, envelope.bytes AS envelope_bytes,
+            envelope.ordering_key, envelope.idempotency_key, envelope.headers AS envelope_headers, envelope.pruned_at
+        FROM envelope JOIN event ON event.envelope_id = envelope.id
+            JOIN event_type ON event_type.id = event.event_type_id JOIN emitter ON emitter.id = envelope.emitter_id
+        WHERE envelope.position IS NOT NULL
+        """,
+    # The halves have the same types and no condition of their own: so PostgreSQL looks each one up by its index.
+    "log_segment": """
+        SELECT event_id, first_index, items, data, hash, indices, plain_bytes, store_id FROM (
+            SELECT event_id, first_index, items, data, hash, indices, plain_bytes, store_id FROM segment
+            UNION ALL
+            SELECT id, CAST(0 AS BIGINT), CAST(items AS INTEGER), data, data_hash, CAST(NULL AS JSON), plain_bytes,
+                CAST(NULL AS INTEGER)
+            FROM event
+        ) AS stored WHERE data IS NOT NULL
+        """,
+}
+
 OF_CONFIGURATION = (
     *("bot", "emitter", "emitter_profile", "event_type", "graph", "lag_limit", "pause", "profile_event_type", "reader"),
     *("reader_event_type", "role", "sending_limit", "service", "subscription"),
@@ -774,8 +815,10 @@ def upgrade() -> None:
     TABLES.create_all(op.get_bind(), checkfirst=False)
     for name, row in FIRST_ROWS.items():
         op.bulk_insert(TABLES.tables[name], [row])
+    for name, query in VIEWS.items():
+        op.execute(f"CREATE VIEW {name} AS {query}")
     if op.get_bind().dialect.name == "postgresql":
-        for table in ("segment", "bulk_segment"):
+        for table in ("event", "segment", "bulk_segment"):
             # PostgreSQL need not try to compress the data: the broker does, where an event type wants it.
             op.execute(f"ALTER TABLE {table} ALTER COLUMN data SET STORAGE EXTERNAL")
         _notice_edits_in_postgresql()

@@ -4,6 +4,7 @@ import sqlalchemy as sa
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
+from tests.support.journal import change_segments
 from tests.support.old_clients import OldConsumer, OldEmitter
 from tests.support.operating import run_xbus
 from tests.support.showing import become, progress
@@ -20,10 +21,9 @@ async def test_a_damaged_item_is_parked_and_others_are_delivered(database_url: s
         after = await emitter.emit(b"3000 EUR")
     daemon.stop()
     with writing(database_url) as connection:
-        rows = connection.execute(sa.select(model.segment.c.event_id, model.segment.c.data)).all()
+        rows = connection.execute(sa.select(model.log_segment.c.event_id, model.log_segment.c.data)).all()
         (event_id,) = [row.event_id for row in rows if b"1000 EUR" in bytes(row.data)]
-        changed = sa.update(model.segment).where(model.segment.c.event_id == event_id)
-        connection.execute(changed.values(data=b"\xc4\x089000 EUR"))
+        change_segments(connection, [event_id], data=b"\xc4\x089000 EUR")
     daemon = start_daemon(database_url)
     async with OldConsumer(daemon.back, "c_1") as consumer:
         await consumer.wait_for([before, after])

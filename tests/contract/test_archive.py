@@ -119,11 +119,11 @@ class Bus:
             return sorted(self._live(connection))
 
     def _live(self, connection: sa.Connection) -> list[Row]:
-        event, segment = model.event.c, model.segment.c
+        event, segment = model.event.c, model.log_segment.c
         rows = connection.execute(
             sa.select(model.envelope.c.position, event.number, segment.first_index, segment["items"], segment.data)
             .join(model.event, event.envelope_id == model.envelope.c.id)
-            .join(model.segment, segment.event_id == sa.func.coalesce(event.origin_id, event.id))
+            .join(model.log_segment, segment.event_id == sa.func.coalesce(event.origin_id, event.id))
             .where(model.envelope.c.pruned_at.is_(None))
         )
         return [
@@ -149,7 +149,7 @@ class Bus:
 
     def segments(self) -> list[tuple[uuid.UUID, int, int, bytes, bytes]]:
         """The rows of the journal's segments, to the last byte."""
-        segment = model.segment.c
+        segment = model.log_segment.c
         wanted = sa.select(segment.event_id, segment.first_index, segment["items"], segment.data, segment.hash)
         with reading(self.url) as connection:
             rows = connection.execute(wanted.order_by(segment.event_id, segment.first_index))

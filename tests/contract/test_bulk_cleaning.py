@@ -58,7 +58,7 @@ async def held(journal: Journal) -> int:
     size = sa.func.coalesce(sa.func.sum(sa.func.length(sa.column("data"))), 0)
 
     def read(connection: sa.Connection) -> int:
-        of_events = connection.execute(sa.select(size).select_from(model.segment)).scalar_one()
+        of_events = connection.execute(sa.select(size).select_from(model.log_segment)).scalar_one()
         of_outputs = connection.execute(
             sa.select(size)
             .select_from(model.bulk_segment)

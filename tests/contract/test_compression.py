@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tests.contract.test_put import whole
 from tests.support.damage import examined
-from tests.support.journal import Scribe
+from tests.support.journal import Scribe, change_segments, remove_segments
 from xbus import model
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.log.small import SMALL_BYTES
@@ -44,7 +44,7 @@ def put_of(scribe: Scribe, *events: Sequence[bytes], compress: bool = True) -> P
 
 async def stored(journal: Journal) -> list[tuple[int, int | None]]:
     """The bytes of each segment as it is stored, and those of its plain data, the largest first."""
-    segment = model.segment.c
+    segment = model.log_segment.c
     size = sa.func.length(segment.data)
     statement = sa.select(size, segment.plain_bytes).order_by(segment["items"].desc())
     return [tuple(row) for row in await journal.run(lambda connection: connection.execute(statement).all())]
@@ -52,8 +52,10 @@ async def stored(journal: Journal) -> list[tuple[int, int | None]]:
 
 async def damage(journal: Journal, **values: object) -> None:
     """Change all segments that are compressed."""
-    change = sa.update(model.segment).where(model.segment.c.plain_bytes.is_not(None)).values(**values)
-    await journal.run(lambda connection: connection.execute(change))
+    compressed = sa.select(model.log_segment.c.event_id).where(model.log_segment.c.plain_bytes.is_not(None))
+    await journal.run(
+        lambda connection: change_segments(connection, connection.execute(compressed).scalars(), **values)
+    )
 
 
 async def test_large_segments_take_less_and_read_the_same(journal: Journal, scribe: Scribe) -> None:
@@ -137,7 +139,7 @@ async def test_what_was_archived_is_compressed_again(journal: Journal, scribe: S
     rows = await journal.read(read_rows, put.events[0].event_id, 0, 10**6)
     assert [(row.data, row.plain_bytes) for row in rows] == [(DATA, None)]
     before = await stored(journal)
-    await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
+    await journal.run(remove_segments)
     await journal.run(lambda connection: put_rows(connection, rows))
     assert await stored(journal) == before
     assert await journal.read(read_segments, put.events[0].event_id, 0, 10**6) == [Segment(0, len(LARGE), DATA)]

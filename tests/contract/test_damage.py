@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import event_of, make_output
-from tests.support.journal import Scribe, looking
+from tests.support.journal import Scribe, change_segments, looking
 from xbus import model
 from xbus.broker.housekeeping.damage import MET, DamageKeeper
 from xbus.broker.journal.archive.segments import read_rows
@@ -29,12 +29,12 @@ CHECKOUT = Path(__file__).parents[2]
 SOURCES = [path for package in ("xbus", "spark_worker") for path in (CHECKOUT / package).rglob("*.py")]
 
 READS_DATA = re.compile(
-    r"STORED_DATA\b|model\.(?:bulk_)?segment\.c(?:\.data\b|\[\"data\"|\[name)|select\(model\.(?:bulk_)?segment\)"
-    r"|SELECT [^\"]*\bdata\b[^\"]* FROM (?:bulk_)?segment\b"
+    r"STORED_DATA\b|model\.(?:bulk_|log_)?segment\.c(?:\.data\b|\[\"data\"|\[name)|select\(model\.(?:bulk_|log_)?segment\)"
+    r"|SELECT [^\"]*\bdata\b[^\"]* FROM (?:bulk_|log_)?segment\b"
 )
-"""The ways to select ``segment.data`` or ``bulk_segment.data``, but for columns that have a name of the module's."""
+"""The ways to select the data of a segment, but for columns that have a name of the module's."""
 
-NAMED = re.compile(r"^ *(?:\w+, )*(\w+) = (?:[\w.]+, )*model\.(?:bulk_)?segment(?:\.c)?$", re.MULTILINE)
+NAMED = re.compile(r"^ *(?:\w+, )*(\w+) = (?:[\w.]+, )*model\.(?:(?:bulk_|log_)?segment|event)(?:\.c)?$", re.MULTILINE)
 
 
 def reads_data(source: str) -> bool:
@@ -58,6 +58,7 @@ NOT_READ = {
     "xbus/broker/journal/commit/statements/bulk.py": "the database copies it, with its hash",
     "xbus/broker/journal/database/compression.py": "has the guard, and asks for the size",
     "xbus/broker/journal/objects/reading.py": "is the door",
+    "xbus/broker/journal/retention/pruning.py": "removes it",
 }
 
 
@@ -185,8 +186,7 @@ async def test_a_slow_look_covers_outputs_of_bulk_workers(
 
 def damage(url: str, event_id: UUID, item: bytes = b"9000 EUR") -> None:
     with looking(url) as connection:
-        changed = sa.update(model.segment).where(model.segment.c.event_id == event_id)
-        assert connection.execute(changed.values(data=b"\xc4\x08" + item)).rowcount == 1
+        assert change_segments(connection, [event_id], data=b"\xc4\x08" + item) == 1
 
 
 def read_all(url: str, wanted: SegmentRange) -> None:

@@ -153,12 +153,15 @@ def test_flipped_bits_are_found(good: Path, table: str, tmp_path: Path) -> None:
     assert missed == set()
 
 
-def test_a_fault_names_table_and_row(good: Path, tmp_path: Path) -> None:
-    for _, copy in damaged_copies(good, "segment", "data", tmp_path):
+@pytest.mark.parametrize(("table", "row_id"), [("segment", "event_id"), ("event", "id")])
+def test_a_fault_names_the_event_and_the_index(good: Path, tmp_path: Path, table: str, row_id: str) -> None:
+    for _, copy in damaged_copies(good, table, "data", tmp_path):
         faults = [fault for fault in examined(copy) if fault.code is FaultCode.SEGMENT_CHANGED]
         with closing(sqlite3.connect(good)) as database:
-            ((event_id,),) = database.execute("SELECT event_id FROM segment ORDER BY rowid LIMIT 1").fetchall()
-        assert {(fault.table, fault.row) for fault in faults} == {("segment", f"{uuid.UUID(event_id)}, 0")}
+            ((event_id,),) = database.execute(
+                f"SELECT {row_id} FROM {table} WHERE data IS NOT NULL ORDER BY rowid LIMIT 1"
+            ).fetchall()
+        assert {(fault.table, fault.row) for fault in faults} == {("log_segment", f"{uuid.UUID(event_id)}, 0")}
 
 
 @pytest.mark.parametrize(

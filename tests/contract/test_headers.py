@@ -27,7 +27,7 @@ from xbus.clock import SystemClock
 from xbus.envelope import EnvelopeHead
 from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags, pack_headers
-from xbus.ids import Ids
+from xbus.ids import Ids, keyed_envelope_id
 from xbus.rpc.codec import pack_items
 
 OF_ENVELOPE = pack_headers({"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "shard": 7})
@@ -51,8 +51,9 @@ async def put_whole(
         PutEvent(uuid.uuid4(), kind.id, kind.name, kind.graph_id, len(items), pack_items(items), tags=tags)
         for items, tags in zip(ITEMS, TAGS, strict=True)
     ]
-    about = (None, key, headers)
-    return await journal.write(PutEnvelope(uuid.uuid4(), scribe.emitter_id(), puts, NOW, EnvelopeHead(*about)))
+    head, emitter_id = EnvelopeHead(None, key, headers), scribe.emitter_id()
+    envelope_id = uuid.uuid4() if key is None else keyed_envelope_id(emitter_id, key, 0)
+    return await journal.write(PutEnvelope(envelope_id, emitter_id, puts, NOW, head))
 
 
 async def test_they_are_kept_however_an_envelope_comes(journal: Journal, scribe: Scribe) -> None:
@@ -108,7 +109,7 @@ async def test_a_replay_of_a_part_hashes_what_it_sends(journal: Journal, scribe:
 
 
 async def test_retention_removes_them_with_the_items(journal: Journal, scribe: Scribe) -> None:
-    """The row of an envelope with a key stays for good, as the receipt that its emitter may ask for."""
+    """The key of an envelope stays, with the receipt that its emitter may ask for."""
     receipt = await put_whole(journal, scribe, key="order 17")
     await settle_all(journal, 1)
     await journal.run(prune_settled, "broker", 0, Scan(Rules(Rule(NOW + timedelta(seconds=1)))), NOW, keep_rows=False)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from tests.support.journal import NOW, Scribe
+from tests.support.journal import NOW, Scribe, remove_segments
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import (
@@ -60,7 +60,7 @@ async def test_a_moment_is_found(journal: Journal, scribe: Scribe) -> None:
     assert await journal.read(position_before, NOW) == 0
     for second in range(9):
         await close_at(journal, await put(scribe, 1), second)
-    await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
+    await journal.run(remove_segments)
     for seconds, expected in ((-1, 0), (0, 0), (0.5, 1), (1, 1), (4.5, 5), (8, 8), (8.5, 9), (100, 9)):
         assert await journal.read(position_before, NOW + timedelta(seconds=seconds)) == expected
     await prune(journal, 1, 2, 3, 6)

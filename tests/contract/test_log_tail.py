@@ -6,10 +6,8 @@ from random import Random
 from typing import cast
 
 import pytest
-import sqlalchemy as sa
 
-from tests.support.journal import NOW, Scribe
-from xbus import model
+from tests.support.journal import NOW, Scribe, remove_segments
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log
@@ -89,7 +87,7 @@ async def test_items_that_came_in_parts_are_not_read_back(journal: Journal, scri
     await asyncio.gather(fed.refresh(), bare.refresh())
     envelopes = await envelopes_of(fed)
     assert await contents_of(bare, envelopes) == [items, [b"more"]]
-    await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
+    await journal.run(remove_segments)
     assert await contents_of(fed, envelopes) == [items, [b"more"]]
     with pytest.raises(JournalError, match="misses its items"):
         await contents_of(bare, envelopes)

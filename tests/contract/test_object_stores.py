@@ -85,7 +85,7 @@ async def put_large(journal: Journal, items: list[bytes] = LARGE) -> bytes:
     await journal.write(put)
     (segment,) = await journal.read(read_segments, put.events[0].event_id, 0, 10**6)
     assert segment.data == pack_items(items)
-    row = model.segment.c
+    row = model.log_segment.c
     return await journal.run(lambda connection: bytes(connection.execute(sa.select(row.hash).limit(1)).scalar_one()))
 
 
@@ -191,7 +191,7 @@ async def again(write: Callable[[], Awaitable[object]]) -> None:
 
 
 async def segments(journal: Journal) -> int:
-    statement = sa.select(sa.func.count()).select_from(model.segment)
+    statement = sa.select(sa.func.count()).select_from(model.log_segment)
     return await journal.read(lambda connection: int(connection.execute(statement).scalar_one()))
 
 

@@ -74,7 +74,7 @@ def files(folder: Path) -> list[Path]:
 
 async def stored(journal: Journal) -> list[tuple[int, bool]]:
     """The bytes of each segment in the database, and whether its data is elsewhere."""
-    segment = model.segment.c
+    segment = model.log_segment.c
     statement = sa.select(sa.func.length(segment.data), segment.store_id.is_not(None)).order_by(segment.first_index)
     return [
         (size, bool(out)) for size, out in await journal.run(lambda connection: connection.execute(statement).all())

@@ -35,7 +35,7 @@ async def cancel_one(journal: Journal, scribe: Scribe) -> None:
 
 async def counted(journal: Journal) -> tuple[int, int]:
     """What the journal says that it holds, and what it does hold."""
-    size = sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0))
+    size = sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(model.log_segment.c.data)), 0))
     held = await journal.read(lambda connection: int(connection.execute(size).scalar_one()))
     return await journal.read(read_stored_bytes), held
 

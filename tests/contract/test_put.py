@@ -21,7 +21,7 @@ from xbus.rpc.codec import pack_items
 
 AWKWARD = "a \"key\", {with} \\ all 'signs' NULL and é"
 
-IDS = ("id", "envelope_id", "event_id", "position")
+IDS = ("id", "envelope_id", "event_id", "segments_id", "position")
 """Columns in which two envelopes with the same content differ."""
 
 
@@ -39,8 +39,12 @@ def rows_of(connection: sa.Connection, envelope_id: uuid.UUID) -> list[dict[str,
     of_event = sa.select(model.event.c.id).where(model.event.c.envelope_id == envelope_id)
     statements = (
         sa.select(model.envelope).where(model.envelope.c.id == envelope_id),
-        sa.select(model.event).where(model.event.c.envelope_id == envelope_id).order_by(model.event.c.number),
-        sa.select(model.segment).where(model.segment.c.event_id.in_(of_event)).order_by(model.segment.c.hash),
+        sa.select(model.log_event)
+        .where(model.log_event.c.envelope_id == envelope_id)
+        .order_by(model.log_event.c.number),
+        sa.select(model.log_segment)
+        .where(model.log_segment.c.event_id.in_(of_event))
+        .order_by(model.log_segment.c.hash),
     )
     rows = [dict(row) for statement in statements for row in connection.execute(statement).mappings()]
     return [{name: value for name, value in row.items() if name not in (*IDS, "estimate")} for row in rows]

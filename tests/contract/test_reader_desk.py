@@ -9,7 +9,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
-from tests.support.journal import Scribe
+from tests.support.journal import Scribe, change_segments
 from tests.support.waiting import answered, eventually
 from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
@@ -252,14 +252,12 @@ async def test_a_range_with_damaged_items_is_left_alone_and_others_go_on(journal
     await journal.run(configure)
     for _ in range(ENVELOPES):
         await scribe.put([b"whole"], type_name="notes")
-    item = sa.update(model.segment).where(
-        model.segment.c.event_id
-        == sa.select(model.event.c.id)
-        .join(model.envelope, model.envelope.c.id == model.event.c.envelope_id)
-        .where(model.envelope.c.position == 1)
-        .scalar_subquery()
-    )
-    await journal.run(lambda connection: connection.execute(item.values(data=b"\xc4\x05worse")))
+    first = sa.select(model.log_event.c.event_id).where(model.log_event.c.position == 1)
+
+    async def change(data: bytes) -> None:
+        await journal.run(lambda c: change_segments(c, c.execute(first).scalars(), data=data))
+
+    await change(b"\xc4\x05worse")
     clock = StandingClock()
     desk, _, program = await desk_of(journal, clock)
 
@@ -272,7 +270,7 @@ async def test_a_range_with_damaged_items_is_left_alone_and_others_go_on(journal
 
     before = await read_all()
     assert 1 not in before
-    await journal.run(lambda connection: connection.execute(item.values(data=b"\xc4\x05whole")))
+    await change(b"\xc4\x05whole")
     clock.go_on(DAMAGED_SECONDS)
     assert before | await read_all() == set(range(1, ENVELOPES + 1))
     assert before, "the other range went on"

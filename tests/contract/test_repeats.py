@@ -54,7 +54,9 @@ async def test_items_are_never_copied(journal: Journal, scribe: Scribe) -> None:
     await journal.write(twice)
     (event,) = twice.events
     assert event.origin_id == (await log(journal))[0].events[0].event_id
-    assert await journal.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(model.segment)).scalar()) == 1
+    assert (
+        await journal.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(model.log_segment)).scalar()) == 1
+    )
     past = await journal.read(repeats.read_past, twice.envelope_id)
     assert past is not None
     assert past.origin_id == once.envelope_id

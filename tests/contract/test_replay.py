@@ -94,7 +94,9 @@ async def test_what_is_sent_again_is_for_one_role_and_holds_the_same_items(journ
     assert [tuple(row) for row in rows] == [
         (receipt.envelope_id, receipt.data_bytes, receipt.hash) for receipt in (first, second)
     ]
-    assert await journal.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(model.segment)).scalar()) == 2
+    assert (
+        await journal.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(model.log_segment)).scalar()) == 2
+    )
 
 
 async def test_under_one_name_nothing_is_sent_twice(journal: Journal, scribe: Scribe) -> None:
@@ -130,7 +132,7 @@ async def test_of_an_envelope_only_the_events_of_the_type_come_again(journal: Jo
     hashes = await journal.read(
         lambda c: list(
             c.execute(
-                sa.select(model.segment.c.hash).where(model.segment.c.event_id == whole.events[1].event_id)
+                sa.select(model.log_segment.c.hash).where(model.log_segment.c.event_id == whole.events[1].event_id)
             ).scalars()
         )
     )

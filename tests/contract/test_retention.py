@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.contract.test_groups import group_type
+from tests.contract.test_put import whole
 from tests.support.journal import NOW, Scribe
 from xbus import model
+from xbus.broker.journal.fsck.content import check_spent_keys
+from xbus.broker.journal.fsck.faults import Fault, FaultCode
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, read_unlisted
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -20,12 +24,31 @@ from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import read_at, read_log
 from xbus.broker.journal.log.repeats import read_past
 from xbus.broker.journal.operations.corrections import read_corrected_events
-from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled, read_stored_bytes
+from xbus.broker.journal.retention.pruning import (
+    PruningStep,
+    forget_keys,
+    prune_cancelled,
+    prune_settled,
+    read_stored_bytes,
+)
 from xbus.broker.journal.retention.rules import Rule, Rules
 from xbus.broker.journal.retention.search import Scan
-from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, Failure, ProgressUpdate, SealReceipt
-from xbus.errors import JournalError
-from xbus.states import DeliveryState
+from xbus.broker.journal.writes import (
+    Cancel,
+    DeliveryMove,
+    DeliveryRow,
+    Failure,
+    ProgressUpdate,
+    PutEnvelope,
+    PutGroup,
+    SealReceipt,
+    StartEnvelope,
+)
+from xbus.envelope import EnvelopeHead
+from xbus.errors import EnvelopeIdTaken, JournalError
+from xbus.headers import NO_TAGS
+from xbus.ids import keyed_envelope_id
+from xbus.states import DeliveryState, EnvelopeState
 
 LATER = NOW + timedelta(days=31)
 OLD = Scan(Rules(Rule(NOW + timedelta(seconds=1))))
@@ -52,6 +75,12 @@ async def prune(journal: Journal, *, keep_rows: bool = False, scan: Scan = OLD) 
         removed += of_round
 
 
+def examined(journal: Journal) -> list[Fault]:
+    """The faults of its spent keys."""
+    with journal._engine.connect() as connection:
+        return list(check_spent_keys(connection, lambda rows: None))
+
+
 async def settle(journal: Journal, scribe: Scribe, upto: int, *roles: str) -> None:
     cursors = await journal.read(read_cursors)
     for role in roles or ("store_1", "store_2"):
@@ -61,7 +90,7 @@ async def settle(journal: Journal, scribe: Scribe, upto: int, *roles: str) -> No
 
 async def rows(journal: Journal) -> dict[str, int]:
     """How many rows the log's tables have."""
-    tables = (model.envelope, model.event, model.segment, model.failure, model.envelope_role)
+    tables = (model.envelope, model.event, model.log_segment, model.failure, model.envelope_role)
     counts = {}
     for table in tables:
         count = sa.select(sa.func.count()).select_from(table)
@@ -97,7 +126,7 @@ async def test_what_is_settled_for_all_goes_with_all_that_belongs_to_it(journal:
     )
     await settle(journal, scribe, 2)
     assert await prune(journal) == 2
-    assert await rows(journal) == {"envelope": 1, "event": 2, "segment": 2, "failure": 0, "envelope_role": 0}
+    assert await rows(journal) == {"envelope": 1, "event": 2, "log_segment": 2, "failure": 0, "envelope_role": 0}
     assert await positions(journal) == [3]
     assert await journal.read(read_stored_bytes) == receipts[2].data_bytes
     assert await journal.read(read_envelope, receipts[0].envelope_id) is None
@@ -265,18 +294,87 @@ async def list_all(journal: Journal) -> None:
     await journal.write(listed)
 
 
-async def test_an_envelope_with_an_idempotency_key_keeps_its_row_for_good(journal: Journal, scribe: Scribe) -> None:
-    receipts = [await scribe.put([b"x"]), await scribe.put([b"y"])]
-    keyed = sa.update(model.envelope).where(model.envelope.c.id == receipts[0].envelope_id)
-    await execute(journal, keyed.values(idempotency_key="order 1", content_hash=b"h" * 32))
+def keyed(scribe: Scribe, key: str) -> PutEnvelope:
+    """An envelope with a key, as the front has it written."""
+    whole_one = whole(scribe, [key.encode()], key=key)
+    return replace(whole_one, envelope_id=keyed_envelope_id(whole_one.emitter_id, key, 0))
+
+
+async def spent_keys(journal: Journal) -> list[str]:
+    wanted = sa.select(model.spent_key.c.key).order_by(model.spent_key.c.key)
+    return await journal.read(lambda connection: list(connection.execute(wanted).scalars()))
+
+
+@pytest.mark.parametrize("keep_rows", [False, True])
+async def test_a_key_outlives_its_envelope(journal: Journal, scribe: Scribe, keep_rows: bool) -> None:
+    first = keyed(scribe, "order 1")
+    receipt = await journal.write(first)
+    await scribe.put([b"y"])
     await settle(journal, scribe, 2)
-    assert await prune(journal) == 2
-    assert await prune(journal) == 0
-    assert await rows(journal) == {"envelope": 1, "event": 0, "segment": 0, "failure": 0, "envelope_role": 0}
-    stored = await journal.read(read_envelope, receipts[0].envelope_id)
+    assert await prune(journal, keep_rows=keep_rows) == 2
+    await prune(journal)
+    assert sum((await rows(journal)).values()) == 0
+    stored = await journal.read(read_envelope, first.envelope_id)
     assert stored is not None
-    assert stored.receipt == receipts[0]
-    assert await journal.read(read_past, receipts[0].envelope_id) is None
+    assert (stored.receipt, stored.content_hash, stored.pruned, stored.head.key) == (
+        *(receipt, receipt.hash, True, "order 1"),
+    )
+    assert await journal.read(read_past, first.envelope_id) is None
+    with pytest.raises(EnvelopeIdTaken):
+        await journal.write(first)
+    assert examined(journal) == []
+    await execute(journal, sa.update(model.spent_key).values(key="order 2"))
+    (fault,) = examined(journal)
+    assert (fault.code, fault.row) == (FaultCode.ENVELOPE_CHANGED, str(first.envelope_id))
+
+
+async def test_a_group_leaves_out_whose_key_is_spent(journal: Journal, scribe: Scribe) -> None:
+    await journal.write(keyed(scribe, "order 1"))
+    await settle(journal, scribe, 1)
+    await prune(journal)
+    writes = [keyed(scribe, f"order {number}") for number in range(3)]
+    of_type = group_type(scribe, "notes")
+    events = [write.events[0] for write in writes]
+    group = PutGroup(
+        emitter_id=scribe.emitter_id(),
+        at=NOW,
+        envelope_ids=[write.envelope_id.bytes for write in writes],
+        event_ids=[event.event_id.bytes for event in events],
+        types=[of_type] * 3,
+        items=[1] * 3,
+        data=[event.data for event in events],
+        heads=[write.head for write in writes],
+        tags=[NO_TAGS] * 3,
+        size=sum(write.size for write in writes),
+    )
+    sealed = await journal.write(group)
+    assert (set(sealed.taken), len(sealed.hashes)) == ({1}, 2)
+    assert await positions(journal) == [2, 3]
+
+
+async def test_a_cancelled_key_is_free_and_known(journal: Journal, scribe: Scribe) -> None:
+    envelope_id = keyed_envelope_id(scribe.emitter_id(), "order 1", 0)
+    await journal.write(StartEnvelope(envelope_id, scribe.emitter_id(), NOW, EnvelopeHead(key="order 1")))
+    await journal.write(Cancel(envelope_id, NOW, "changed its mind"))
+    await journal.run(lambda connection: prune_cancelled(connection, journal.name, LATER, LATER))
+    assert (await rows(journal))["envelope"] == 0
+    stored = await journal.read(read_envelope, envelope_id)
+    assert stored is not None
+    assert (stored.state, stored.receipt, stored.reason) == (EnvelopeState.CANCELLED, None, "changed its mind")
+
+
+async def test_keys_go_when_their_profile_no_longer_keeps_them(journal: Journal, scribe: Scribe) -> None:
+    await journal.write(keyed(scribe, "order 1"))
+    await settle(journal, scribe, 1)
+    await prune(journal)
+    for seconds, left in ((None, 1), (32 * 86_400, 1), (30 * 86_400, 0)):
+        await execute(journal, sa.update(model.emitter_profile).values(keep_keys=seconds))
+        step = await journal.run(lambda connection: forget_keys(connection, LATER))
+        assert (step.envelopes, len(await spent_keys(journal))) == (1 - left, left)
+    assert (await journal.write(keyed(scribe, "order 1"))).position == 2
+    await execute(journal, sa.update(model.emitter_profile).values(keep_keys=-1))
+    with pytest.raises(JournalError, match="make no sense"):
+        await journal.run(lambda connection: forget_keys(connection, LATER))
 
 
 async def test_rows_that_are_kept_for_good_are_passed_in_small_steps(journal: Journal, scribe: Scribe) -> None:

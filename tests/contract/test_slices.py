@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contract.test_overlays import correct
-from tests.support.journal import NOW, Scribe
+from tests.support.journal import NOW, Scribe, remove_segments
 from tests.support.long_log import list_all, newest_graphs, put_log, undone
 from xbus import model
 from xbus.broker.journal.journal import Journal
@@ -304,7 +304,7 @@ async def test_items_that_are_missing_are_an_error_and_removed_ones_are_passed(
         event_id = connection.execute(
             sa.select(model.event.c.id).join(model.envelope).where(model.envelope.c.position == 1)
         ).scalar_one()
-        connection.execute(sa.delete(model.segment).where(model.segment.c.event_id == event_id))
+        remove_segments(connection, [event_id])
     with pytest.raises(JournalError, match="misses items"):
         await journal.read(read_slice, types, [whole_ring(Place(0))], MANY, lists.page)
     with engine.begin() as connection:

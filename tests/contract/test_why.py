@@ -97,9 +97,8 @@ async def test_an_envelope_that_nobody_is_to_get(bus: Questions) -> None:
     assert codes(await bus.why(archived.envelope_id)) == [Code.DELIVERED, Code.DELIVERED, Code.ARCHIVED]
     assert codes(await bus.why(archived.envelope_id, "names_1")) == [Code.NOT_OWED, Code.ARCHIVED]
     assert codes(await bus.why(secret.envelope_id)) == [Code.NO_CONSUMER, Code.ARCHIVED]
-    await bus.change(
-        _prune(pruned.envelope_id), sa.delete(model.segment), sa.delete(model.event).where(_of(pruned.envelope_id))
-    )
+    of_pruned = sa.delete(model.event).where(_of(pruned.envelope_id))
+    await bus.change(_prune(pruned.envelope_id), sa.delete(model.segment), of_pruned)
     (found,) = await bus.why(pruned.envelope_id)
     assert (found.code, found.proof.since) == (Code.PRUNED, LATER)
 

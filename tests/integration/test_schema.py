@@ -20,7 +20,7 @@ from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.log.catalog import read_version
 from xbus.errors import JournalUnavailable, SchemaError
-from xbus.model import configuration, head, metadata, writer
+from xbus.model import configuration, head, metadata, views, writer
 
 
 @pytest.fixture
@@ -43,11 +43,23 @@ def test_migrations_make_the_constraints_of_the_model(engine: sa.Engine) -> None
     """What compare_metadata does not look at."""
     migrated = constraints(engine)
     with engine.begin() as connection:
+        for name in views.tables:
+            connection.execute(sa.text(f"DROP VIEW {name}"))
         metadata.drop_all(connection)
         metadata.create_all(connection)
 
     assert migrated == constraints(engine)
     assert migrated["envelope"]["checks"]
+
+
+def test_the_views_have_the_columns_of_the_model(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        for view in views.sorted_tables:
+            made = {column["name"]: column for column in sa.inspect(connection).get_columns(view.name)}
+            assert [*made] == [column.name for column in view.columns]
+            if engine.dialect.name == "postgresql":
+                kinds = {name: column["type"]._type_affinity for name, column in made.items()}
+                assert kinds == {column.name: column.type._type_affinity for column in view.columns}
 
 
 def test_first_rows(engine: sa.Engine) -> None:

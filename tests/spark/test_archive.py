@@ -97,7 +97,7 @@ def test_the_commands(sqlite_url: str, tmp_path: Path) -> None:
 
     assert restored.returncode == 0, restored.stderr
     with reading(sqlite_url) as connection:
-        assert connection.execute(sa.select(sa.func.sum(model.segment.c["items"]))).scalar_one() == 1000
+        assert connection.execute(sa.select(sa.func.sum(model.log_segment.c["items"]))).scalar_one() == 1000
     again = xbus("restore", str(receipts[0].envelope_id), *where)
     assert again.returncode == 1
     assert "is in the journal, not in an archive" in again.stderr
@@ -129,7 +129,7 @@ def test_killed_in_the_midst_of_its_job(spark: SparkSession, sqlite_url: str, tm
         archiver.archive(sealed_before(datetime.now(UTC)))
 
     assert carried(spark, config) == before
-    assert count(sqlite_url, sa.select(sa.func.count()).select_from(model.segment)) == 0
+    assert count(sqlite_url, sa.select(sa.func.count()).select_from(model.log_segment)) == 0
     files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in files) == 3001
 

@@ -134,5 +134,5 @@ def xbus(daemon: Daemon, *arguments: str) -> str:
 
 def items_in_journal(url: str) -> int:
     with reading(url) as connection:
-        counted = sa.select(sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0))
+        counted = sa.select(sa.func.coalesce(sa.func.sum(model.log_segment.c["items"]), 0))
         return int(connection.execute(counted).scalar_one())

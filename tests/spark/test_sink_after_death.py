@@ -62,14 +62,14 @@ def test_the_rows_of_one_try_are_sent_once(
 
 
 def is_left(url: str, items: int) -> bool:
-    event, segment = model.event.c, model.segment.c
+    event, segment = model.event.c, model.log_segment.c
     wanted = sa.select(sa.func.max(event["items"])) if items == 4000 else sa.select(sa.func.sum(segment["items"]))
     with reading(url) as connection:
         return bool(connection.execute(wanted).scalar() == items)
 
 
 def sealed_items(url: str) -> list[bytes]:
-    segment = model.segment.c
+    segment = model.log_segment.c
     wanted = (
         sa.select(segment.data, segment["items"])
         .join(model.event, model.event.c.id == segment.event_id)

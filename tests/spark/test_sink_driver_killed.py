@@ -96,12 +96,12 @@ def is_sending(url: str) -> bool:
 
 def with_items(url: str, state: str) -> int:
     """How many envelopes of notes in a state hold items."""
-    envelope, event, segment = model.envelope.c, model.event.c, model.segment.c
+    envelope, event, segment = model.envelope.c, model.event.c, model.log_segment.c
     of_notes = (
         sa.select(sa.func.count(envelope.id.distinct()))
         .join(model.event, event.envelope_id == envelope.id)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
-        .join(model.segment, segment.event_id == event.id)
+        .join(model.log_segment, segment.event_id == event.id)
         .where(model.event_type.c.name == "notes", envelope.state == state)
     )
     with reading(url) as connection:
@@ -110,7 +110,7 @@ def with_items(url: str, state: str) -> int:
 
 def notes(url: str) -> list[bytes]:
     """All items of notes, in the order of the log."""
-    envelope, event, segment = model.envelope.c, model.event.c, model.segment.c
+    envelope, event, segment = model.envelope.c, model.event.c, model.log_segment.c
     wanted = (
         sa.select(segment.data, segment["items"])
         .join(model.event, event.id == segment.event_id)

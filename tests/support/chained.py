@@ -48,11 +48,11 @@ def output_hashes(url: str) -> list[list[bytes]]:
 
 def copied_hashes(url: str) -> list[list[bytes]]:
     """The hashes of the segments of each copy that was sealed, in order."""
-    event, segment, envelope = model.event.c, model.segment.c, model.envelope.c
+    event, segment, envelope = model.event.c, model.log_segment.c, model.envelope.c
     return _grouped(
         url,
         sa.select(event.id, segment.hash)
-        .join(model.segment, segment.event_id == event.id)
+        .join(model.log_segment, segment.event_id == event.id)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .join(model.envelope, envelope.id == event.envelope_id)
         .where(model.event_type.c.name == COPIES, envelope.state == "received")

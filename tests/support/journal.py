@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from xbus import model
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -209,3 +210,36 @@ async def settle_all(journal: Journal, until: int, now: datetime = NOW) -> None:
     for cursor in cursors.values():
         cursor.settle_range(1, until)
     await journal.write(ProgressUpdate(now, list(cursors.values())))
+
+
+def change_segments(connection: sa.Connection, event_ids: Iterable[uuid.UUID] | None = None, **values: object) -> int:
+    """Change columns of segments, be they in rows of their own or in those of their events.
+
+    Args:
+        event_ids: of their events; None for all.
+        values: by the names of the columns of ``log_segment``.
+
+    Returns:
+        How many were changed.
+    """
+    segment, event = model.segment.c, model.event.c
+    in_event = {{"hash": "data_hash"}.get(name, name): value for name, value in values.items()}
+    own, small = sa.update(model.segment).values(**values), sa.update(model.event).values(**in_event)
+    small = small.where(event.data.is_not(None))
+    if event_ids is not None:
+        ids = list(event_ids)
+        own, small = own.where(segment.event_id.in_(ids)), small.where(event.id.in_(ids))
+    return connection.execute(own).rowcount + connection.execute(small).rowcount
+
+
+def remove_segments(connection: sa.Connection, event_ids: Iterable[uuid.UUID] | None = None) -> None:
+    """Remove segments, and leave their events.
+
+    Args:
+        event_ids: of their events; None for all.
+    """
+    ids = None if event_ids is None else list(event_ids)
+    own = sa.delete(model.segment)
+    connection.execute(own if ids is None else own.where(model.segment.c.event_id.in_(ids)))
+    small = sa.update(model.event).values(data=None, data_hash=None, plain_bytes=None)
+    connection.execute(small if ids is None else small.where(model.event.c.id.in_(ids)))

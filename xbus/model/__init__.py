@@ -32,9 +32,13 @@ from xbus.model.journal import (
     envelope_role,
     event,
     head,
+    log_event,
+    log_segment,
     loss,
     reply,
     segment,
+    spent_key,
+    views,
     writer,
 )
 from xbus.model.objects import object_removal, object_store
@@ -81,6 +85,8 @@ __all__ = [
     "history",
     "input_descriptor",
     "lag_limit",
+    "log_event",
+    "log_segment",
     "loss",
     "metadata",
     "node",
@@ -106,7 +112,9 @@ __all__ = [
     "sending_limit",
     "service",
     "session",
+    "spent_key",
     "subscription",
     "subscription_state",
+    "views",
     "writer",
 ]

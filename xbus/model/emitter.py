@@ -1,6 +1,6 @@
 """Tables of emitters and of their profiles, which belong to the configuration."""
 
-from sqlalchemy import BigInteger, Column, ForeignKey, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, String, Table, Text, text
 
 from xbus.model.base import Counter, Timestamp, metadata, one_of, required
 
@@ -20,6 +20,11 @@ emitter_profile = Table(
         "clients_id",
         BigInteger,
         comment="The profile of those emitters for which its own may make API tokens; null if they may not.",
+    ),
+    Column(
+        "keep_keys",
+        Float,
+        comment="Seconds for which keys of its emitters' removed envelopes are kept, from their end; null for ever.",
     ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="A set of event types that its emitters may send.",

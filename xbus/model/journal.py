@@ -12,6 +12,7 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    MetaData,
     String,
     Table,
     Text,
@@ -59,7 +60,8 @@ envelope = Table(
     Column(
         "idempotency_key",
         Text,
-        comment="What its emitter calls it, for good: its id was made of this and the emitter's. Null for none.",
+        comment="What its emitter calls it: its id was made of this and the emitter's. Null for none. The key of a "
+        "removed envelope is in spent_key.",
     ),
     Column(
         "content_hash",
@@ -102,6 +104,15 @@ event = Table(
     ),
     Column("headers", LargeBinary, comment="As those of an envelope, for this event alone."),
     Column("partition_key", String(255), comment="Names what it is about, as a client's number; null for none."),
+    Column("data_hash", LargeBinary(32), comment="As hash of a segment; null where data is."),
+    Column("plain_bytes", Integer, comment="As that of a segment."),
+    # The last column: SQLite reads no other one through it.
+    Column(
+        "data",
+        LargeBinary,
+        comment="Its items where they are one small segment, as in a segment's row; null where it has rows in segment, "
+        "or no items, or they are removed.",
+    ),
     UniqueConstraint("envelope_id", "number"),
     partial_index("ix_event_origin_id", "origin_id", where="origin_id IS NOT NULL"),
     # The newest events of a key, for types that keep only these.
@@ -139,7 +150,68 @@ segment = Table(
     ),
     # Asked for each object that somebody wants to remove.
     partial_index("ix_segment_hash", "hash", where="store_id IS NOT NULL"),
-    comment="A run of consecutive items of one event, stored as it is forwarded, compressed, or in an object store.",
+    comment="A run of consecutive items of one event, stored as it is forwarded, compressed, or in an object store. "
+    "The only segment of a small event lies in that event's row; log_segment has both.",
+)
+
+views = MetaData()
+"""Views, which the baseline makes. Who reads the log from outside reads them and no table."""
+
+log_event = Table(
+    "log_event",
+    views,
+    Column("position", BigInteger, comment="That of its envelope in the log."),
+    Column("number", Integer, comment="Its place in the envelope, from 1."),
+    Column("event_id", Uuid),
+    Column("envelope_id", Uuid),
+    Column("event_type_id", BigInteger),
+    Column("event_type", String(255), comment="The name of its type."),
+    Column("graph_id", BigInteger),
+    Column("items", BigInteger, comment="How many it holds."),
+    Column("segments_id", Uuid, comment="The event_id of its segments: its own, or that of the event that it repeats."),
+    Column("partition_key", String(255)),
+    Column("headers", LargeBinary),
+    Column("emitter", String(255), comment="The login of the emitter."),
+    Column("sealed_at", Timestamp, comment="When the bus received its envelope."),
+    Column("envelope_bytes", BigInteger, comment="How many bytes the items of its envelope take."),
+    Column("ordering_key", String(255)),
+    Column("idempotency_key", Text),
+    Column("envelope_headers", LargeBinary),
+    Column("pruned_at", Timestamp, comment="When the removal of its items began; null while they are here."),
+    comment="The events of all received envelopes.",
+)
+
+log_segment = Table(
+    "log_segment",
+    views,
+    Column("event_id", Uuid),
+    Column("first_index", BigInteger),
+    Column("items", Integer),
+    Column("data", LargeBinary),
+    Column("hash", LargeBinary(32)),
+    Column("indices", JSON(none_as_null=True)),
+    Column("plain_bytes", Integer),
+    Column("store_id", Integer),
+    comment="All segments, wherever they lie, with the columns of the table segment. Ask it alone, by event_id: beside "
+    "other tables SQLite reads all of it.",
+)
+
+spent_key = Table(
+    "spent_key",
+    metadata,
+    Column("envelope_id", Uuid, primary_key=True, comment="That of an envelope with a key which is removed."),
+    required("emitter_id", ForeignKey("emitter.id")),
+    required("key", Text, comment="Its idempotency key."),
+    required("closed_at", Timestamp, comment="When it was sealed or cancelled."),
+    Column("position", BigInteger, comment="The receipt, and so are the next columns; null if it was cancelled."),
+    Column("events", Integer),
+    Column("items", BigInteger),
+    Column("bytes", BigInteger),
+    Column("hash", LargeBinary(32)),
+    Column("content_hash", LargeBinary(32), comment="As in envelope: what comes again is compared with it."),
+    # Asked for the profiles alone whose keys are not kept for ever.
+    Index("ix_spent_key_emitter_id", "emitter_id", "closed_at"),
+    comment="The keys of removed envelopes, so that nothing comes twice. They outlive retention.",
 )
 
 envelope_role = Table(

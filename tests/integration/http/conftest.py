@@ -68,8 +68,8 @@ class Shop:
                 .join(model.event_type, model.event_type.c.id == model.graph.c.event_type_id)
                 .where(model.event.c.envelope_id == envelope.id)
             ).one()
-            of_event = sa.select(model.segment).where(model.segment.c.event_id == event.id)
-            segments = connection.execute(of_event.order_by(model.segment.c.first_index)).all()
+            of_event = sa.select(model.log_segment).where(model.log_segment.c.event_id == event.id)
+            segments = connection.execute(of_event.order_by(model.log_segment.c.first_index)).all()
         items = [unpack(item) for row in segments for item in unpack_items(row.data, row.items)]
         headers = unpack_headers(envelope.headers) if envelope.headers else {}
         return Stored(

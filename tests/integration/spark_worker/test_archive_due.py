@@ -29,7 +29,8 @@ async def test_what_is_old_enough_is_archived_without_a_person(sqlite_url: str, 
         health = Health("back", StandingClock())
         await ArchiveKeeper(journal, SystemClock(), health, "files", archive_command(config)).look()
         assert health.problems == []
-        left = sa.select(model.event_type.c.name).join(model.event).join(model.segment)
+        of_event = model.log_segment.c.event_id == model.log_event.c.event_id
+        left = sa.select(model.log_event.c.event_type).join(model.log_segment, of_event)
         assert await journal.read(lambda connection: list(connection.execute(left).scalars())) == ["flights"]
         (file,) = (tmp_path / "files").rglob("*.parquet")
         assert pq.ParquetFile(file).metadata.num_rows == 3

@@ -58,7 +58,7 @@ def stored_items(url: str) -> int:
     """How many items the journal itself holds."""
     with reading(url) as connection:
         return int(
-            connection.execute(sa.select(sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0))).scalar_one()
+            connection.execute(sa.select(sa.func.coalesce(sa.func.sum(model.log_segment.c["items"]), 0))).scalar_one()
         )
 
 

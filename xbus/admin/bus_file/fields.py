@@ -201,6 +201,7 @@ MAKING: Fields = {
         refers_to=Section.EMITTER_PROFILE,
         means="Its emitters make API tokens, each for an emitter of this profile.",
     ),
+    "keep_keys": replace(SPAN, means="How long the keys of removed envelopes are kept, such as 365d, else for ever."),
 }
 
 FORMER: Fields = {"renamed_from": replace(NAME, required=False)}

@@ -113,10 +113,12 @@ def _profile(
     event_types: Sequence[str],
     new_types: str,
     clients: str | None,
+    keep_keys: float | None,
     renamed_from: str | None,
     **limits: int | None,
 ) -> ProfileSpec:
-    return ProfileSpec(name, frozenset(event_types), renamed_from, SendingLimits(**limits), new_types, clients)
+    types, of_each = frozenset(event_types), SendingLimits(**limits)
+    return ProfileSpec(name, types, renamed_from, of_each, new_types, clients, keep_keys)
 
 
 def _emitter(

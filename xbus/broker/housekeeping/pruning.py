@@ -109,6 +109,7 @@ class Pruner:
         if self._keep_days:
             cancelled = now - timedelta(days=min(CANCELLED_DAYS, self._keep_days))
             await self._prune(self._cancelled_before(cancelled, now), "cancelled")
+        await self._prune(lambda connection, _: pruning.forget_keys(connection, now), "keys, kept for long enough")
 
     async def prune_for_space(self) -> None:
         """Remove cancelled and then settled envelopes, the oldest first, until the space suffices; receipts stay.

@@ -21,7 +21,7 @@ async def test_only_types_that_say_so_are_compressed(
     await journal.run(lambda connection: connection.execute(compress))
     await configuration.refresh()
     ids = {name: [await in_parts(north, name), await whole(north, name)] for name in ("flights", "notes")}
-    statement = sa.select(model.segment.c.event_id).where(model.segment.c.plain_bytes.is_not(None))
+    statement = sa.select(model.log_segment.c.event_id).where(model.log_segment.c.plain_bytes.is_not(None))
     compressed = await journal.run(lambda connection: connection.execute(statement).scalars().all())
     assert set(compressed) == set(ids["flights"])
 

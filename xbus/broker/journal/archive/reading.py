@@ -60,16 +60,15 @@ def archived_files(connection: sa.Connection, type_id: int, after: int, until: i
     Returns:
         In the order of their lowest wanted position.
     """
-    envelope, event, file = model.envelope.c, model.event.c, model.archive_file.c
+    event, file = model.log_event.c, model.archive_file.c
     rows = connection.execute(
-        sa.select(file.id, file.location, envelope.position, sa.func.sum(event["items"]))
+        sa.select(file.id, file.location, event.position, sa.func.sum(event["items"]))
         .join(model.archived_event, model.archived_event.c.file_id == file.id)
-        .join(model.event, event.id == model.archived_event.c.event_id)
-        .join(model.envelope, envelope.id == event.envelope_id)
+        .join(model.log_event, event.event_id == model.archived_event.c.event_id)
         .where(file.event_type_id == type_id, file.last_position > after, file.first_position <= until)
-        .where(envelope.position > after, envelope.position <= until, envelope.pruned_at.is_not(None))
-        .group_by(file.id, file.location, envelope.position)
-        .order_by(file.id, envelope.position)
+        .where(event.position > after, event.position <= until, event.pruned_at.is_not(None))
+        .group_by(file.id, file.location, event.position)
+        .order_by(file.id, event.position)
     ).all()
     found = [_file([*of_file]) for _, of_file in groupby(rows, key=itemgetter(0))]
     return sorted(found, key=lambda each: each.positions)

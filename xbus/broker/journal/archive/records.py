@@ -191,7 +191,7 @@ def remove_archived(connection: sa.Connection, now: datetime) -> PruningStep:
         .limit(PAGE_ENVELOPES)
     ).all()
     found = [Candidate(*row, True) for row in rows]
-    data_bytes, emptied = remove_segments(connection, WRITER, found)
+    data_bytes, emptied = remove_segments(connection, WRITER, found, keeps_events=True)
     ids = [candidate.envelope_id for candidate in emptied]
     gone = sa.update(model.archived_envelope).where(archived.envelope_id.in_(ids))
     connection.execute(gone.values(removed_at=now))

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.records import differs
+from xbus.broker.journal.database.compression import OfEvent
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.errors import Refused
 from xbus.headers import EventTags
@@ -99,20 +100,21 @@ def finish_restore(connection: sa.Connection, envelope_id: UUID, now: datetime) 
 
 
 def _content(connection: sa.Connection, envelope_id: UUID) -> list[Content]:
-    event, segment = model.event.c, model.segment.c
+    event, source = model.event.c, model.event.alias("source")
+    segments = OfEvent(source)
     rows = connection.execute(
         sa.select(
             event.number,
             model.event_type.c.first_name,
             event.headers,
             event.partition_key,
-            segment["items"],
-            segment.hash,
+            segments.items,
+            segments.hash,
         )
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
-        .outerjoin(model.segment, segment.event_id == sa.func.coalesce(event.origin_id, event.id))
+        .join(segments.joined, source.c.id == sa.func.coalesce(event.origin_id, event.id))
         .where(event.envelope_id == envelope_id)
-        .order_by(event.number, segment.first_index)
+        .order_by(event.number, model.segment.c.first_index)
     )
     found: dict[int, tuple[str, EventTags, list[int], list[bytes]]] = {}
     for number, hashed_name, *tags, items, segment_hash in rows:

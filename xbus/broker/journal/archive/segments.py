@@ -58,7 +58,7 @@ def read_rows(connection: sa.Connection, segments_id: UUID, from_index: int, max
 
 def read_stored(connection: sa.Connection, segments_id: UUID, from_index: int, max_bytes: int) -> list[SegmentRow]:
     """Read as ``read_rows`` does, with the data as it is stored."""
-    segment = model.segment.c
+    segment = model.log_segment.c
     following = sa.and_(segment.event_id == segments_id, segment.first_index >= from_index)
     sizes = connection.execute(
         sa.select(segment.first_index, PLAIN_SIZE).where(following).order_by(segment.first_index).limit(500)
@@ -67,12 +67,12 @@ def read_stored(connection: sa.Connection, segments_id: UUID, from_index: int, m
     if not page:
         return []
     upto = segment.first_index <= page[-1].first_index
-    rows = connection.execute(sa.select(model.segment).where(following, upto).order_by(segment.first_index))
+    rows = connection.execute(sa.select(model.log_segment).where(following, upto).order_by(segment.first_index))
     return [stored_row(row) for row in rows.mappings()]
 
 
 def stored_row(row: sa.RowMapping) -> SegmentRow:
-    """Take a row of ``model.segment`` as it is stored."""
+    """Take a row of ``model.log_segment`` as it is stored."""
     named: dict[str, Any] = dict(row)
     return SegmentRow(**named)._replace(data=bytes(row["data"]), hash=bytes(row["hash"]))
 

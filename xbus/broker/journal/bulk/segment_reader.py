@@ -4,6 +4,7 @@ Each reader has a connection of its own. It reads page by page, each page in a t
 transaction would keep SQLite from carrying its log over; what is sealed, or an output that is ready, never changes.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,8 +35,8 @@ Place: TypeAlias = tuple[int, int]
 _SegmentRow: TypeAlias = tuple[int, bytes, int | None, int | None, bytes, int, bytes | None]
 """Number of items, data as it is stored, first index and sources."""
 
-_LoggedRow: TypeAlias = tuple[int, int, int, int, *tuple[Any, ...]]
-"""Position, number of the event, first index and number of items; and data as it is stored, where asked for."""
+_LoggedRow: TypeAlias = tuple[UUID, int, int, *tuple[Any, ...]]
+"""The event that has the items, first index and number of items; and data as it is stored, where asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +194,15 @@ class SegmentReader:
         """Iterate over the segments of all events of some small envelopes."""
         query = _LOG_SEGMENTS if with_data else _LOG_SEGMENTS_BARE
         first, last = events[0].position, events[-1].position
-        rows = self._fetcher.fetch(query, type_id=type_id, first=first, last=last)
-        place = 0
+        found: defaultdict[UUID, list[_LoggedRow]] = defaultdict(list)
+        for row in self._fetcher.fetch(query, type_id=type_id, first=first, last=last):
+            found[row[0]].append(row)
         for event in events:
             expected = 0
-            while place < len(rows) and rows[place][:2] == (event.position, event.number):
-                _, _, first_index, items, *data = rows[place]
+            for _, first_index, items, *data in found[event.source]:
                 _expect(event, expected, first_index)
                 yield event.segment(first_index, items, self._data.plain(*data) if with_data else b"")
                 expected += items
-                place += 1
             _expect(event, expected, event.items)
 
     def _large(self, event: "_EventHeader", first: int, end: int, with_data: bool) -> Iterator[LoggedSegment]:
@@ -263,12 +263,12 @@ class _Texts:
 
 _EVENT = _Texts(
     Query(
-        f"SELECT 0, first_index, {PLAIN_SIZE_TEXT} FROM segment WHERE event_id = %(source)s AND first_index > %(b)s"
+        f"SELECT 0, first_index, {PLAIN_SIZE_TEXT} FROM log_segment WHERE event_id = %(source)s AND first_index > %(b)s"
         f" AND %(a)s = 0 AND first_index <= %(last)s ORDER BY first_index LIMIT {PAGE_ROWS}",
         "iqi",
     ),
     Query(
-        f"SELECT items, {STORED_DATA_TEXT}, first_index, NULL FROM segment"
+        f"SELECT items, {STORED_DATA_TEXT}, first_index, NULL FROM log_segment"
         " WHERE event_id = %(source)s AND %(a)s = %(c)s"
         " AND first_index >= %(b)s AND first_index <= %(d)s ORDER BY first_index",
         "ibiibqb",
@@ -298,27 +298,23 @@ _TAGS = frozenset({"headers", "partition_key"})
 """The columns for which headers and partition keys are read."""
 
 _LOG_EVENTS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetime, int, *tuple[Any, ...]]] = Query(
-    "SELECT envelope.id, event.id, coalesce(event.origin_id, event.id), event.items, envelope.position, event.number,"
-    " emitter.login, envelope.closed_at, envelope.bytes"
-    " FROM envelope JOIN event ON event.envelope_id = envelope.id JOIN emitter ON emitter.id = envelope.emitter_id"
-    " WHERE envelope.position >= %(after)s AND envelope.position <= %(until)s AND envelope.pruned_at IS NULL"
-    " AND (envelope.position > %(after)s OR event.number > %(number)s) AND event.event_type_id = %(type_id)s"
-    f" ORDER BY envelope.position, event.number LIMIT {PAGE_ROWS}",
+    "SELECT envelope_id, event_id, segments_id, items, position, number, emitter, sealed_at, envelope_bytes"
+    " FROM log_event WHERE position >= %(after)s AND position <= %(until)s AND pruned_at IS NULL"
+    " AND (position > %(after)s OR number > %(number)s) AND event_type_id = %(type_id)s"
+    f" ORDER BY position, number LIMIT {PAGE_ROWS}",
     "uuuqqistq",
 )
 _LOG_EVENTS_WITH_TAGS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetime, int, *tuple[Any, ...]]] = Query(
     _LOG_EVENTS.text.replace(
-        "envelope.bytes FROM", "envelope.bytes, event.headers, event.partition_key, envelope.headers FROM"
+        "envelope_bytes FROM", "envelope_bytes, headers, partition_key, envelope_headers FROM"
     ).replace(f"LIMIT {PAGE_ROWS}", f"LIMIT {TAG_ROWS}"),
     "uuuqqistqbsb",
 )
 _LOG_SEGMENTS: Query[_LoggedRow] = Query(
-    f"SELECT envelope.position, event.number, segment.first_index, segment.items, {STORED_DATA_TEXT}"
-    " FROM envelope JOIN event ON event.envelope_id = envelope.id"
-    " JOIN segment ON segment.event_id = coalesce(event.origin_id, event.id)"
-    " WHERE envelope.position >= %(first)s AND envelope.position <= %(last)s AND envelope.pruned_at IS NULL"
-    " AND event.event_type_id = %(type_id)s"
-    " ORDER BY envelope.position, event.number, segment.first_index",
-    "qiqibiib",
+    f"SELECT event_id, first_index, items, {STORED_DATA_TEXT} FROM log_segment WHERE event_id IN"
+    " (SELECT segments_id FROM log_event WHERE position >= %(first)s AND position <= %(last)s"
+    " AND pruned_at IS NULL AND event_type_id = %(type_id)s)"
+    " ORDER BY event_id, first_index",
+    "uqibiib",
 )
-_LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(_LOG_SEGMENTS.text.replace(f", {STORED_DATA_TEXT}", ""), "qiqi")
+_LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(_LOG_SEGMENTS.text.replace(f", {STORED_DATA_TEXT}", ""), "uqi")

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeAlias, cast
 from uuid import UUID
 
@@ -140,18 +139,26 @@ class Committer:
         Raises:
             Fenced: this process may write no more.
         """
-        answers: dict[WriteJob, object] = {}
-        for is_errand, run in groupby(calls, key=lambda call: callable(call.what)):
-            if is_errand:
-                answers |= {call: self._do_errand(cast(Errand, call.what)) for call in run}
-                continue
-            together = list(run)
-            # Whoever makes a step waits for nothing that is written here.
-            steps = [call for call in together if isinstance(call.what, Step)]
-            writes = [call for call in together if not isinstance(call.what, Step)]
-            answers |= zip(writes, self._write_group(writes) if writes else (), strict=True)
-            answers |= self._do_steps(steps)
-        return [answers[call] for call in calls]
+        answers: dict[WriteJob, object] = dict.fromkeys(calls)
+        writes: list[WriteJob] = []
+        steps: list[WriteJob] = []
+        for call in calls:
+            if isinstance(call.what, Step):
+                # Whoever makes a step waits for nothing that is written here.
+                steps.append(call)
+            elif isinstance(call.what, Write):
+                writes.append(call)
+            else:
+                answers |= self._do_run(writes, steps)
+                writes, steps = [], []
+                answers[call] = self._do_errand(call.what)
+        answers |= self._do_run(writes, steps)
+        return [*answers.values()]
+
+    def _do_run(self, writes: Sequence[WriteJob], steps: Sequence[WriteJob]) -> dict[WriteJob, object]:
+        """Do the writes and steps between two errands."""
+        done = dict(zip(writes, self._write_group(writes), strict=True)) if writes else {}
+        return done | self._do_steps(steps) if steps else done
 
     def _do_steps(self, calls: Sequence[WriteJob]) -> dict[WriteJob, object]:
         steps = {call: cast(Step, call.what) for call in sorted(calls, key=lambda call: cast(Step, call.what).row)}
@@ -192,7 +199,7 @@ class Committer:
         try:
             with journal_errors(), self._connected().begin():
                 yield
-                self._stamp()
+                self._fence.stamp(self._connected(), is_first=self._is_new)
         except XbusError as error:
             if isinstance(error, JournalUnavailable):
                 self.outage = error
@@ -214,7 +221,7 @@ class Committer:
             # Whose ids are taken is asked once, and all others stay together.
             return self._transaction(calls, leaves_taken=True)
         except JournalUnavailable as error:
-            self._note_outage(error, _written_bytes(calls))
+            self._note_outage(error, sum(map(write_size, _writes(calls))))
             return [error] * len(calls)
         except Fenced:
             raise
@@ -272,14 +279,14 @@ class Committer:
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
-        group = [cast(Write[object], call.what) for call in calls]
+        group = _writes(calls)
         data_bytes = 0
         try:
-            with journal_errors(), self._connected().begin():
+            with journal_errors(), (connection := self._connected()).begin():
                 write = carry_out_free if leaves_taken else carry_out
-                answers = write(self._connected(), group, self._max_segment_bytes)
+                answers = write(connection, group, self._max_segment_bytes)
                 data_bytes = sum(map(_stored_bytes, group, answers))
-                self._stamp(data_bytes)
+                self._fence.stamp(connection, data_bytes, is_first=self._is_new)
                 committing = True
         except JournalUnavailable as error:
             self._disconnect()
@@ -293,14 +300,11 @@ class Committer:
                 return [UNDECIDED] * len(calls)
             if not committed:
                 raise
-        self._confirm(_written_bytes(calls))
+        self._confirm(sum(map(write_size, group)))
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
-        self.group_sizes.note(sum([len(write) if type(write) is PutGroup else 1 for write in group]))
+        self.group_sizes.note(sum([len(write.envelope_ids) if type(write) is PutGroup else 1 for write in group]))
         return answers
-
-    def _stamp(self, data_bytes: int = 0) -> None:
-        self._fence.stamp(self._connected(), data_bytes, is_first=self._is_new)
 
     def _confirm(self, written_bytes: int = 0) -> None:
         self._fence.confirm()
@@ -399,8 +403,8 @@ class Committer:
         self._disconnect()
 
 
-def _written_bytes(calls: Sequence[WriteJob]) -> int:
-    return sum(write_size(cast(Write[object], call.what)) for call in calls)
+def _writes(calls: Sequence[WriteJob]) -> list[Write[object]]:
+    return [call.what for call in calls if isinstance(call.what, Write)]
 
 
 def _stored_bytes(write: Write[object], answer: object) -> int:

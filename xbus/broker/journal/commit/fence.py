@@ -63,6 +63,8 @@ class Fence:
         self._holder = holder
         self._epoch = 0
         self._committed = 0
+        self._own: dict[str, Any] = {}
+        """What the row of this writer has, as long as no other one takes over."""
         self.number = 0
         """The number of the last transaction that was stamped. None is used twice, also where a transaction fails:
         else it could speak for another one."""
@@ -95,6 +97,7 @@ class Fence:
         else:
             self._epoch, self.number = own.epoch + 1, own.group_number
         connection.execute(_NEW_EPOCHS, {"names": list(found), "new_holder": self._holder})
+        self._own = {"of_name": self._name, "of_epoch": self._epoch, "of_holder": self._holder}
         self._committed = self.number
 
     def stamp(self, connection: sa.Connection, data_bytes: int = 0, *, is_first: bool = False) -> None:
@@ -112,14 +115,7 @@ class Fence:
         self.number += 1
         end = self._seen.end
         statement = _STAMP if not is_first or end.envelope_id is None else _STAMP_FIRST
-        values = {
-            "of_name": self._name,
-            "of_epoch": self._epoch,
-            "of_holder": self._holder,
-            "committed": self._committed,
-            "number": self.number,
-            "data_bytes": data_bytes,
-        }
+        values = {"committed": self._committed, "number": self.number, "data_bytes": data_bytes, **self._own}
         if statement is _STAMP_FIRST:
             values |= {"seen": end.position, "seen_id": end.envelope_id}
             changed = connection.execute(statement, values).rowcount

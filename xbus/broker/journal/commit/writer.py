@@ -118,7 +118,7 @@ class Writer:
         self._busy_since: float | None = None
         self._tried_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._ended: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -204,7 +204,7 @@ class Writer:
         if promises:
             self._hand_over_soon()
         elif self._unpromised is None:
-            self._unpromised = self._running_loop.call_later(UNPROMISED_SECONDS, self._hand_over)
+            self._unpromised = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over)
 
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
@@ -219,14 +219,14 @@ class Writer:
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
-        answer: asyncio.Future[T] = self._running_loop.create_future()
+        answer: asyncio.Future[T] = self._loop.create_future()
         self._gather(errand, 0, answer)
         self._hand_over()
         return answer
 
     def step(self, row: int, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something to one row on the write connection, in a transaction that it shares; see ``Step``."""
-        answer: asyncio.Future[T] = self._running_loop.create_future()
+        answer: asyncio.Future[T] = self._loop.create_future()
         self._gather(Step(row, errand), 0, answer)
         self._hand_over_soon()
         return answer
@@ -251,7 +251,7 @@ class Writer:
         """Hand over when this turn of the loop is done: what it submits shares a commit, and wakes the thread once."""
         if not self._is_handing_over:
             self._is_handing_over = True
-            self._running_loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
@@ -261,11 +261,6 @@ class Writer:
         if self._gathered:
             self._calls.put(self._gathered)
             self._gathered = []
-
-    @property
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None, "the writer is not started"
-        return self._loop
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
@@ -297,7 +292,7 @@ class Writer:
             died_of = error
         finally:
             self._committer.close()
-        self._running_loop.call_soon_threadsafe(self._end, died_of, group)
+        self._loop.call_soon_threadsafe(self._end, died_of, group)
 
     def _is_time_to_try(self, group: Sequence[_Pending]) -> bool:
         """Check whether to try again to write: where nothing comes; for want of room also beside what comes."""
@@ -314,7 +309,7 @@ class Writer:
             self._tell(decided, answers)
 
     def _tell(self, group: Sequence[_Pending], answers: Sequence[object]) -> None:
-        self._running_loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
+        self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
 
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and take all others that are there; false says that the writer is being closed.
@@ -356,9 +351,10 @@ class Writer:
     # -- on the loop -----------------------------------------------------------------------------------------------
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
-        # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
-        # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
-        self._running_loop.call_soon(self._know, faults)
+        if faults != self._faults_known:
+            # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
+            # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
+            self._loop.call_soon(self._know, faults)
         appends = stored_appends(group, answers)
         if appends:
             self._events.tell_stored(appends)

@@ -175,13 +175,13 @@ def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
 
 
 def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
-    allowed: dict[tuple[int, str, str, str | None], set[str]] = {}
+    allowed: dict[tuple[int, str, str, str | None, float | None], set[str]] = {}
     for *profile, type_name in connection.execute(_PROFILES, {"removed": removed}):
         allowed.setdefault(tuple(profile), set()).update([type_name] if type_name is not None else [])
     limits = {subject: found for (kind, subject), found in read_limits(connection).items() if kind == "emitter_profile"}
     return (
-        ProfileSpec(name, frozenset(names), None, limits.get(profile_id, NO_LIMITS), new_types, clients)
-        for (profile_id, name, new_types, clients), names in allowed.items()
+        ProfileSpec(name, frozenset(names), None, limits.get(profile_id, NO_LIMITS), new_types, clients, keep_keys)
+        for (profile_id, name, new_types, clients, keep_keys), names in allowed.items()
     )
 
 
@@ -261,6 +261,7 @@ _PROFILES = (
         emitter_profile.c.name,
         emitter_profile.c.new_types,
         _of_clients.c.name,
+        emitter_profile.c.keep_keys,
         event_type.c.name,
     )
     .select_from(emitter_profile)

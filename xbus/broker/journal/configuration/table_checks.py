@@ -211,6 +211,7 @@ _VALUES: Sequence[tuple[sa.Table, str, Callable[[Any], bool], str]] = (
     (model.bot, "attempts", _is_from(1), "1 or more"),
     (model.bot, "max_seconds", _is_from(0), "0 or more"),
     (model.event_type, "keep", _is_from(0), "0 or more"),
+    (model.emitter_profile, "keep_keys", _is_from(0), "0 or more"),
     (model.event_type, "keep_bytes", _is_from(1), "1 or more"),
     (model.event_type, "keep_last_per_key", _is_from(1), "1 or more"),
     (model.event_type, "archive_after", _is_from(0), "0 or more"),

@@ -338,7 +338,7 @@ def _write_reader(connection: Connection, entry: ReaderSpec, **retry: object) ->
 
 
 def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
-    profile_id = _put(connection, emitter_profile, entry.name, new_types=entry.new_types)
+    profile_id = _put(connection, emitter_profile, entry.name, new_types=entry.new_types, keep_keys=entry.keep_keys)
     connection.execute(delete(profile_event_type).where(profile_event_type.c.profile_id == profile_id))
     for name in sorted(entry.event_types):
         event_type_id = _id(connection, event_type, name)

@@ -25,12 +25,36 @@ LEAST_GAIN = 8
 DAMAGED = "segment_damaged"
 
 PLAIN_SIZE: sa.ColumnElement[int] = sa.func.coalesce(
-    model.segment.c.plain_bytes, sa.func.length(model.segment.c.data), type_=sa.Integer
+    model.log_segment.c.plain_bytes, sa.func.length(model.log_segment.c.data), type_=sa.Integer
 )
 """The bytes of a segment's plain data. On SQLite neither column makes the database read the data itself."""
 
-PLAIN_SIZE_TEXT = "coalesce(segment.plain_bytes, length(segment.data))"
+PLAIN_SIZE_TEXT = "coalesce(plain_bytes, length(data))"
 """The same for statements that are written out."""
+
+
+class OfEvent:
+    """The segments of events, for statements that join other tables, where SQLite would read all of ``log_segment``.
+
+    Args:
+        event: the table of events, or an alias of it, whose own segments are meant.
+    """
+
+    def __init__(self, event: sa.FromClause = model.event) -> None:
+        own, segment = event.c, model.segment.c
+        self.joined: sa.Join = event.outerjoin(model.segment, segment.event_id == own.id)
+        """A row for each segment; one for an event without any."""
+        self.is_there: sa.ColumnElement[bool] = sa.or_(own.data.is_not(None), segment.event_id.is_not(None))
+        """False in the row of an event without any."""
+        self.items: sa.ColumnElement[int | None] = sa.func.coalesce(
+            segment["items"], sa.case((own.data.is_not(None), own["items"])), type_=sa.BigInteger
+        )
+        self.hash: sa.ColumnElement[bytes | None] = sa.func.coalesce(segment.hash, own.data_hash, type_=sa.LargeBinary)
+        self.size: sa.ColumnElement[int] = sa.func.coalesce(
+            *(segment.plain_bytes, sa.func.length(segment.data), own.plain_bytes, sa.func.length(own.data)),
+            type_=sa.Integer,
+        )
+        """The bytes of its plain data."""
 
 
 def compress(data: bytes) -> tuple[bytes, int | None]:

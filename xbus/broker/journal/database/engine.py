@@ -2,9 +2,9 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, cast
 
 import psycopg2
@@ -166,9 +166,12 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     def begin(connection: sa.Connection) -> None:
         # A writer takes the lock at once: a transaction that reads first and writes later could not wait for it.
         read_only = connection.get_execution_options().get("xbus_read_only", False)
-        # Closed also where it fails: what an error refers to would keep the file open, and locked.
-        with closing(connection.connection.cursor()) as cursor:
+        cursor = connection.connection.cursor()
+        try:
             cursor.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        finally:
+            # Also where it fails: what an error refers to would keep the file open, and locked.
+            cursor.close()
 
     return engine
 
@@ -190,23 +193,37 @@ def _switch_to_wal(cursor: Any) -> None:
             return
 
 
-@contextmanager
-def journal_errors() -> Iterator[None]:
+class _JournalErrors(AbstractContextManager[None, None]):
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if error is not None:
+            _translate(error)
+
+
+def journal_errors() -> AbstractContextManager[None, None]:
     """Let nothing of the driver's out: callers see the errors of ``xbus.errors`` only.
 
     Raises:
         JournalUnavailable: the database can't be reached, is full, locked, read-only or shutting down.
         JournalError: the statement itself can't be carried out.
     """
-    try:
-        yield
-    except _WRONG as error:
+    return _JOURNAL_ERRORS
+
+
+_JOURNAL_ERRORS = _JournalErrors()
+
+
+def _translate(error: BaseException) -> None:
+    if isinstance(error, _WRONG):
         if sessions.ends_session(error.orig if isinstance(error, exc.DBAPIError) else error):
             raise _unavailable(error) from error
         raise JournalError(f"the database refused a statement ({_first_line(error)})") from error
-    except (exc.DBAPIError, psycopg2.Error, sqlite3.Error) as error:
+    if isinstance(error, exc.DBAPIError | psycopg2.Error | sqlite3.Error):
         raise _unavailable(error) from error
-    except (exc.StatementError, ValueError, OverflowError) as error:
+    if isinstance(error, exc.StatementError | ValueError | OverflowError):
         # The driver could not even write the value down, as with a zero character in a text for PostgreSQL.
         raise JournalError(f"a value can't be stored ({error})") from error
 

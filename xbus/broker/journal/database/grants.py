@@ -43,14 +43,16 @@ _VERSION = Grant("SELECT", "alembic_version")
 GRANTS: Mapping[GrantPurpose, Sequence[Grant]] = {
     GrantPurpose.LOG_READER: (
         _VERSION,
-        *_read(model.head, model.envelope, model.event, model.segment, model.object_store),
+        *_read(model.head, model.log_event, model.log_segment, model.object_store),
+        # An envelope without events counts as well.
+        Grant("SELECT", model.envelope.name, ("id", "position", "closed_at", "pruned_at")),
         *_read(model.archive_file, model.archived_envelope, model.archived_event),
         Grant("SELECT", model.event_type.name, ("id", "name")),
-        Grant("SELECT", model.emitter.name, ("id", "login")),
     ),
     GrantPurpose.BULK_WORKER: (
         _VERSION,
-        *_read(model.event, model.segment, model.object_store, model.bulk_attempt),
+        *_read(model.log_segment, model.object_store, model.bulk_attempt),
+        Grant("SELECT", model.event.name, ("id", "origin_id", "items")),
         # PostgreSQL lets nobody lock a row who may change none of its columns. This one is for people alone.
         Grant("UPDATE", model.bulk_attempt.name, ("started_at",)),
         Grant("SELECT, INSERT, DELETE", model.bulk_segment.name),

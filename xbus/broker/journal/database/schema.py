@@ -10,7 +10,7 @@ from sqlalchemy.schema import SetColumnComment, SetTableComment
 
 from xbus.broker.journal.database.connection import is_missing_file, reading, writing
 from xbus.errors import SchemaError
-from xbus.model import metadata
+from xbus.model import metadata, views
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +148,12 @@ def _comment(connection: sa.Connection) -> None:
     for table in metadata.sorted_tables:
         connection.execute(SetTableComment(table))
         for column in table.columns:
+            if column.comment:
+                connection.execute(SetColumnComment(column))
+    for view in views.sorted_tables:
+        text = str(view.comment).replace("'", "''")
+        connection.exec_driver_sql(f"COMMENT ON VIEW {view.name} IS '{text}'")
+        for column in view.columns:
             if column.comment:
                 connection.execute(SetColumnComment(column))
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.segments import read_stored, stored_row
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import PLAIN_SIZE, OfEvent
 from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.items import has_items
@@ -30,7 +30,8 @@ PAGE_BYTES = 8 * 1024 * 1024
 MOST_GENERATIONS = 1_000
 """Envelopes under one key that may have been cancelled before the one that counts."""
 
-_EVENT, _SEGMENT, _ARCHIVED = model.event.c, model.segment.c, model.archived_envelope.c
+_EVENT, _SEGMENT, _ARCHIVED = model.event.c, model.log_segment.c, model.archived_envelope.c
+_OF_EVENT = OfEvent()
 _IS_AWAY = sa.and_(_ARCHIVED.envelope_id.is_not(None), _ARCHIVED.restored_at.is_(None))
 _ENVELOPES = (
     sa.select(model.envelope, _IS_AWAY.label("is_away"))
@@ -62,12 +63,13 @@ _EVENTS = (
     .order_by(_EVENT.envelope_id, _EVENT.number)
 )
 _SIZES = (
-    sa.select(_SEGMENT.event_id, sa.func.count(), sa.func.sum(PLAIN_SIZE))
-    .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
-    .group_by(_SEGMENT.event_id)
+    sa.select(_EVENT.id, sa.func.count(), sa.func.sum(_OF_EVENT.size))
+    .select_from(_OF_EVENT.joined)
+    .where(_EVENT.id.in_(sa.bindparam("ids", expanding=True)), _OF_EVENT.is_there)
+    .group_by(_EVENT.id)
 )
 _SEGMENTS = (
-    sa.select(model.segment)
+    sa.select(model.log_segment)
     .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
@@ -157,7 +159,7 @@ def _take(rows: Iterable[SegmentRow], stored: dict[UUID, _Stored], door: Segment
             causes, data_bytes = [*_causes(plain, event)], len(plain.data)
             event.digest.update(plain.data)
         for cause in causes:
-            yield Fault(FaultCode.SEGMENT_CHANGED, "segment", f"{row.event_id}, {row.first_index}", cause)
+            yield Fault(FaultCode.SEGMENT_CHANGED, "log_segment", f"{row.event_id}, {row.first_index}", cause)
         event.items += row.items
         event.data_bytes += data_bytes
         event.hashes.append(row.hash)
@@ -207,12 +209,43 @@ def _check_envelope(envelope: Any, events: Sequence[Any], stored: dict[UUID, _St
         yield from map(fault, _seal_causes(envelope, events, stored if is_there else None))
 
 
+def check_spent_keys(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Check that the keys of removed envelopes stand for the envelopes that they name."""
+    after = UUID(int=0)
+    while True:
+        with connection.begin():
+            page = connection.execute(_SPENT, {"after": after}).all()
+        for spent in page:
+            cause = ""
+            if not _is_of_key(spent.envelope_id, spent.emitter_id, spent.key):
+                cause = "its id is not that of its emitter and its key"
+            elif len({value is None for value in spent[4:]}) == 2:
+                cause = "a part of its receipt is missing"
+            if cause:
+                yield Fault(FaultCode.ENVELOPE_CHANGED, "spent_key", str(spent.envelope_id), cause)
+        tell(len(page))
+        if len(page) < PAGE_EVENTS:
+            return
+        after = page[-1].envelope_id
+
+
+_SPENT = (
+    sa.select(model.spent_key)
+    .where(model.spent_key.c.envelope_id > sa.bindparam("after"))
+    .order_by(model.spent_key.c.envelope_id)
+    .limit(PAGE_EVENTS)
+)
+
+
+def _is_of_key(envelope_id: UUID, emitter_id: int, key: str) -> bool:
+    return envelope_id in (keyed_envelope_id(emitter_id, key, number) for number in range(MOST_GENERATIONS))
+
+
 def _key_causes(envelope: Any, events: Sequence[Any]) -> Iterator[str]:
     key = envelope["idempotency_key"]
     if key is None:
         return
-    made = (keyed_envelope_id(envelope["emitter_id"], key, number) for number in range(MOST_GENERATIONS))
-    if envelope["id"] not in made:
+    if not _is_of_key(envelope["id"], envelope["emitter_id"], key):
         yield "its id is not that of its emitter and its key"
     elif any(event["id"] != numbered_event_id(envelope["id"], event["number"]) for event in events):
         yield "the id of an event is not that of its number"

@@ -8,7 +8,7 @@ from xbus import model
 from xbus.broker.journal.audit.verifying import verify
 from xbus.broker.journal.configuration.checked import read_checked
 from xbus.broker.journal.database.table_rows import count_rows
-from xbus.broker.journal.fsck.content import check_content
+from xbus.broker.journal.fsck.content import check_content, check_spent_keys
 from xbus.broker.journal.fsck.database import check_checksums, check_pages, check_references
 from xbus.broker.journal.fsck.faults import Check, Fault, FaultCode, Tell
 from xbus.broker.journal.fsck.log_end import check_log
@@ -50,6 +50,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("the references", check_references),
     ("the configuration", check_configuration),
     ("the envelopes", check_content),
+    ("the spent keys", check_spent_keys),
     ("the end of the log", check_log),
     ("the progress", check_progress),
     ("the readers", check_readers),

@@ -1,13 +1,13 @@
 """Compares stored items with their hashes, a page at a time, in the order in which they lie."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE, verified
+from xbus.broker.journal.database.compression import verified
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.objects.reading import STORED_DATA, segment_data
 from xbus.errors import JournalError, JournalUnavailable
@@ -19,6 +19,10 @@ SegmentPlace: TypeAlias = tuple[UUID, int, int]
 """The event and the first index of a segment, and 0; or the attempt, the part and the number of one of an output."""
 
 BEGINNING: SegmentPlace = (UUID(int=0), -1, 0)
+
+
+def _size_of(row: Any) -> sa.ColumnElement[int]:
+    return sa.func.coalesce(row.plain_bytes, sa.func.length(row.data), type_=sa.Integer)
 
 
 class Damaged(NamedTuple):
@@ -83,8 +87,9 @@ def find_damaged_outputs(connection: sa.Connection, after: SegmentPlace) -> Dama
     return DamagePage(end, damaged)
 
 
-_SEGMENT = model.segment.c
+_SEGMENT, _EVENT = model.segment.c, model.event.c
 _PLACE = sa.tuple_(_SEGMENT.event_id, _SEGMENT.first_index)
+_OF_EVENT = sa.bindparam("event_id", type_=sa.Uuid())
 
 
 def _at(event_id: str, first_index: str) -> sa.Tuple:
@@ -92,14 +97,32 @@ def _at(event_id: str, first_index: str) -> sa.Tuple:
 
 
 _BEHIND = _at("event_id", "first_index") < _PLACE
-_SIZES = (
-    sa.select(_SEGMENT.event_id, _SEGMENT.first_index, PLAIN_SIZE)
+_IN_EVENTS = sa.and_(_EVENT.id > _OF_EVENT, _EVENT.data.is_not(None))
+_IN_ORDER = ("event_id", "first_index")
+_FIRST = sa.literal_column("0", sa.BigInteger).label("first_index")
+# Each half by its own index, up to a limit: in log_segment no index has the order of both.
+_NEXT = (
+    sa.select(_SEGMENT.event_id, _SEGMENT.first_index, _size_of(_SEGMENT).label("size"))
     .where(_BEHIND)
-    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
+    .order_by(*_IN_ORDER)
     .limit(PAGE_ROWS)
+    .subquery()
 )
-_DATA = sa.select(_SEGMENT.event_id, _SEGMENT.first_index, *[_SEGMENT[name] for name in STORED_DATA]).where(
-    _BEHIND, _at("last_id", "last_index") >= _PLACE
+_NEXT_IN_EVENTS = (
+    sa.select(_EVENT.id.label("event_id"), _FIRST, _size_of(_EVENT).label("size"))
+    .where(_IN_EVENTS)
+    .order_by(_EVENT.id)
+    .limit(PAGE_ROWS)
+    .subquery()
+)
+_SIZES = sa.union_all(sa.select(_NEXT), sa.select(_NEXT_IN_EVENTS)).order_by(*_IN_ORDER).limit(PAGE_ROWS)
+_DATA = sa.union_all(
+    sa.select(_SEGMENT.event_id, _SEGMENT.first_index, *[_SEGMENT[name] for name in STORED_DATA]).where(
+        _BEHIND, _at("last_id", "last_index") >= _PLACE
+    ),
+    sa.select(
+        *(_EVENT.id, _FIRST, _EVENT.data, _EVENT.plain_bytes, sa.cast(sa.null(), sa.Integer), _EVENT.data_hash)
+    ).where(_IN_EVENTS, _EVENT.id <= sa.bindparam("last_id", type_=sa.Uuid())),
 )
 
 _OUTPUT = model.bulk_segment.c

@@ -6,10 +6,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import OfEvent
 from xbus.broker.journal.writes import SealReceipt
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
+from xbus.ids import is_computed
 from xbus.states import EnvelopeState
 
 
@@ -64,13 +65,35 @@ class StoredEnvelope:
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
-    """Read one envelope, whatever became of it; None if no envelope has this id."""
+    """Read one envelope, whatever became of it; None if no envelope has this id.
+
+    One that was removed is known as long as its key is kept.
+    """
     row = connection.execute(_ENVELOPE, {"of_id": envelope_id}).one_or_none()
-    return None if row is None else _stored_envelope(connection, row)
+    if row is not None:
+        return _stored_envelope(connection, row)
+    # Ids are computed of keys alone.
+    return _read_spent(connection, envelope_id) if is_computed(envelope_id) else None
+
+
+def _read_spent(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
+    spent = connection.execute(_SPENT, {"of_id": envelope_id}).one_or_none()
+    if spent is None:
+        return None
+    head = EnvelopeHead(key=spent.key)
+    if spent.position is None:
+        reason = read_cancel_reason(connection, envelope_id)
+        closed = (envelope_id, spent.emitter_id, EnvelopeState.CANCELLED, (), None)
+        return StoredEnvelope(*closed, head, pruned=True, reason=reason)
+    receipt = SealReceipt(envelope_id, spent.position, spent.events, spent.items, spent.bytes, bytes(spent.hash))
+    sealed = (envelope_id, spent.emitter_id, EnvelopeState.RECEIVED, (), receipt)
+    return StoredEnvelope(*sealed, head, bytes(spent.content_hash), pruned=True)
 
 
 _ENVELOPE = sa.select(model.envelope).where(model.envelope.c.id == sa.bindparam("of_id"))
 """Made once, as the front asks by it for each new envelope that comes whole."""
+
+_SPENT = sa.select(model.spent_key).where(model.spent_key.c.envelope_id == sa.bindparam("of_id"))
 
 
 def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> StoredEnvelope:
@@ -101,23 +124,25 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
 
 
 def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[StoredEvent, ...]:
+    source = model.event.alias("source")
+    segments = OfEvent(source)
+    # A segment of a small event begins at its index 0.
+    first_index = sa.func.coalesce(model.segment.c.first_index, 0)
     statement = (
         sa.select(
             model.event.c.id,
             model.event.c.number,
             model.event_type.c.name,
             model.event_type.c.first_name,
-            sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
-            sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0),
-            sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
+            sa.func.coalesce(sa.func.sum(segments.items), 0),
+            sa.func.coalesce(sa.func.sum(segments.size), 0),
+            sa.func.coalesce(sa.func.max(first_index + segments.items), 0),
             model.event.c["items"].is_not(None),
             model.event.c.origin_id,
             *model.EVENT_TAGS,
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
-        .outerjoin(
-            model.segment, model.segment.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id)
-        )
+        .join(segments.joined, source.c.id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id))
         .where(model.event.c.envelope_id == envelope_id)
         .group_by(
             model.event.c.id,

@@ -208,19 +208,17 @@ def _events(
 _LAST = 2**31 - 1
 """No event has a higher number."""
 
-_ENVELOPE, _EVENT = model.envelope.c, model.event.c
+_EVENT = model.log_event.c
 _EVENTS = (
-    sa.select(_ENVELOPE.position, _EVENT.number, _EVENT.id, _EVENT["items"])
-    .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
-    .where(_ENVELOPE.position >= sa.bindparam("after"), _ENVELOPE.position <= sa.bindparam("until"))
-    .where(sa.or_(_ENVELOPE.position > sa.bindparam("after"), _EVENT.number > sa.bindparam("number")))
-    .where(_ENVELOPE.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
-    .order_by(_ENVELOPE.position, _EVENT.number)
+    sa.select(_EVENT.position, _EVENT.number, _EVENT.event_id, _EVENT["items"])
+    .where(_EVENT.position >= sa.bindparam("after"), _EVENT.position <= sa.bindparam("until"))
+    .where(sa.or_(_EVENT.position > sa.bindparam("after"), _EVENT.number > sa.bindparam("number")))
+    .where(_EVENT.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
+    .order_by(_EVENT.position, _EVENT.number)
     .limit(sa.bindparam("rows", type_=sa.Integer))
 )
 _ITEMS = (
     sa.select(sa.func.coalesce(sa.func.sum(_EVENT["items"]), 0))
-    .join(model.envelope, _EVENT.envelope_id == _ENVELOPE.id)
-    .where(_ENVELOPE.position > sa.bindparam("after"), _ENVELOPE.position <= sa.bindparam("until"))
-    .where(_ENVELOPE.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
+    .where(_EVENT.position > sa.bindparam("after"), _EVENT.position <= sa.bindparam("until"))
+    .where(_EVENT.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
 )

@@ -54,7 +54,7 @@ def cut_event(connection: sa.Connection, event_id: UUID, parts: int) -> list[Seg
     Raises:
         JournalError: it is not there, still open, or its segments were removed.
     """
-    event, segment = model.event.c, model.segment.c
+    event, segment = model.event.c, model.log_segment.c
     statement = sa.select(sa.func.coalesce(event.origin_id, event.id), event["items"]).where(event.id == event_id)
     row = connection.execute(statement).one_or_none()
     if row is None or row[1] is None:

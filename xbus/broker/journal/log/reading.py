@@ -302,24 +302,27 @@ def _segment(
     return Segment(first_index, items, plain, indices)
 
 
-_OF_EVENT = model.segment.c.event_id == sa.bindparam("of_event")
+_OF_EVENT = model.log_segment.c.event_id == sa.bindparam("of_event")
 _FROM_INDEX = sa.bindparam("from_index", type_=sa.BigInteger)
 _WANTED = sa.and_(
     _OF_EVENT,
-    model.segment.c.first_index
-    >= sa.select(sa.func.max(model.segment.c.first_index))
-    .where(_OF_EVENT, model.segment.c.first_index <= _FROM_INDEX)
+    model.log_segment.c.first_index
+    >= sa.select(sa.func.max(model.log_segment.c.first_index))
+    .where(_OF_EVENT, model.log_segment.c.first_index <= _FROM_INDEX)
     .scalar_subquery(),
-    model.segment.c.first_index + model.segment.c["items"] > _FROM_INDEX,
+    model.log_segment.c.first_index + model.log_segment.c["items"] > _FROM_INDEX,
 )
-_PARTS = [model.segment.c[name] for name in ("first_index", "items", "indices", *STORED_DATA)]
+_PARTS = [model.log_segment.c[name] for name in ("first_index", "items", "indices", *STORED_DATA)]
 _SEGMENT_SIZES = (
-    sa.select(model.segment.c.first_index, PLAIN_SIZE).where(_WANTED).order_by(model.segment.c.first_index).limit(256)
+    sa.select(model.log_segment.c.first_index, PLAIN_SIZE)
+    .where(_WANTED)
+    .order_by(model.log_segment.c.first_index)
+    .limit(256)
 )
 _SEGMENTS = (
     sa.select(*_PARTS)
-    .where(_WANTED, model.segment.c.first_index <= sa.bindparam("last"))
-    .order_by(model.segment.c.first_index)
+    .where(_WANTED, model.log_segment.c.first_index <= sa.bindparam("last"))
+    .order_by(model.log_segment.c.first_index)
 )
 """Made once, as the items of each event are read by them."""
 
@@ -349,9 +352,9 @@ def read_small_events(connection: sa.Connection, event_ids: Sequence[UUID]) -> d
 
 
 _SMALL_EVENTS = (
-    sa.select(model.segment.c.event_id, *_PARTS)
-    .where(model.segment.c.event_id.in_(sa.bindparam("events", expanding=True)))
-    .order_by(model.segment.c.event_id, model.segment.c.first_index)
+    sa.select(model.log_segment.c.event_id, *_PARTS)
+    .where(model.log_segment.c.event_id.in_(sa.bindparam("events", expanding=True)))
+    .order_by(model.log_segment.c.event_id, model.log_segment.c.first_index)
 )
 
 

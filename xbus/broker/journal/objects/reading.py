@@ -14,9 +14,9 @@ from xbus.broker.journal.objects.stores import MISSING, ObjectStore, away
 from xbus.errors import JournalError
 
 STORED_DATA = ("data", "plain_bytes", "store_id", "hash")
-"""The columns of ``model.segment`` of which the plain data is made, in the order in which the door takes them."""
+"""The columns of ``model.log_segment`` of which the plain data is made, in the order in which the door takes them."""
 
-STORED_DATA_TEXT = ", ".join(f"segment.{name}" for name in STORED_DATA)
+STORED_DATA_TEXT = ", ".join(STORED_DATA)
 """The same for statements that are written out."""
 
 _STORES = "xbus_object_stores"

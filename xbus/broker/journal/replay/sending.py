@@ -12,7 +12,7 @@ from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.detaching import SUBJECT
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import OfEvent
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.replay.pages import FoundEnvelope
 from xbus.broker.journal.replay.target import ReplayTarget
@@ -185,14 +185,15 @@ def _read_stored(
     connection: sa.Connection, target: ReplayTarget, envelopes: Sequence[FoundEnvelope]
 ) -> dict[UUID, tuple[list[bytes], int]]:
     """Read the hashes and the total bytes of the segments of each event of the type in some envelopes."""
-    segment, event = model.segment.c, model.event.c
+    segments, event = OfEvent(), model.event.c
     stored: dict[UUID, tuple[list[bytes], int]] = {}
     for envelope in envelopes:
         statement = (
-            sa.select(segment.event_id, segment.hash, PLAIN_SIZE)
-            .join(model.event, event.id == segment.event_id)
+            sa.select(event.id, segments.hash, segments.size)
+            .select_from(segments.joined)
             .where(event.envelope_id == envelope.envelope_id, event.event_type_id == target.type_id)
-            .order_by(segment.event_id, segment.first_index)
+            .where(segments.is_there)
+            .order_by(event.id, model.segment.c.first_index)
         )
         for event_id, segment_hash, data_bytes in connection.execute(statement):
             hashes, total = stored.get(event_id, ([], 0))

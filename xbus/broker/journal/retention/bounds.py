@@ -6,7 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import OfEvent
 from xbus.broker.journal.log.contents import find_newest
 from xbus.broker.journal.log.reading import read_head
 
@@ -67,7 +67,7 @@ def count_bytes(connection: sa.Connection, event_type_id: int, limit: int, count
     return Counted(positions[-1], total)
 
 
-_ENVELOPE, _EVENT, _SEGMENT = model.envelope.c, model.event.c, model.segment.c
+_ENVELOPE, _EVENT, _OF_EVENT = model.envelope.c, model.event.c, OfEvent()
 _NEXT = (
     sa.select(_ENVELOPE.closed_at)
     .where(_ENVELOPE.position >= sa.bindparam("position"))
@@ -76,9 +76,8 @@ _NEXT = (
 )
 _GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id == sa.bindparam("of_type"))
 _SIZES = (
-    sa.select(_ENVELOPE.position, sa.func.sum(PLAIN_SIZE))
-    .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
-    .join(model.segment, _SEGMENT.event_id == _EVENT.id)
+    sa.select(_ENVELOPE.position, sa.func.sum(_OF_EVENT.size))
+    .join(_OF_EVENT.joined, _EVENT.envelope_id == _ENVELOPE.id)
     .where(
         _ENVELOPE.position.in_(sa.bindparam("positions", expanding=True)),
         _EVENT.event_type_id == sa.bindparam("of_type"),

@@ -5,7 +5,7 @@ What is needed (``needed.py``) and what rules keep (``rules.py``) is decided in 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
@@ -13,13 +13,14 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, with_outputs
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import PLAIN_SIZE, OfEvent
 from xbus.broker.journal.log.contents import forget_removed
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.objects.removal import doom
 from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
 from xbus.broker.journal.retention.search import PAGE_ENVELOPES, SCANNED_POSITIONS, Scan, search
 from xbus.broker.journal.retention.skipping import note_skipped
+from xbus.errors import JournalError
 from xbus.states import EnvelopeState
 
 STEP_BYTES = 4 * 1024 * 1024
@@ -102,15 +103,13 @@ def prune_cancelled(
     envelope, reply = model.envelope.c, model.reply.c
     is_held = sa.exists().where(reply.envelope_id == envelope.id, reply.state.in_(OPEN_REPLIES))
     rows = connection.execute(
-        sa.select(envelope.id, envelope.closed_at, envelope.idempotency_key.is_not(None))
+        sa.select(envelope.id, envelope.closed_at)
         .where(is_in(EnvelopeState.CANCELLED), envelope.pruned_at.is_(None))
         .where(envelope.closed_at < until, ~is_held)
         .order_by(envelope.closed_at)
         .limit(PAGE_ENVELOPES)
     ).all()
-    found = [
-        Candidate(envelope_id, 0, closed_at, None, keeps_row=bool(keyed)) for envelope_id, closed_at, keyed in rows
-    ]
+    found = [Candidate(envelope_id, 0, closed_at, None, keeps_row=False) for envelope_id, closed_at in rows]
     before = _before_outputs(connection, found)
     if found and not before:
         return PruningStep(0, _remove_outputs(connection, writer, found[0], now, step_bytes), 0)
@@ -118,6 +117,29 @@ def prune_cancelled(
     _mark(connection, emptied, now)
     _remove(connection, emptied)
     return PruningStep(len(emptied), data_bytes, 0 if found else None)
+
+
+def forget_keys(connection: sa.Connection, now: datetime) -> PruningStep:
+    """Remove some keys of removed envelopes that are older than their emitters' profiles keep them.
+
+    Whoever sends one of them again sends a new envelope. ``after`` only says whether more are left.
+    """
+    profile, emitter, spent = model.emitter_profile.c, model.emitter.c, model.spent_key.c
+    kept = connection.execute(sa.select(profile.id, profile.keep_keys).where(profile.keep_keys.is_not(None))).all()
+    for profile_id, seconds in kept:
+        if not (isinstance(seconds, int | float) and seconds >= 0):
+            raise JournalError(f"emitter_profile has keep_keys that make no sense: {seconds!r:.40}")
+        of_profile = sa.select(emitter.id).where(emitter.profile_id == profile_id)
+        old = (
+            sa.select(spent.envelope_id)
+            .where(spent.emitter_id.in_(of_profile), spent.closed_at < now - timedelta(seconds=seconds))
+            .limit(PAGE_ENVELOPES)
+        )
+        ids = connection.execute(old).scalars().all()
+        if ids:
+            connection.execute(sa.delete(model.spent_key).where(spent.envelope_id.in_(ids)))
+            return PruningStep(len(ids), 0, 0)
+    return PruningStep(0, 0, None)
 
 
 def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -141,11 +163,21 @@ def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) 
 
 
 def remove_segments(
-    connection: sa.Connection, writer: str, settled: Sequence[Candidate], step_bytes: int = STEP_BYTES
+    connection: sa.Connection,
+    writer: str,
+    settled: Sequence[Candidate],
+    step_bytes: int = STEP_BYTES,
+    *,
+    keeps_events: bool = False,
 ) -> tuple[int, list[Candidate]]:
-    """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left."""
+    """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left.
+
+    Args:
+        keeps_events: whether events without segments stay. Otherwise the caller removes their rows, with the segments
+            that lie in these.
+    """
     small = list(_fitting(settled, step_bytes))
-    total = _remove_all(connection, small)
+    total = _remove_all(connection, small, keeps_events=keeps_events)
     emptied = small
     for candidate in settled[len(small) :]:
         if total >= step_bytes:
@@ -169,7 +201,7 @@ def _fitting(settled: Sequence[Candidate], step_bytes: int) -> Iterator[Candidat
         yield candidate
 
 
-def _remove_all(connection: sa.Connection, small: Sequence[Candidate]) -> int:
+def _remove_all(connection: sa.Connection, small: Sequence[Candidate], *, keeps_events: bool) -> int:
     """Remove all segments of some envelopes; how many bytes."""
     if not small:
         return 0
@@ -178,32 +210,36 @@ def _remove_all(connection: sa.Connection, small: Sequence[Candidate]) -> int:
     if outside:
         doom(connection, (tuple(row) for row in connection.execute(_OBJECTS, ids).all()))
     connection.execute(_REMOVE_SEGMENTS, ids)
+    if keeps_events:
+        connection.execute(_EMPTY_EVENTS, ids)
     return int(total)
 
 
 def _remove_some(connection: sa.Connection, candidate: Candidate, most_bytes: int) -> tuple[int, bool]:
     """Remove segments of one envelope; how many bytes, and whether it has none left."""
-    segment = model.segment.c
+    segment, event = model.log_segment.c, model.event.c
+    own = sa.select(event.id).where(event.envelope_id == candidate.envelope_id)
     sizes = connection.execute(
         sa.select(segment.event_id, segment.first_index, PLAIN_SIZE, segment.store_id, segment.hash)
-        .join(model.event, model.event.c.id == segment.event_id)
-        .where(model.event.c.envelope_id == candidate.envelope_id)
+        .where(segment.event_id.in_(own))
         .limit(SEGMENT_ROWS)
     ).all()
     total = rows = 0
+    size: Any
     for event_id, first_index, size, store_id, digest in sizes:
         if total >= most_bytes:
             break
         if store_id is not None:
             doom(connection, [(store_id, digest)])
-        connection.execute(_REMOVE_SEGMENT, {"of_event": event_id, "index": first_index})
+        if not connection.execute(_REMOVE_SEGMENT, {"of_event": event_id, "index": first_index}).rowcount:
+            connection.execute(_EMPTY_EVENT, {"of_event": event_id})
         total += size
         rows += 1
     return total, rows == len(sizes) < SEGMENT_ROWS
 
 
 def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
-    """Remove all else of envelopes whose segments are gone; what has an idempotency key keeps its own row for good."""
+    """Remove all else of envelopes whose segments are gone; a key becomes a spent one."""
     if not emptied:
         return
     ids = {"ids": [candidate.envelope_id for candidate in emptied]}
@@ -213,6 +249,7 @@ def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
     # One that was cancelled has no place in the log.
     forget_removed(connection, [candidate.position for candidate in emptied if candidate.position])
     gone = [candidate.envelope_id for candidate in emptied if not candidate.keeps_row]
+    connection.execute(_SPEND_KEYS, {"ids": gone})
     connection.execute(sa.delete(model.envelope).where(model.envelope.c.id.in_(IDS)), {"ids": gone})
     connection.execute(_REMOVE_HEADERS, ids)
 
@@ -228,8 +265,19 @@ _REMOVALS: tuple[sa.Delete, ...] = (
 )
 """In the order in which rows refer to each other."""
 
-_SIZE = sa.select(sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0), sa.func.count(model.segment.c.store_id)).where(
-    model.segment.c.event_id.in_(_EVENT_IDS)
+_OF_KEY = ("position", "events", "items", "bytes", "hash", "content_hash")
+_SPEND_KEYS = sa.insert(model.spent_key).from_select(
+    ["envelope_id", "emitter_id", "key", "closed_at", *_OF_KEY],
+    sa.select(
+        *(model.envelope.c.id, model.envelope.c.emitter_id, model.envelope.c.idempotency_key),
+        *(model.envelope.c.closed_at, *[model.envelope.c[name] for name in _OF_KEY]),
+    ).where(model.envelope.c.id.in_(IDS), model.envelope.c.idempotency_key.is_not(None)),
+)
+_OF_EVENT = OfEvent()
+_SIZE = (
+    sa.select(sa.func.coalesce(sa.func.sum(_OF_EVENT.size), 0), sa.func.count(model.segment.c.store_id))
+    .select_from(_OF_EVENT.joined)
+    .where(model.event.c.envelope_id.in_(IDS))
 )
 _OBJECTS = sa.select(model.segment.c.store_id, model.segment.c.hash).where(
     model.segment.c.event_id.in_(_EVENT_IDS), model.segment.c.store_id.is_not(None)
@@ -238,6 +286,9 @@ _REMOVE_SEGMENTS = sa.delete(model.segment).where(model.segment.c.event_id.in_(_
 _REMOVE_SEGMENT = sa.delete(model.segment).where(
     model.segment.c.event_id == sa.bindparam("of_event"), model.segment.c.first_index == sa.bindparam("index")
 )
+_EMPTY: Any = sa.update(model.event).values(data=None, data_hash=None, plain_bytes=None)
+_EMPTY_EVENTS = _EMPTY.where(model.event.c.envelope_id.in_(IDS), model.event.c.data.is_not(None))
+_EMPTY_EVENT = _EMPTY.where(model.event.c.id == sa.bindparam("of_event"))
 _MARK: Any = (
     sa.update(model.envelope)
     .where(model.envelope.c.id.in_(IDS), model.envelope.c.pruned_at.is_(None))

@@ -94,11 +94,11 @@ def _candidates(connection: sa.Connection, free: FreePart, scan: Scan, keep_rows
     # Of an envelope whose removal was broken off, events are left.
     goes = sa.or_(envelope.pruned_at.is_(None), has_events)
     if not keep_rows:
-        goes = sa.or_(goes, envelope.idempotency_key.is_(None))
+        goes = sa.true()
     is_begun = sa.and_(envelope.pruned_at.is_not(None), has_events)
     rows = connection.execute(
         sa.select(
-            envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key, is_begun
+            *(envelope.id, envelope.position, envelope.closed_at, envelope.bytes, is_begun),
         )
         # What is archived is moved, not removed: its rows tell where its items are.
         .where(*is_within(free), goes, ~is_archived(), *of_types(scan))
@@ -106,8 +106,8 @@ def _candidates(connection: sa.Connection, free: FreePart, scan: Scan, keep_rows
         .limit(most)
     )
     return [
-        Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or key is not None, bool(begun))
-        for envelope_id, position, closed_at, data_bytes, key, begun in rows
+        Candidate(envelope_id, position, closed_at, data_bytes, keep_rows, bool(begun))
+        for envelope_id, position, closed_at, data_bytes, begun in rows
     ]
 
 

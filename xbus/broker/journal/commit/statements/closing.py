@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate
 from typing import cast
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import Prepared, remember
 from xbus.broker.journal.commit.statements.put import put, put_groups
 from xbus.broker.journal.commit.statements.rows import Row, RowStatement, update_rows
-from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.database.compression import OfEvent
 from xbus.broker.journal.log.envelopes import read_cancel_reason
 from xbus.broker.journal.log.segments import content_hash
 from xbus.errors import EnvelopeCancelled, JournalError
@@ -35,7 +34,7 @@ _CONTENT = (
         model.event.c.partition_key,
         model.segment.c.hash,
         model.segment.c["items"].label("segment_items"),
-        PLAIN_SIZE.label("segment_bytes"),
+        OfEvent().size.label("segment_bytes"),
     )
     .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
     .outerjoin(model.segment, model.segment.c.event_id == model.event.c.id)
@@ -67,22 +66,33 @@ def seal(
     connection: sa.Connection, group: Sequence[writes.Seal | writes.PutEnvelope | writes.PutGroup]
 ) -> list[writes.SealReceipt | writes.SealedGroup]:
     """Receive envelopes in the order in which they came, be they here already or come as a whole."""
-    sizes = [len(write) if isinstance(write, writes.PutGroup) else 1 for write in group]
-    first = next_positions(connection, sum(sizes)).start
-    placed = list(zip(accumulate(sizes, initial=first), group, strict=False))
-    groups = [(position, write) for position, write in placed if isinstance(write, writes.PutGroup)]
-    puts = [(position, write) for position, write in placed if isinstance(write, writes.PutEnvelope)]
-    seals = [(position, write) for position, write in placed if isinstance(write, writes.Seal)]
+    # By their places behind the end of the log.
+    groups: dict[int, writes.PutGroup] = {}
+    puts: dict[int, writes.PutEnvelope] = {}
+    seals: dict[int, writes.Seal] = {}
+    places: list[int] = []
+    count = 0
+    for write in group:
+        places.append(count)
+        if isinstance(write, writes.PutGroup):
+            groups[count] = write
+            count += len(write.envelope_ids)
+            continue
+        if isinstance(write, writes.PutEnvelope):
+            puts[count] = write
+        else:
+            seals[count] = write
+        count += 1
+    position_of = next_positions(connection, count).__getitem__
     answers: dict[int, writes.SealReceipt | writes.SealedGroup] = {}
     if groups:
-        firsts = [position for position, _ in groups]
-        answers |= zip(firsts, put_groups(connection, [write for _, write in groups], firsts), strict=True)
+        answers |= zip(groups, put_groups(connection, [*groups.values()], [*map(position_of, groups)]), strict=True)
     if puts:
-        positions = [position for position, _ in puts]
-        answers |= zip(positions, put(connection, [write for _, write in puts], positions), strict=True)
+        answers |= zip(puts, put(connection, [*puts.values()], [*map(position_of, puts)]), strict=True)
     if seals:
-        answers |= {receipt.position: receipt for receipt in _seal_open(connection, seals)}
-    return [answers[position] for position, _ in placed]
+        placed = [(position_of(place), write) for place, write in seals.items()]
+        answers |= zip(seals, _seal_open(connection, placed), strict=True)
+    return [*map(answers.__getitem__, places)]
 
 
 def next_positions(connection: sa.Connection, envelopes: int) -> range:

@@ -1,7 +1,9 @@
 """Helpers that several statements share."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -19,7 +21,7 @@ class Prepared:
 
     def __init__(self, statement: sa.ClauseElement) -> None:
         self._statement = statement
-        self._written: dict[str, tuple[str, list[str] | None]] = {}
+        self._written: dict[str, _Written] = {}
 
     def execute(self, connection: sa.Connection, parameters: dict[str, Any]) -> int:
         """Execute it with values for its parameters; returns how many rows it changed."""
@@ -38,17 +40,24 @@ class Prepared:
         return value
 
     def _executed(self, connection: sa.Connection, parameters: dict[str, Any]) -> DBAPICursor:
-        text, order = self._written.get(connection.dialect.name) or self._write(connection)
-        values = parameters if order is None else tuple(parameters[name] for name in order)
+        text, in_order = self._written.get(connection.dialect.name) or self._write(connection)
         cursor = connection.connection.cursor()
-        cursor.execute(text, values)
+        cursor.execute(text, parameters if in_order is None else in_order(parameters))
         return cursor
 
-    def _write(self, connection: sa.Connection) -> tuple[str, list[str] | None]:
+    def _write(self, connection: sa.Connection) -> "_Written":
         compiled = self._statement.compile(dialect=connection.dialect)
-        written = (str(compiled), getattr(compiled, "positiontup", None))
-        self._written[connection.dialect.name] = written
+        order = getattr(compiled, "positiontup", None)
+        in_order: Callable[[dict[str, Any]], tuple[object, ...]] | None = None
+        if order:
+            # A getter of one value would give it bare.
+            in_order = itemgetter(*order) if len(order) > 1 else lambda values: (values[order[0]],)
+        written = self._written[connection.dialect.name] = (str(compiled), in_order)
         return written
+
+
+_Written: TypeAlias = tuple[str, Callable[[dict[str, Any]], tuple[object, ...]] | None]
+"""A statement's text, and a function that gives its values in their order; None where the driver knows their names."""
 
 
 def exactly_one(result: sa.CursorResult[Any], otherwise: str) -> None:

@@ -1,8 +1,8 @@
 """Statements for emitters' writes: envelopes and events that begin and end, and the items between."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from uuid import UUID
 
 import psycopg2
@@ -31,10 +31,19 @@ INSERT_EVENTS = insert_rows(
     model.event,
     *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"),
     *(column.name for column in model.EVENT_TAGS),
+    *("data", "data_hash", "plain_bytes"),
 )
+NO_SEGMENT = (None,) * 3
+"""The last values of an event whose row has no segment."""
+
+SMALL_BYTES = 2_000
+"""A segment of at most so many stored bytes lies in the row of its event, if it is the only one. PostgreSQL moves more
+out of a row, and in SQLite more fills the page of many rows."""
+
 INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
 
+INTEGRITY_ERRORS = (sqlite3.IntegrityError, psycopg2.IntegrityError)
 _ENVELOPE_KEY = (model.envelope.primary_key.name, "UNIQUE constraint failed: envelope.id")
 _EVENT_KEY = (model.event.primary_key.name, "UNIQUE constraint failed: event.id")
 """What PostgreSQL and SQLite say when an id is there already: the name of the constraint, and the message."""
@@ -60,12 +69,15 @@ def start_events(connection: sa.Connection, group: Sequence[writes.StartEvent]) 
     rows = [
         (
             *(write.event_id, write.envelope_id, write.number, write.event_type_id, write.graph_id, write.estimate),
-            *(None, *write.tags),
+            *(None, *write.tags, *NO_SEGMENT),
         )
         for write in group
     ]
-    with ids_taken(group[0].envelope_id, [write.event_id for write in group] if len(group) == 1 else []):
+    try:
         INSERT_EVENTS.execute(connection, rows)
+    except INTEGRITY_ERRORS as error:
+        check_ids(error, group[0].envelope_id, [group[0].event_id] if len(group) == 1 else [])
+        raise
 
 
 def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> None:
@@ -93,23 +105,19 @@ def are_large(rows: Sequence[SegmentRow]) -> bool:
     return sum([len(row.data) for row in rows]) >= COPY_FROM_BYTES
 
 
-@contextmanager
-def ids_taken(envelope_id: UUID, event_ids: Sequence[UUID]) -> Iterator[None]:
-    """Say of the rows of one envelope whose id is taken.
+def check_ids(error: Exception, envelope_id: UUID, event_ids: Sequence[UUID]) -> None:
+    """Let an error of a statement pass unless it says that an id of one envelope is taken.
+
+    Args:
+        error: one of ``INTEGRITY_ERRORS``.
 
     Raises:
         EnvelopeIdTaken: there is an envelope of its id.
         EventIdTaken: another envelope has an event of one of these ids.
     """
-    try:
-        yield
-    except (sqlite3.IntegrityError, psycopg2.IntegrityError) as error:
-        said = (str(error), error.diag.constraint_name if isinstance(error, psycopg2.Error) else None)
-        if any(name in said for name in _ENVELOPE_KEY):
-            raise EnvelopeIdTaken(
-                f"there is an envelope {envelope_id}", "give each envelope an id of its own"
-            ) from error
-        if event_ids and any(name in said for name in _EVENT_KEY):
-            ids = ", ".join(map(str, event_ids))
-            raise EventIdTaken(f"another envelope has an event {ids}", "give each event an id of its own") from error
-        raise
+    said = (str(error), error.diag.constraint_name if isinstance(error, psycopg2.Error) else None)
+    if any(name in said for name in _ENVELOPE_KEY):
+        raise EnvelopeIdTaken(f"there is an envelope {envelope_id}", "give each envelope an id of its own") from error
+    if event_ids and any(name in said for name in _EVENT_KEY):
+        ids = ", ".join(map(str, event_ids))
+        raise EventIdTaken(f"another envelope has an event {ids}", "give each event an id of its own") from error

@@ -6,7 +6,6 @@ a column of all rows as one array, which costs the client an eighth of what valu
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
@@ -75,7 +74,8 @@ def write_together(connection: sa.Connection, *writes: tuple[RowStatement, Seque
 
 def write_columns(connection: sa.Connection, *writes: tuple[RowStatement, Columns]) -> int:
     """Write rows as ``write_together`` does that are given by their columns; each statement has at least one."""
-    with closing(connection.connection.cursor()) as cursor:
+    cursor = connection.connection.cursor()
+    try:
         if connection.dialect.name == "sqlite":
             for statement, columns in writes:
                 statement._execute_each(cursor, columns)
@@ -86,6 +86,8 @@ def write_columns(connection: sa.Connection, *writes: tuple[RowStatement, Column
             arrays = [array for statement, columns in writes for array in statement._arrays(columns)]
             cursor.execute("; ".join(texts), arrays)
         return cursor.rowcount
+    finally:
+        cursor.close()
 
 
 def insert_rows(table: sa.Table, *names: str) -> RowStatement:

@@ -177,6 +177,7 @@ class ProfileSpec:
     Args:
         new_types: the beginning of the names, and a star, of the types that they may make; empty for none.
         clients: the profile of the emitters for which they may make API tokens; None if they may not.
+        keep_keys: seconds for which the keys of their removed envelopes are kept; None for ever.
     """
 
     name: str
@@ -185,6 +186,7 @@ class ProfileSpec:
     limits: SendingLimits = NO_LIMITS
     new_types: str = ""
     clients: str | None = None
+    keep_keys: float | None = None
 
 
 @dataclass(frozen=True)

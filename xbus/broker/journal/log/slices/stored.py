@@ -17,7 +17,7 @@ from xbus.errors import JournalError
 
 
 class StoredSegment(NamedTuple):
-    """A row of ``model.segment``, with the id of its event as text."""
+    """A row of ``model.log_segment``, with the id of its event as text."""
 
     event_id: str
     first_index: int
@@ -101,7 +101,7 @@ class StoredItems:
         return map(StoredSegment._make, found)
 
 
-_SEGMENT = model.segment.c
+_SEGMENT = model.log_segment.c
 _EVENTS: sa.BindParameter[str] = sa.bindparam("events", expanding=True, type_=IDS)
 _ITEM = sa.bindparam("item", type_=sa.BigInteger)
 _WANTED = sa.and_(
@@ -121,7 +121,7 @@ _DATA = (
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
 _DATA_COPIED: Query[tuple[str, int, int, bytes, int | None, int | None, bytes]] = Query(
-    f"SELECT CAST(event_id AS text), first_index, items, {STORED_DATA_TEXT} FROM segment"
+    f"SELECT CAST(event_id AS text), first_index, items, {STORED_DATA_TEXT} FROM log_segment"
     " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
     " ORDER BY event_id, first_index",
     "sqibiib",
