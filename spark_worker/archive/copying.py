@@ -1,6 +1,5 @@
 """An executor copies events from the journal into one Parquet file, and reads them back."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +94,7 @@ def _write_group(writer: Any, group: list[pa.RecordBatch], rows: int) -> None:
 
 
 def _segments(connection: Connection, event: PlannedEvent) -> Iterator[SegmentRow]:
-    """Iterate over the segments of an event, and check that each is what was stored."""
+    """Iterate over the segments of an event, which have their hashes, and check that none is missing."""
     index = 0
     while index < event.items:
         # No read transaction outlives a fetch: on SQLite it would keep the log of writes from being carried over.
@@ -104,7 +103,7 @@ def _segments(connection: Connection, event: PlannedEvent) -> Iterator[SegmentRo
         if not page:
             raise differs(f"of event {event.event_id} only {index} of {event.items} items are in the journal")
         for segment in page:
-            if segment.first_index != index or hashlib.sha256(segment.data).digest() != segment.hash:
+            if segment.first_index != index:
                 raise differs(f"the items of event {event.event_id} from {index} on are not what was stored")
             index += segment.items
             yield segment

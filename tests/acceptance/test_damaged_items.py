@@ -29,6 +29,8 @@ async def test_a_damaged_item_is_parked_and_others_are_delivered(database_url: s
         await consumer.wait_for([before, after])
         await become(database_url, damaged, c_1="parked")
         assert consumer.committed == [before, after]
-    assert progress(database_url, damaged)["c_1"].code == "segment_damaged"
+    parked = progress(database_url, damaged)["c_1"]
+    assert parked.code == "segment_damaged"
+    assert str(event_id) in str(parked.cause)
     health = await run_xbus(daemon, "health")
     assert "segment_damaged" in health.stdout

@@ -40,10 +40,10 @@ class Length(NamedTuple):
 @pytest.mark.parametrize(
     ("database", "nodes", "is_tagged", "ceiling"),
     [
-        pytest.param("sqlite", CONSUMER, False, Length(112, 32, 599, 2362), id="plain"),
-        pytest.param("sqlite", CONSUMER, True, Length(113, 32, 623, 2466), id="tagged"),
-        pytest.param("sqlite", WORKER_AND_TWO, False, Length(124, 46, 751, 2844), id="worker"),
-        pytest.param("postgres", CONSUMER, False, Length(113, 32, 614, 2388), id="on_postgresql"),
+        pytest.param("sqlite", CONSUMER, False, Length(112, 33, 607, 2390), id="plain"),
+        pytest.param("sqlite", CONSUMER, True, Length(113, 33, 631, 2490), id="tagged"),
+        pytest.param("sqlite", WORKER_AND_TWO, False, Length(125, 47, 765, 2890), id="worker"),
+        pytest.param("postgres", CONSUMER, False, Length(113, 33, 622, 2415), id="on_postgresql"),
     ],
 )
 def test_a_put_passes_few_files_and_functions(

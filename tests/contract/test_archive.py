@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from hashlib import sha256
 from multiprocessing import get_context, set_forkserver_preload
 from pathlib import Path
 
@@ -404,6 +405,20 @@ def test_damaged_items_are_not_archived(bus: Bus) -> None:
     assert caught.value.code == "segment_damaged"
     assert [row[:4] for row in bus.segments()] == [row[:4] for row in before]
     assert bus.files() == []
+
+
+def test_items_that_were_changed_with_their_hash_are_not_archived(bus: Bus) -> None:
+    with looking(bus.url) as connection:
+        segment = model.segment.c
+        data = b"\xc4\x089000 EUR"
+        small = sa.select(segment.event_id).where(segment.data == b"\xc4\x04last").limit(1)
+        chosen = segment.event_id == connection.execute(small).scalar_one()
+        changed = sa.update(model.segment).where(chosen).values(data=data, hash=sha256(data).digest())
+        assert connection.execute(changed).rowcount == 1
+    with pytest.raises(JournalError) as caught:
+        bus.archive()
+    assert caught.value.code == "archive_differs"
+    assert data in [row[3] for row in bus.segments()]
 
 
 def test_a_file_that_was_damaged_is_told(bus: Bus) -> None:

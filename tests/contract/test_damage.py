@@ -48,8 +48,8 @@ COMPARED = {
     "xbus/broker/journal/bulk/segment_reader.py": "._data.plain(",
     "xbus/broker/journal/fsck/content.py": ".plain(door)",
     "xbus/broker/journal/log/damage.py": "door.plain(",
-    "xbus/broker/journal/log/reading.py": "door.plain(",
-    "xbus/broker/journal/log/slices/stored.py": "door.plain(",
+    "xbus/broker/journal/log/reading.py": "door.plain_of(",
+    "xbus/broker/journal/log/slices/stored.py": "door.plain_of(",
 }
 """The modules that read data back, with the guard that each calls."""
 
@@ -116,6 +116,8 @@ async def test_damaged_items_are_given_to_nobody(
     with pytest.raises(JournalError) as refused:
         await READS[who](shared_journal, shared_scribe, shared_url, event_id)
     assert refused.value.code == DAMAGED
+    if "Spark" not in who and "data source" not in who:
+        assert str(event_id) in refused.value.cause
     told = {problem.about for problem in health.problems}
     assert told == (set() if "data source" in who or "Spark" in who else {MET})
 
@@ -163,6 +165,23 @@ async def test_a_slow_look_tells_health_until_the_items_are_whole(
     damage(shared_url, events[1], b"1000 EUR")
     await keeper.look_through()
     assert health.problems == []
+
+
+async def test_a_slow_look_covers_outputs_of_bulk_workers(
+    shared_url: str, shared_journal: Journal, shared_scribe: Scribe
+) -> None:
+    event_id = await event_of(shared_journal, await shared_scribe.put([b"x"], type_name="flights"))
+    attempt_id = await make_output(shared_journal, shared_scribe, shared_url, event_id, [[b"1000 EUR"], [b"2000 EUR"]])
+    health = Health("broker", SystemClock())
+    keeper = DamageKeeper(shared_journal, SystemClock(), health, page_seconds=0.0)
+    await keeper.look_through()
+    assert [each for each in health.problems if str(attempt_id) in each.about] == []
+    with looking(shared_url) as connection:
+        changed = sa.update(model.bulk_segment).where(model.bulk_segment.c.attempt_id == attempt_id)
+        connection.execute(changed.values(data=b"\xc4\x089000 EUR"))
+    await keeper.look_through()
+    (problem,) = [each for each in health.problems if str(attempt_id) in each.about]
+    assert (problem.code, problem.about) == (DAMAGED, f"output {attempt_id}")
 
 
 def damage(url: str, event_id: UUID, item: bytes = b"9000 EUR") -> None:

@@ -32,7 +32,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
-from xbus.rpc.items import check_several, cut, item_bytes
+from xbus.rpc.items import ITEM_HEADER_BYTES, check_several, item_bytes
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
@@ -181,20 +181,23 @@ class AsyncEmitter:
         Raises:
             CallError: as ``put``.
         """
-        context = await self._open_context()
+        context = self._context
+        if context is None or context.is_inherited:
+            context = await self._open_context()
         limits = context.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
-        batches = list(cut(packed, limits.max_batch_bytes))
+        size = sum(map(len, packed))
+        is_one_batch = size + ITEM_HEADER_BYTES * len(packed) <= limits.max_batch_bytes
         ids: Sequence[str] = ()
-        began = asyncio.get_running_loop().time()
+        began = None if timeout is None else asyncio.get_running_loop().time()
         # A large one goes into an outbox in parts, as it comes out again.
-        if limits.groups and len(batches) <= 1 and (self._outbox is None or sum(map(len, packed)) <= MOST_BYTES):
+        if limits.groups and is_one_batch and (self._outbox is None or size <= MOST_BYTES):
             try:
                 return await put_together(context, start, packed, options, timeout)
             except GoesAlone as alone:
                 ids = alone.ids
         # Under a key other content may be open, which only an envelope in single calls can cancel.
-        if len(batches) > 1 or "key" in options or self._outbox is not None:
+        if not is_one_batch or "key" in options or self._outbox is not None:
             sending = self._envelope(options)
             return await within(timeout, self._put_batches(sending, start, packed), sending.failure, began)
         return await put_at_once(context, start, packed, options, timeout, ids, began)

@@ -147,8 +147,12 @@ def carry_out_all(calls: Calls, bundle: Sequence[WholeEnvelope], is_closing: Cal
         is_closing: whether the recipient is about to stop; then no other envelope is begun.
     """
 
+    room, carried = OUTPUT_BYTES, iter(bundle)
+
     def is_over() -> bool:
-        return is_closing() or (calls.is_worker and sum([whole.made_bytes for whole in bundle]) > OUTPUT_BYTES)
+        nonlocal room
+        room -= next(carried).made_bytes
+        return is_closing() or room < 0
 
     return lambda: _one_by_one([partial(whole.carry_out, calls) for whole in bundle], is_over)
 

@@ -285,11 +285,13 @@ class Server:
 
     def _answered_later(self, call: Call) -> None:
         self._turns.ended(call)
-        self._queue.go_on()
+        if self._turns.line:
+            self._queue.go_on()
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self.resume()
-        self._port_of(call.peer).check()
+        if self._router is not None:
+            self._port_of(call.peer).check()
 
     def _send(self, frames: list[bytes]) -> bool:
         if self._is_closed:

@@ -349,6 +349,18 @@ def test_a_client_subscribes_to_topics_that_nobody_has_pushed_to(join: Callable[
     }
 
 
+@pytest.mark.parametrize(("uuid", "called_as"), [(None, "drain-1"), ("own", "own")])
+def test_a_user_name_in_the_url_is_the_uuid_unless_the_body_has_one(
+    join: Callable[[str], Client], uuid: str | None, called_as: str
+) -> None:
+    client = join(f"named_{called_as[:3]}")
+    wish = WANTED | {"callback": "https://drain%2D1@app.example.com/events", "uuid": uuid}
+    assert client.ask("POST", "/subscription", json=wish).status_code == 204
+    (found,) = [each for each in subscriptions(client).values() if each["uuid"] is not None]
+    assert (found["callback"], found["uuid"]) == ("https://app.example.com/events", called_as)
+    assert client.ask("DELETE", "/subscriber").status_code == 204
+
+
 def test_a_subscription_again_replaces_its_topics_and_unsubscribing_ends_it(join: Callable[[str], Client]) -> None:
     client = join("changing")
     assert client.ask("POST", "/subscription", json=WANTED).status_code == 204
@@ -400,7 +412,10 @@ def test_who_removes_a_topic_unsubscribes_all(join: Callable[[str], Client]) -> 
         {"callback": "https://[x"},
         {"callback": "https://app.example.com:99999"},
         {"callback": None},
-        {"callback": "https://old@app.example.com/x"},
+        {"callback": "https://old@new@app.example.com/x"},
+        {"callback": "https://@app.example.com/x"},
+        {"callback": "https://old@127.0.0.1/x"},
+        {"callback": "https://with%3Acolon@app.example.com/x"},
         {"callback": "https://old:password@app.example.com/x"},
         {"callback": "https://127.0.0.1/x"},
         {"callback": "https://10.1.2.3:8443/x"},

@@ -56,7 +56,7 @@ def test_who_calls_alone_has_many_calls_under_way() -> None:
     calls = Calls()
     calls.call(DEEP, 100)
     assert len(calls.numbers(DEEP)) == 100
-    assert not calls.turns.has_waiting
+    assert not calls.turns.line
 
 
 def test_beside_another_connection_the_calls_beyond_the_share_wait_in_their_order() -> None:
@@ -113,7 +113,7 @@ def test_calls_under_way_for_long_wait_for_something_else_and_hold_nothing_back(
     calls.call(DEEP, SHARE + 2)
     calls.call(OTHER)
     calls.call(DEEP, 5)
-    assert calls.turns.has_waiting
+    assert calls.turns.line
     calls.wait(1)
     calls.call(OTHER)
     assert calls.go_on() == []
@@ -141,7 +141,7 @@ def test_what_waits_is_bounded() -> None:
     calls.call(DEEP, 10)
     assert (before, calls.turns.is_full) == (False, True)
     assert [call.peer for call in calls.turns.rest()] == [DEEP] * 20
-    assert not calls.turns.has_waiting
+    assert not calls.turns.line
 
 
 def test_a_call_beyond_the_share_is_paid_by_answers_to_others() -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from xbus.broker.housekeeping.looks import pause_after
 from xbus.broker.journal.database.compression import DAMAGED
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.damage import BEGINNING, find_damage
+from xbus.broker.journal.log.damage import BEGINNING, DamagePage, SegmentPlace, find_damage, find_damaged_outputs
 from xbus.clock import Clock
 from xbus.errors import JournalError
 from xbus.supervision.health import Health
@@ -56,26 +58,37 @@ class DamageKeeper:
             await self.look_through()
             await asyncio.sleep(ROUND_SECONDS)
 
+    async def forget(self) -> None:
+        """End problems after the time of a round, for ever: the process of the back looks through the journal."""
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            self._replace(set())
+
     async def look_through(self) -> None:
-        """Compare all items with their hashes once."""
+        """Compare all items with their hashes once, and the items of bulk workers' outputs."""
+        self._replace(await self._look_through(find_damage) | await self._look_through(find_damaged_outputs))
+
+    async def _look_through(self, find: Callable[[Connection, SegmentPlace], DamagePage | None]) -> set[str]:
         found: set[str] = set()
         place = BEGINNING
         while True:
             began = self._clock.monotonic()
             try:
-                page = await self._journal.read(find_damage, place)
+                page = await self._journal.read(find, place)
             except JournalError as error:
                 log.info("items not compared: %s", error, extra={"action": "damage_unread"})
                 await asyncio.sleep(FIRST_SECONDS)
                 continue
             if page is None:
-                break
+                return found
             place = page.end
             for damaged in page.damaged:
-                self._tell(f"event {damaged.event_id}", damaged.cause)
-                found.add(f"event {damaged.event_id}")
+                self._tell(damaged.about, damaged.cause)
+                found.add(damaged.about)
             await pause_after(began, self._clock)
             await asyncio.sleep(max(0.0, self._page_seconds - (self._clock.monotonic() - began)))
+
+    def _replace(self, found: set[str]) -> None:
         for about in self._told - found:
             self._health.over(DAMAGED, about=about)
         self._told = found

@@ -27,6 +27,7 @@ from xbus.broker.front.verbs import (
 )
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.archiving import restore_command
+from xbus.broker.housekeeping.damage import DamageKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.space import Space
@@ -160,6 +161,10 @@ class FrontPart:
         if not self._shared.has_back:
             # A back in this process hears of it from the journal.
             self._shared.journal.on_sealed(lambda sealed: self._bell.ring())
+            # It reads items back for repeats, and the back of another process hears nothing of that.
+            damage = DamageKeeper(self._shared.journal, self._shared.clock, self._shared.health)
+            self._shared.journal.on_damage(damage.met)
+            self._shared.tasks.create_task(damage.forget(), name="damage of items")
         self._shared.configuration.on_change(self._sessions.configuration_changed)
         self._shared.configuration.on_change(self._cancels.configuration_changed)
         self._shared.tasks.create_task(self._cancels.watch(), name="envelopes cancelled by operators")

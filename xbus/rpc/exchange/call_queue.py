@@ -88,7 +88,8 @@ class Turns:
         self._most_waiting_bytes = waiting_bytes
         self._period = 0
         self._shares: dict[bytes, _Share] = {}
-        self._line: deque[_Share] = deque()
+        self.line: deque[_Share] = deque()
+        """The connections whose calls wait for their turn; empty while none waits."""
         self._waiting_bytes = 0
         self._has_new_room = False
         self.is_full = False
@@ -107,11 +108,6 @@ class Turns:
         has_new_room, self._has_new_room = self._has_new_room, False
         return has_new_room
 
-    @property
-    def has_waiting(self) -> bool:
-        """Check whether calls wait for their turn."""
-        return bool(self._line)
-
     def add(self, call: Call) -> bool:
         """Take note of a call; one that may not be carried out at once is handed back by ``next``.
 
@@ -120,15 +116,20 @@ class Turns:
         """
         if self._share_bytes == math.inf:
             return True
-        self._look_at_time()
+        period = int(self._now() / PERIOD_SECONDS)
+        if period != self._period:
+            self._begin_period(period)
         share = self._shares.get(call.peer)
         if share is None:
             share = self._shares[call.peer] = _Share(call.peer)
-        share.called_in = self._period
+        share.called_in = period
         if not share.waiting:
-            if _has_room(share, call, self._present_share):
+            # Who has nothing under way may always call, whatever the others do.
+            if (share.recent.calls == share.earlier.calls == 0 and share.debt <= 0) or _has_room(
+                share, call, self._present_share
+            ):
                 return True
-            self._line.append(share)
+            self.line.append(share)
         share.waiting.append(call)
         self._keep(share, call.size + _KEPT_BYTES)
         return False
@@ -149,7 +150,7 @@ class Turns:
         if call.counted_in is not None:
             call.counted_in.weight -= call.size + CALL_BYTES
             call.counted_in.calls -= 1
-        for share in self._line:
+        for share in self.line:
             if share.debt and share.peer != call.peer:
                 share.debt = max(0.0, share.debt - self._share_bytes)
 
@@ -157,26 +158,26 @@ class Turns:
         """Give a call that may be carried out now; connections take turns."""
         self._look_at_time()
         present_share = self._present_share
-        for _ in range(len(self._line)):
-            share = self._line.popleft()
+        for _ in range(len(self.line)):
+            share = self.line.popleft()
             call = share.waiting[0]
             has_room = _has_room(share, call, present_share)
             if has_room:
                 share.waiting.popleft()
                 self._keep(share, -call.size - _KEPT_BYTES)
             if share.waiting:
-                self._line.append(share)
+                self.line.append(share)
             if has_room:
                 return call
         return None
 
     def rest(self) -> list[Call]:
         """Give all calls that wait, each connection's in their order; they wait no more."""
-        calls = [call for share in self._line for call in share.waiting]
-        for share in self._line:
+        calls = [call for share in self.line for call in share.waiting]
+        for share in self.line:
             share.waiting.clear()
             share.waiting_bytes = 0
-        self._line.clear()
+        self.line.clear()
         self._waiting_bytes = 0
         self.is_full = False
         return calls
@@ -193,12 +194,14 @@ class Turns:
     def _present_share(self) -> float:
         if len(self._shares) == 1:
             return math.inf
-        return self._share_bytes * (_BUSY if len(self._line) == len(self._shares) else 1)
+        return self._share_bytes * (_BUSY if len(self.line) == len(self._shares) else 1)
 
     def _look_at_time(self) -> None:
         period = int(self._now() / PERIOD_SECONDS)
-        if period == self._period:
-            return
+        if period != self._period:
+            self._begin_period(period)
+
+    def _begin_period(self, period: int) -> None:
         is_next = period == self._period + 1
         self._period = period
         for share in self._shares.values():
@@ -252,7 +255,7 @@ class CallQueue:
 
     def go_on(self) -> None:
         """Carry out soon what may be carried out now; first those get their answers who have waited for them."""
-        if self._turns.has_waiting and not self._is_going_on:
+        if self._turns.line and not self._is_going_on:
             self._is_going_on = True
             self._loop.call_soon(self._go_on)
 
@@ -283,5 +286,5 @@ class CallQueue:
         """See whose calls have waited long enough: nobody else calls any more, or the earlier ones take very long."""
         self._next_look = None
         self._go_on()
-        if self._turns.has_waiting:
+        if self._turns.line:
             self._look_later()

@@ -177,7 +177,7 @@ class BundleParty:
     @property
     def takers(self) -> int:
         """Count the tasks that may send at once: each takes an instance of each consumer."""
-        return min((len(recipient.instances) for recipient in self.recipients), default=0)
+        return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
     def is_over(self) -> bool:

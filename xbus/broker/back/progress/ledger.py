@@ -1,7 +1,6 @@
 """The ledger keeps the cursors and delivery rows in memory, and writes them to the journal a moment later."""
 
 import asyncio
-import contextlib
 import copy
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -88,7 +87,8 @@ class DeliveryLedger:
         self._page: _Page | None = None
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
-        self._changed = asyncio.Condition()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits until so much is written."""
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Give the cursor of a role; None for a worker's, and for one that the journal has none of."""
@@ -237,8 +237,9 @@ class DeliveryLedger:
         if self._written >= noted:
             return
         self._hurry(noted)
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._written >= noted)
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append((noted, written))
+        await written
 
     def _hurry(self, noted: int) -> None:
         """Have it written without delay what was noted up to here."""
@@ -247,10 +248,14 @@ class DeliveryLedger:
 
     async def keep(self) -> None:
         """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""
+        loop = asyncio.get_running_loop()
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAZY_SECONDS):
-                    await self._wake.wait()
+            # What is in no hurry wakes nobody.
+            lazy = loop.call_later(LAZY_SECONDS, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                lazy.cancel()
             self._wake.clear()
             if self.has_news:
                 await self._write_next()
@@ -294,10 +299,14 @@ class DeliveryLedger:
             except JournalError as error:
                 page.parts = [*_singly(page.parts[0], error), *page.parts[1:]]
             page.answer = None
-        async with self._changed:
-            self._page = None
-            self._written = page.noted
-            self._changed.notify_all()
+        self._page = None
+        self._written = page.noted
+        waiting, self._waiting = self._waiting, []
+        for noted, written in waiting:
+            if noted > page.noted:
+                self._waiting.append((noted, written))
+            elif not written.done():
+                written.set_result(None)
 
     def _is_urgent(self, progress: ProgressUpdate) -> bool:
         """Check whether somebody waits for it, or would read its rows; cursors alone wait for a commit that comes."""

@@ -160,6 +160,10 @@ class Slots(Generic[Member]):
         Raises:
             Absent: one of them can't be served by anyone present.
         """
+        candidates = [self._candidates(want) for want in wants]
+        if not self._waiters and all(candidates) and (chosen := self._choose(candidates, set())) is not None:
+            # Mostly somebody is free, and nobody stands in line.
+            return [place.member for place in chosen]
         waiter: _Waiter[Member] = _Waiter(wants, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._serve()

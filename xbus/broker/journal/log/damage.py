@@ -7,6 +7,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.compression import verified
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.objects.reading import STORED_DATA, segment_data
 from xbus.errors import JournalError, JournalUnavailable
@@ -14,10 +15,10 @@ from xbus.errors import JournalError, JournalUnavailable
 PAGE_BYTES = 1024 * 1024
 PAGE_ROWS = 500
 
-SegmentPlace: TypeAlias = tuple[UUID, int]
-"""The event and the first index of a segment."""
+SegmentPlace: TypeAlias = tuple[UUID, int, int]
+"""The event and the first index of a segment, and 0; or the attempt, the part and the number of one of an output."""
 
-BEGINNING: SegmentPlace = (UUID(int=0), -1)
+BEGINNING: SegmentPlace = (UUID(int=0), -1, 0)
 
 
 def _size_of(row: Any) -> sa.ColumnElement[int]:
@@ -25,10 +26,13 @@ def _size_of(row: Any) -> sa.ColumnElement[int]:
 
 
 class Damaged(NamedTuple):
-    """A segment that is not as it was stored."""
+    """A segment that is not as it was stored.
 
-    event_id: UUID
-    first_index: int
+    Attributes:
+        about: the event, or the output of a bulk worker.
+    """
+
+    about: str
     cause: str
 
 
@@ -53,7 +57,7 @@ def find_damage(connection: sa.Connection, after: SegmentPlace) -> DamagePage | 
     page = first_page(connection.execute(_SIZES, place).all(), PAGE_BYTES)
     if not page:
         return None
-    end = (page[-1].event_id, page[-1].first_index)
+    end = (page[-1].event_id, page[-1].first_index, 0)
     door = segment_data(connection)
     damaged: list[Damaged] = []
     for event_id, index, *stored in connection.execute(_DATA, {**place, "last_id": end[0], "last_index": end[1]}):
@@ -62,7 +66,24 @@ def find_damage(connection: sa.Connection, after: SegmentPlace) -> DamagePage | 
         except JournalUnavailable:
             raise
         except JournalError as error:
-            damaged.append(Damaged(event_id, index, f"items from index {index} on: {error.cause}"))
+            damaged.append(Damaged(f"event {event_id}", f"items from index {index} on: {error.cause}"))
+    return DamagePage(end, damaged)
+
+
+def find_damaged_outputs(connection: sa.Connection, after: SegmentPlace) -> DamagePage | None:
+    """Compare the segments of bulk workers' outputs behind a place with their hashes; None behind the last."""
+    place = {"attempt_id": after[0], "part": after[1], "number": after[2]}
+    page = first_page(connection.execute(_OUTPUT_SIZES, place).all(), PAGE_BYTES)
+    if not page:
+        return None
+    end = (page[-1].attempt_id, page[-1].part, page[-1].number)
+    damaged: list[Damaged] = []
+    last = {"last_id": end[0], "last_part": end[1], "last_number": end[2]}
+    for attempt_id, part, number, data, digest in connection.execute(_OUTPUT_DATA, {**place, **last}):
+        try:
+            verified(bytes(data), digest)
+        except JournalError as error:
+            damaged.append(Damaged(f"output {attempt_id}", f"segment {number} of part {part}: {error.cause}"))
     return DamagePage(end, damaged)
 
 
@@ -102,4 +123,26 @@ _DATA = sa.union_all(
     sa.select(
         *(_EVENT.id, _FIRST, _EVENT.data, _EVENT.plain_bytes, sa.cast(sa.null(), sa.Integer), _EVENT.data_hash)
     ).where(_IN_EVENTS, _EVENT.id <= sa.bindparam("last_id", type_=sa.Uuid())),
+)
+
+_OUTPUT = model.bulk_segment.c
+_OUTPUT_PLACE = sa.tuple_(_OUTPUT.attempt_id, _OUTPUT.part, _OUTPUT.number)
+
+
+def _output_at(attempt_id: str, part: str, number: str) -> sa.Tuple:
+    return sa.tuple_(
+        sa.bindparam(attempt_id, type_=sa.Uuid()),
+        *(sa.bindparam(name, type_=sa.Integer()) for name in (part, number)),
+    )
+
+
+_BEHIND_OUTPUT = _output_at("attempt_id", "part", "number") < _OUTPUT_PLACE
+_OUTPUT_SIZES = (
+    sa.select(_OUTPUT.attempt_id, _OUTPUT.part, _OUTPUT.number, sa.func.length(_OUTPUT.data))
+    .where(_BEHIND_OUTPUT)
+    .order_by(_OUTPUT.attempt_id, _OUTPUT.part, _OUTPUT.number)
+    .limit(PAGE_ROWS)
+)
+_OUTPUT_DATA = sa.select(_OUTPUT.attempt_id, _OUTPUT.part, _OUTPUT.number, _OUTPUT.data, _OUTPUT.hash).where(
+    _BEHIND_OUTPUT, _output_at("last_id", "last_part", "last_number") >= _OUTPUT_PLACE
 )

@@ -284,11 +284,12 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
         return []
     rows = connection.execute(_SEGMENTS, {**wanted, "last": page[-1].first_index}).all()
     door = segment_data(connection)
-    return [_segment(door, *row) for row in rows]
+    return [_segment(door, event_id, *row) for row in rows]
 
 
 def _segment(
     door: SegmentData,
+    event_id: UUID,
     first_index: int,
     items: int,
     indices: Indices | None,
@@ -297,7 +298,8 @@ def _segment(
     store_id: int | None,
     digest: bytes,
 ) -> Segment:
-    return Segment(first_index, items, door.plain(data, plain_bytes, store_id, digest), indices)
+    plain = door.plain_of(event_id, first_index, data, plain_bytes, store_id, digest)
+    return Segment(first_index, items, plain, indices)
 
 
 _OF_EVENT = model.log_segment.c.event_id == sa.bindparam("of_event")
@@ -341,7 +343,7 @@ def read_small_events(connection: sa.Connection, event_ids: Sequence[UUID]) -> d
     damaged: set[UUID] = set()
     for event_id, *row in rows:
         try:
-            segments[event_id].append(_segment(door, *row))
+            segments[event_id].append(_segment(door, event_id, *row))
         except JournalError as error:
             if error.code != DAMAGED:
                 raise

@@ -46,7 +46,7 @@ class SegmentRow(NamedTuple):
         Raises:
             JournalError: it is damaged (``segment_damaged``) or not where it should be (``object_missing``).
         """
-        data = door.plain(self.data, self.plain_bytes, self.store_id, self.hash)
+        data = door.plain_of(*(self.event_id, self.first_index), self.data, self.plain_bytes, self.store_id, self.hash)
         return self._replace(data=data, plain_bytes=None, store_id=None)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -53,6 +54,24 @@ class SegmentData:
         if bytes(data) != bytes(digest):
             raise JournalError("a segment does not name the object of its hash", "run xbus fsck", code=DAMAGED)
         return self._read(store_id, bytes(data), plain_bytes)
+
+    def plain_of(
+        self,
+        event_id: UUID | str,
+        first_index: int,
+        data: bytes,
+        plain_bytes: int | None,
+        store_id: int | None,
+        digest: bytes,
+    ) -> bytes:
+        """Give the plain data as ``plain`` does; an error names the event and the first index of the segment."""
+        try:
+            return self.plain(data, plain_bytes, store_id, digest)
+        except JournalError as error:
+            if error.code != DAMAGED:
+                raise
+            cause = f"items of event {UUID(str(event_id))} from index {first_index} on: {error.cause}"
+            raise JournalError(cause, error.next_step, code=DAMAGED) from error
 
     def _read(self, store_id: int, digest: bytes, size: int | None) -> bytes:
         store = self._store(store_id)

@@ -1,6 +1,7 @@
 """Subscribe to topics, unsubscribe, and list subscriptions."""
 
-from urllib.parse import urlunsplit
+import re
+from urllib.parse import unquote, urlunsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,6 +21,9 @@ TIMEOUT = 500
 
 MOST_EVENTS = 100
 """The most events of a batch, unless the subscriber says otherwise."""
+
+_NAMED = re.compile(r"https://(?P<user>[A-Za-z0-9._~%-]+)@(?P<rest>.+)")
+"""An address with a user name, and without a password."""
 
 _SUBSCRIBERS = AnswerReader("xbus.list_subscribers", list[SubscriberMap])
 
@@ -43,21 +47,25 @@ def read_subscription(found: object) -> SubscriptionWishMap:
     uuid = found.get("uuid") or ""
     if not isinstance(uuid, str):
         raise bad("the uuid is no text")
+    url, user = _callback(found.get("callback"))
     return {
         "topics": [*map(check_topic, topics)],
-        "url": _callback(found.get("callback")),
-        "secret": uuid,
+        "url": url,
+        "secret": uuid or user,
         "timeout": _number(found, "timeout", TIMEOUT),
         "max": _number(found, "max", MOST_EVENTS),
     }
 
 
-def _callback(found: object) -> str:
-    """Check the address to be called. The user name of the call is the ``uuid``, and not a part of it."""
-    parts = https_parts(found)
+def _callback(found: object) -> tuple[str, str]:
+    """Check the address to be called, and give it with the user name of the call: the URL of `rtm sub add` has one."""
+    user, address = "", found
+    if isinstance(found, str) and (named := _NAMED.fullmatch(found)):
+        user, address = unquote(named["user"]), f"https://{named['rest']}"
+    parts = https_parts(address)
     if parts is None:
-        raise bad("the callback is no address of https without user name and password")
-    return urlunsplit(parts)
+        raise bad("the callback is no address of https, or has a password")
+    return urlunsplit(parts), user
 
 
 def _number(found: dict[object, object], name: str, default: int) -> int:

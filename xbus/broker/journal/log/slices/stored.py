@@ -57,7 +57,8 @@ class StoredItems:
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
             door = segment_data(self._connection)
             for stored in self._fetch_data(wanted):
-                data = door.plain(stored.data, stored.plain_bytes, stored.store_id, stored.hash)
+                place = (stored.event_id, stored.first_index)
+                data = door.plain_of(*place, stored.data, stored.plain_bytes, stored.store_id, stored.hash)
                 segments[stored.event_id].append(Segment(stored.first_index, stored.items, data))
         return segments
 

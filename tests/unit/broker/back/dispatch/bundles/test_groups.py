@@ -76,7 +76,7 @@ async def test_it_makes_no_difference_how_envelopes_came(seed: int) -> None:
 
 # -- what it costs ---------------------------------------------------------------------------------------------------
 
-MOST_CALLS_OF_A_GROUP = 691
+MOST_CALLS_OF_A_GROUP = 685
 MOST_CALLS_OF_AN_ENVELOPE = 0.2
 """Calls of functions of the product, on the loop and in the writer, from a put until its cursor is durable."""
 
@@ -100,8 +100,12 @@ async def deliver(broker: Broker, group: PutGroup) -> None:
     await broker.back._assembly.ledger.written()
 
 
+ROUNDS = 5
+"""The round with the fewest calls counts: a timer may fall into any of them."""
+
+
 async def calls_of(envelopes: int) -> int:
-    """Count the Python functions that are called for a group of so many envelopes, once all is warm."""
+    """Count the functions that are called for a group of so many envelopes, once all is warm."""
     counted = 0
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -113,15 +117,19 @@ async def calls_of(envelopes: int) -> int:
         await broker.register("store_1", WANTS_ALL)
         for _ in range(8):
             await deliver(broker, plain_group(broker, random, 100))
-        measured = plain_group(broker, random, envelopes)
+        measured = [plain_group(broker, random, envelopes) for _ in range(ROUNDS)]
+        found = []
         await journal.run(lambda connection: sys.setprofile(count))
-        sys.setprofile(count)
-        try:
-            await deliver(broker, measured)
-        finally:
-            sys.setprofile(None)
-            await journal.run(lambda connection: sys.setprofile(None))
-    return counted
+        for group in measured:
+            counted = 0
+            sys.setprofile(count)
+            try:
+                await deliver(broker, group)
+            finally:
+                sys.setprofile(None)
+            found.append(counted)
+        await journal.run(lambda connection: sys.setprofile(None))
+    return min(found)
 
 
 async def test_a_group_costs_calls_and_its_envelopes_next_to_none() -> None:
