@@ -130,6 +130,10 @@ def xbus(daemon: Daemon, *command: str) -> str:
     return done.stdout
 
 
+ALLOWED = ("--allow", "reports_of_test", "--allow", "copies_of_test", "--allow", "nowhere")
+"""The modules of the bots that runners of the tests may run."""
+
+
 class World:
     """A broker with bots, and their runners.
 
@@ -149,7 +153,7 @@ class World:
         return self._start(
             *(script("xbus"), "bot", "run", "--login", "runner_1", "--back", self.daemon.back),
             *("--front", self.daemon.front),
-            *(options or ("--allow", "reports_of_test", "--allow", "nowhere", "--allow-command")),
+            *(options or [*ALLOWED, "--allow-command"]),
             env={"XBUS_PASSWORD": PASSWORD, "SHOP_TOKEN": "s3cret", "TZ": "Europe/Paris"},
             cwd=self.folder,
         )
