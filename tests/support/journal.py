@@ -186,8 +186,9 @@ class Scribe:
             if items:
                 answers.append(self.append(envelope_id, event_id, 0, items))
             answers.append(self.end_event(envelope_id, event_id, len(items)))
-        receipt = await self.seal(envelope_id, len(events), sum(map(len, events)), headers)
-        await asyncio.gather(*answers)
+        sealing = self.seal(envelope_id, len(events), sum(map(len, events)), headers)
+        # Together, so that no error of one of them is left for the collector to tell of in the midst of another test.
+        receipt, *_ = await asyncio.gather(sealing, *answers)
         return receipt
 
     async def again(self, origin_id: uuid.UUID, parked_for: Sequence[int] | None = None) -> Repeat:

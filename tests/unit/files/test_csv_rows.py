@@ -55,7 +55,13 @@ def test_rows_are_those_of_the_library(escape: str, text: str) -> None:
         assert any(row.fault for row in found)
 
 
-@given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=2, max_size=2), max_size=5))
+# A short text with zeros is taken for UTF-16, and refused.
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5), min_size=2, max_size=2),
+        max_size=5,
+    )
+)
 def test_what_is_written_is_read(rows: list[list[str]]) -> None:
     text = "".join(",".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) + "\r\n" for row in rows)
     assert [row.fields for row in rows_of(text, RowReader(","))] == rows

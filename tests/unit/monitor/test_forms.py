@@ -48,7 +48,7 @@ ENTRIES: dict[Section, Entry] = {
     Section.SERVICE: ServiceSpec("store", "consumer", "own", 3, 0.5, 60, 0.25),
     Section.READER: ReaderSpec("billing", frozenset({"flights"}), 3, 5.0, 10, 20, 0.5, False, 5, "skip"),
     Section.ROLE: RoleSpec("store_1", "store", True, None, math.inf, 10, 4, True, KEYS, 5, "skip"),
-    Section.EMITTER_PROFILE: ProfileSpec("shop", frozenset({"flights"}), None, LIMITS, "shop_*", "shops"),
+    Section.EMITTER_PROFILE: ProfileSpec("shop", frozenset({"flights"}), None, LIMITS, "shop_*", "shops", 86400.0),
     Section.EMITTER: EmitterSpec("shop_1", "shop", KEYS, limits=LIMITS),
     Section.BOT: BotSpec(
         "report",
