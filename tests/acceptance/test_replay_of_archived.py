@@ -81,7 +81,7 @@ async def test_an_archive_that_is_away_is_told_and_nothing_is_lost(
             await emitter.replay(envelope_id)
         assert caught.value.code == "envelope_archived"
         assert str(place) not in str(caught.value)
-        assert "the archive can't be reached" in daemon.log
+        assert "[archive_missing]" in daemon.log
 
         elsewhere.rename(place)
         again = await emitter.replay(envelope_id)

@@ -188,8 +188,8 @@ class Scribe:
             answers.append(self.end_event(envelope_id, event_id, len(items)))
         sealing = self.seal(envelope_id, len(events), sum(map(len, events)), headers)
         # Together, so that no error of one of them is left for the collector to tell of in the midst of another test.
-        receipt, *_ = await asyncio.gather(sealing, *answers)
-        return receipt
+        await asyncio.gather(sealing, *answers)
+        return sealing.result()
 
     async def again(self, origin_id: uuid.UUID, parked_for: Sequence[int] | None = None) -> Repeat:
         """What repeats an envelope; its events go the way that they went."""
