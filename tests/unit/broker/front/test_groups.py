@@ -326,14 +326,20 @@ def _told(answer: Any) -> object:
 # -- several emitters --------------------------------------------------------------------------------------------------
 
 
-async def test_a_long_message_leaves_room_for_the_puts_of_others(front: Front, north: Desk, south: Desk) -> None:
-    random, now = Random(7), 0.0
-    intake = GroupIntake(front, lambda *_: None, lambda: now)
+@pytest.fixture
+async def shared(front: Front, north: Desk, south: Desk) -> GroupIntake:
+    """An intake by which two emitters have just put, and no time passes."""
+    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
     for desk in (south, north):
         await intake.put(desk.emitter_id, SESSION, [])
+    return intake
+
+
+async def test_a_long_message_leaves_room_for_the_puts_of_others(shared: GroupIntake, north: Desk, south: Desk) -> None:
+    random = Random(7)
     first, second = ([entry(random, b"%d" % number) for number in range(100)] for _ in range(2))
-    of_north = [intake.put(north.emitter_id, SESSION, on_wire(message)) for message in (first, second)]
-    [[_, position, _]] = await intake.put(south.emitter_id, SESSION, on_wire([entry(random, b"x")]))
+    of_north = [shared.put(north.emitter_id, SESSION, on_wire(message)) for message in (first, second)]
+    [[_, position, _]] = await shared.put(south.emitter_id, SESSION, on_wire([entry(random, b"x")]))
     assert position == SPAN_ENVELOPES + 1
     answers: list[Any] = [await each for each in of_north]
     assert [[receipt[0] for receipt in each] for each in answers] == [[e[0] for e in each] for each in (first, second)]
@@ -341,45 +347,36 @@ async def test_a_long_message_leaves_room_for_the_puts_of_others(front: Front, n
     assert positions == [*range(1, position), *range(position + 1, 202)]
 
 
-async def test_what_is_wrong_in_a_span_is_answered_in_its_place(front: Front, north: Desk, south: Desk) -> None:
+async def test_what_is_wrong_in_a_span_is_answered_in_its_place(shared: GroupIntake, north: Desk) -> None:
     random = Random(7)
-    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
-    for desk in (south, north):
-        await intake.put(desk.emitter_id, SESSION, [])
     message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
     message[SPAN_ENVELOPES + 1][2] = "nothing"
-    answers = await intake.put(north.emitter_id, SESSION, on_wire(message))
+    answers = await shared.put(north.emitter_id, SESSION, on_wire(message))
     assert [place for place, answer in enumerate(answers) if isinstance(answer, dict)] == [SPAN_ENVELOPES + 1]
     assert len(answers) == len(message)
 
 
-async def test_in_order_no_span_goes_on_behind_one_that_is_wrong(front: Front, north: Desk, south: Desk) -> None:
+async def test_in_order_no_span_goes_on_behind_one_that_is_wrong(shared: GroupIntake, north: Desk) -> None:
     random = Random(7)
-    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
-    for desk in (south, north):
-        await intake.put(desk.emitter_id, SESSION, [])
     message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
     message[SPAN_ENVELOPES + 1][2] = "nothing"
-    answers = await intake.put(north.emitter_id, SESSION, on_wire(message), in_order=True)
+    answers = await shared.put(north.emitter_id, SESSION, on_wire(message), in_order=True)
     codes = [answer["code"] if isinstance(answer, dict) else "" for answer in answers]
     kept = SPAN_ENVELOPES + 1
     assert codes == [*[""] * kept, "unknown_type", *["behind_another"] * (len(message) - kept - 1)]
 
 
 async def test_an_outage_amid_the_spans_is_told_of_each_envelope(
-    journal: Journal, front: Front, north: Desk, south: Desk
+    journal: Journal, shared: GroupIntake, north: Desk
 ) -> None:
     random = Random(7)
-    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
-    for desk in (south, north):
-        await intake.put(desk.emitter_id, SESSION, [])
     message = [entry(random, b"x") for _ in range(SPAN_ENVELOPES + 1)]
-    putting = intake.put(north.emitter_id, SESSION, on_wire(message))
+    putting = shared.put(north.emitter_id, SESSION, on_wire(message))
     await journal.read(read_head)
     with Faults(journal._engine).before_commit():
         answers = await putting
     assert {answer["code"] for answer in answers if isinstance(answer, dict)} == {"journal_unavailable"}
-    again: list[Any] = [*await intake.put(north.emitter_id, SESSION, on_wire(message))]
+    again: list[Any] = [*await shared.put(north.emitter_id, SESSION, on_wire(message))]
     assert [receipt[:2] for receipt in again] == [(sent[0], place + 1) for place, sent in enumerate(message)]
 
 
