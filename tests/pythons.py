@@ -16,7 +16,7 @@ VERSIONS = ("3.12", "3.13")
 """Those that ``pyproject.toml`` names beside the oldest one."""
 
 PACKAGES = (
-    ".[broker,inbox]",
+    ".[broker,http,inbox]",
     "hypothesis>=6.100",
     "pytest>=8.3",
     "pytest-asyncio>=1.0",
