@@ -106,14 +106,15 @@ class Dispatch:
         """
         if self._admit is not None:
             self._admit(name)
-        return self._handler(name)(args, kwargs)
+        handler = self._handlers.get(name)
+        return (self._handler(name) if handler is None else handler)(args, kwargs)
 
-    def refuse(self, name: str, error: CallError) -> object:
-        """Answer a call that is not to be carried out as its verb answers such an error.
+    def refuse(self, name: str, error: Exception) -> object:
+        """Answer a call as its verb answers such an error.
 
         Raises:
             Refused: ``unknown_method``.
-            CallError: ``error``, where the verb has no answer of its own for errors.
+            Exception: ``error``, where the verb has no answer of its own for errors.
         """
         return self._handler(name).refuse(error)
 
@@ -162,8 +163,8 @@ class _Handler:
             self._check_fields(args)
         return self._method(*args)
 
-    def refuse(self, error: CallError) -> object:
-        answer_to: Callable[[CallError], object] | None = getattr(self._method, REFUSE, None)
+    def refuse(self, error: Exception) -> object:
+        answer_to: Callable[[Exception], object] | None = getattr(self._method, REFUSE, None)
         if answer_to is None:
             raise error
         return answer_to(error)

@@ -4,7 +4,6 @@ An envelope leaves the group where something is wrong with it, where its id is k
 reached a limit. Alone it takes the way of a single call, so that it gets the same answer.
 """
 
-import asyncio
 import itertools
 import logging
 import math
@@ -29,6 +28,7 @@ from xbus.rpc.codec import Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
+from xbus.rpc.zmtp import SocketWatch
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +68,6 @@ NoteRefusal: TypeAlias = Callable[[UUID, str], None]
 """Notes that an envelope was refused, with the code."""
 
 
-def next_turn(act: Callable[[], None]) -> None:
-    """Do something in the next turn of the loop."""
-    asyncio.get_running_loop().call_soon(act)
-
-
 class GroupIntake:
     """Takes the envelopes of messages: those of all messages that one turn of the loop reads become one group.
 
@@ -83,7 +78,7 @@ class GroupIntake:
         front: takes groups, and envelopes alone.
         note_refusal: called for each envelope that is refused.
         now: the time in seconds.
-        soon: does something when all messages of this turn of the loop are read.
+        watch: of the sockets by which messages come: it says when all of a turn of the loop are read.
     """
 
     def __init__(
@@ -91,13 +86,14 @@ class GroupIntake:
         front: Front,
         note_refusal: NoteRefusal,
         now: Callable[[], float] = time.monotonic,
-        soon: Callable[[Callable[[], None]], object] = next_turn,
+        watch: SocketWatch | None = None,
     ) -> None:
         self._front = front
         self._note_refusal = note_refusal
         self._now = now
-        self._soon = soon
-        self._gathered: list[_Message] = []
+        self._watch = watch or SocketWatch()
+        self.gathered: list[_Message] = []
+        """The messages that wait for the end of the turn."""
         self._last_emitter: int | None = None
         self._shared_until = -math.inf
         self._waiting: dict[int, deque[_LongMessage]] = {}
@@ -131,7 +127,7 @@ class GroupIntake:
 
     def flush(self) -> None:
         """Put what was gathered."""
-        gathered, self._gathered = self._gathered, []
+        gathered, self.gathered = self.gathered, []
         together: list[_Message] = []
         size = 0
         for message in gathered:
@@ -154,7 +150,7 @@ class GroupIntake:
             group = _group_of_messages(messages)
             if self._front.heard_of(group.envelope_ids):
                 raise _not_plain()
-            self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
+            self._front.put_group(group).add_done_callback(partial(self._sealed_in_turn, messages))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
             plain = [message for message in messages if message.is_plain] if len(messages) > 1 else []
@@ -167,6 +163,10 @@ class GroupIntake:
                     message.sort()
             if plain:
                 self._put_together(plain)
+
+    def _sealed_in_turn(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
+        # The answers go at once, and not in the next turn of the loop.
+        self._watch.run(partial(self._sealed, messages, writing))
 
     def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
         error = writing.exception()
@@ -209,9 +209,9 @@ class GroupIntake:
     def _put(self, emitter_id: int, session: bytes, entries: list[Value], in_order: bool) -> Promise[Answers]:
         message = _Message(self._front, emitter_id, session, entries, in_order, self._note_refusal)
         if entries:
-            self._gathered.append(message)
-            if len(self._gathered) == 1:
-                self._soon(self.flush)
+            self.gathered.append(message)
+            if len(self.gathered) == 1:
+                self._watch.at_end(self.flush)
         return message
 
 
