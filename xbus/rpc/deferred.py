@@ -15,15 +15,13 @@ class Promise(Generic[T]):
     each answer before it makes the next call would feel that. Callbacks must not raise.
     """
 
-    __slots__ = ("_callbacks", "_is_done", "answer", "error")
-
-    def __init__(self) -> None:
-        self._is_done = False
-        self.answer: T | None = None
-        """The answer, once it is there."""
-        self.error: BaseException | None = None
-        """The error in its place."""
-        self._callbacks: list[Callable[[Promise[T]], object]] = []
+    # Of the class until they are set, as a promise is made for each call.
+    _is_done = False
+    _callbacks: "tuple[Callable[[Promise[T]], object], ...]" = ()
+    answer: T | None = None
+    """The answer, once it is there."""
+    error: BaseException | None = None
+    """The error in its place."""
 
     def done(self) -> bool:
         """Check whether the answer is there."""
@@ -47,7 +45,7 @@ class Promise(Generic[T]):
         """Answer those who wait."""
         self.answer = answer
         self._is_done = True
-        callbacks, self._callbacks = self._callbacks, []
+        callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             callback(self)
 
@@ -55,7 +53,7 @@ class Promise(Generic[T]):
         """Answer those who wait with an error."""
         self.error = error
         self._is_done = True
-        callbacks, self._callbacks = self._callbacks, []
+        callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             callback(self)
 
@@ -64,7 +62,7 @@ class Promise(Generic[T]):
         if self._is_done:
             asyncio.get_running_loop().call_soon(callback, self)
         else:
-            self._callbacks.append(callback)
+            self._callbacks = (*self._callbacks, callback)
 
     def __await__(self) -> Generator[object, None, T]:
         yield from settled(self).__await__()

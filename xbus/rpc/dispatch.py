@@ -106,8 +106,7 @@ class Dispatch:
         """
         if self._admit is not None:
             self._admit(name)
-        handler = self._handlers.get(name)
-        return (self._handler(name) if handler is None else handler)(args, kwargs)
+        return self.handler(name)(args, kwargs)
 
     def refuse(self, name: str, error: Exception) -> object:
         """Answer a call as its verb answers such an error.
@@ -116,9 +115,14 @@ class Dispatch:
             Refused: ``unknown_method``.
             Exception: ``error``, where the verb has no answer of its own for errors.
         """
-        return self._handler(name).refuse(error)
+        return self.handler(name).refuse(error)
 
-    def _handler(self, name: str) -> "_Handler":
+    def handler(self, name: str) -> "_Handler":
+        """Give the method of a verb.
+
+        Raises:
+            Refused: ``unknown_method``.
+        """
         handler = self._handlers.get(name)
         if handler is None:
             raise Refused(f"there is no method {name!r:.100}", code=UNKNOWN_METHOD)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from xbus.broker.answers import on_wire
@@ -48,7 +48,7 @@ TOGETHER_BYTES = 512 * 1024
 ID_BYTES = 16
 COLUMNS = 7
 
-_DATA = itemgetter(4)
+_DATA: Callable[[Any], bytes] = itemgetter(4)
 
 _VERSION_BYTE = 6
 """The byte of a UUID whose upper half is its version (RFC 9562)."""
@@ -116,7 +116,7 @@ class GroupIntake:
         waiting = self._waiting.get(emitter_id)
         is_short = len(entries) <= SPAN_ENVELOPES
         if not entries or (waiting is None and (is_short or now >= self._shared_until)):
-            return self._put(emitter_id, session, entries, in_order)
+            return self._gather(_Message(self._front, emitter_id, session, entries, in_order, self._note_refusal))
         message = _LongMessage(session, entries, in_order)
         if waiting is None:
             self._waiting[emitter_id] = deque([message])
@@ -130,12 +130,14 @@ class GroupIntake:
         gathered, self.gathered = self.gathered, []
         together: list[_Message] = []
         size = 0
+        keeps_objects = self._front.keeps_objects
         for message in gathered:
-            data_bytes = message.data_bytes
-            if data_bytes is None:
+            try:
+                data_bytes = sum(map(len, map(_DATA, message.entries)))
+            except (TypeError, LookupError):
                 message.sort()
                 continue
-            is_apart = self._front.keeps_objects and together and together[-1].emitter_id != message.emitter_id
+            is_apart = keeps_objects and together and together[-1].emitter_id != message.emitter_id
             if together and (size + data_bytes > TOGETHER_BYTES or is_apart):
                 self._put_together(together)
                 together, size = [], 0
@@ -198,7 +200,8 @@ class GroupIntake:
             return
         message = waiting[0]
         span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
-        put = self._put(emitter_id, message.session, span, message.in_order)
+        of_span = (self._front, emitter_id, message.session, span, message.in_order, self._note_refusal)
+        put = self._gather(_Message(*of_span))
         put.add_done_callback(partial(self._span_answered, emitter_id, message, len(span)))
 
     def _span_answered(self, emitter_id: int, message: "_LongMessage", envelopes: int, done: Promise[Answers]) -> None:
@@ -206,9 +209,8 @@ class GroupIntake:
         message.add(done.result() if error is None else [_error_of(error)] * envelopes)
         self._go_on(emitter_id)
 
-    def _put(self, emitter_id: int, session: bytes, entries: list[Value], in_order: bool) -> Promise[Answers]:
-        message = _Message(self._front, emitter_id, session, entries, in_order, self._note_refusal)
-        if entries:
+    def _gather(self, message: "_Message") -> Promise[Answers]:
+        if message.entries:
             self.gathered.append(message)
             if len(self.gathered) == 1:
                 self._watch.at_end(self.flush)
@@ -228,7 +230,6 @@ class _LongMessage(Promise[Answers]):
     """
 
     def __init__(self, session: bytes, entries: list[Value], in_order: bool) -> None:
-        super().__init__()
         self.session = session
         self.in_order = in_order
         self.left = entries
@@ -262,8 +263,6 @@ class _Message(Promise[Answers]):
         note_refusal: as of ``GroupIntake``.
     """
 
-    __slots__ = ("_answers", "_front", "_in_order", "_missing", "_note_refusal", "_session", "emitter_id", "entries")
-
     def __init__(
         self,
         front: Front,
@@ -273,7 +272,6 @@ class _Message(Promise[Answers]):
         in_order: bool,
         note_refusal: NoteRefusal,
     ) -> None:
-        super().__init__()
         self._front = front
         self.emitter_id = emitter_id
         self._session = session
@@ -284,14 +282,6 @@ class _Message(Promise[Answers]):
         self._missing = len(entries)
         if not entries:
             self.set_result([])
-
-    @property
-    def data_bytes(self) -> int | None:
-        """The bytes of all items; None where an envelope has another form."""
-        try:
-            return sum(map(len, map(_DATA, cast("list[list[bytes]]", self.entries))))
-        except (TypeError, LookupError):
-            return None
 
     @property
     def is_plain(self) -> bool:

@@ -21,6 +21,7 @@ from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
+from xbus.rpc.codec import kept_packer
 from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.frames import (
@@ -42,6 +43,9 @@ TOKEN = "token"  # noqa: S105 - the name of the parameter
 
 STRANGER_BYTES = 4096
 """The most bytes of arguments that are looked at before it is known who calls."""
+
+_KEPT_BYTES = 64 * 1024
+"""A buffer for answers that has grown beyond this is dropped."""
 
 SUPERSEDED = "connection_superseded"
 """The code of a call by a channel that is closed."""
@@ -118,6 +122,7 @@ class Answering:
         self._on_later = on_later
         self._max_call_bytes = max_call_bytes
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
+        self._encode = kept_packer()
         self._waiting: dict[_Later, tuple[Request, float, Call]] = {}
         self._is_closed = False
         self._all_answered: Promise[None] | None = None
@@ -192,7 +197,7 @@ class Answering:
         for answer in overdue:
             if isinstance(answer, Promise):
                 # What comes of it all the same is nobody's concern.
-                self._end(answer, None, error)
+                self._answered(answer, error)
             elif isinstance(answer, Deferred):
                 answer.give_up(error)
                 self._answered(answer)
@@ -231,14 +236,12 @@ class Answering:
         self.unanswered_bytes += call.size
         answer.add_done_callback(self._answered)
 
-    def _answered(self, answer: "_Later") -> None:
-        if isinstance(answer, Promise):
-            self._end(answer, answer.answer, answer.error)
-        else:
-            self._end(answer, *Deferred.of(answer).outcome())
+    def _answered(self, answer: "_Later", overdue: Exception | None = None) -> None:
+        """Answer a call that had to wait, and forget it.
 
-    def _end(self, answer: "_Later", value: object, error: BaseException | None) -> None:
-        """Answer a call that had to wait, and forget it."""
+        Args:
+            overdue: the error of a promise that is waited for no longer.
+        """
         waited = self._waiting.pop(answer, None)
         if waited is None:  # it was abandoned before
             return
@@ -249,12 +252,18 @@ class Answering:
             self._all_answered = None
         if self._is_closed:
             return
-        if error is not None and isinstance(answer, Promise) and isinstance(error, Exception):
-            # Of a promise the verb itself has not translated the error.
-            try:
-                value, error = self._dispatch.refuse(request.method, error), None
-            except Exception as translated:
-                error = translated
+        value: object
+        error: BaseException | None
+        if isinstance(answer, Promise):
+            value, error = answer.answer, overdue or answer.error
+            if isinstance(error, Exception):
+                # The verb has not translated it.
+                try:
+                    value, error = self._dispatch.refuse(request.method, error), None
+                except Exception as translated:
+                    error = translated
+        else:
+            value, error = Deferred.of(answer).outcome()
         if error is None:
             self._answer(request, value)
         elif isinstance(error, asyncio.CancelledError):
@@ -265,11 +274,13 @@ class Answering:
 
     def _answer(self, request: Request, answer: object) -> None:
         try:
-            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer)
+            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer, self._encode)
         except Exception as error:
             # Whatever a handler returned: its caller waits for an answer.
             self._answer_error(request, error)
         else:
+            if len(frames[-1]) > _KEPT_BYTES:
+                self._encode = kept_packer()
             if not self._send(frames):
                 self._dispatch.undo(request.method, answer)
 

@@ -9,6 +9,7 @@ import math
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from xbus.errors import ProtocolError
 from xbus.log_throttle import LogThrottle
@@ -63,7 +64,7 @@ class _Peer:
         since: when it began, on the loop's clock.
     """
 
-    __slots__ = ("address", "is_known", "kept_as_stranger", "peer", "port", "read_in", "since", "stream")
+    __slots__ = ("address", "is_known", "kept_as_stranger", "peer", "port", "read_in", "since", "stream", "take")
 
     key = ""
     """The public key: without encryption there is none."""
@@ -78,9 +79,11 @@ class _Peer:
         """The turn of the loop in which its last message came."""
         self.kept_as_stranger = 0
         """The bytes of its unfinished message, as those of strangers were counted last."""
+        self.take: Callable[[list[bytes]], None] = partial(port.serve, self)
+        """Takes a message."""
         self.stream: ZmtpStream
 
-    def may_read(self, stream: ZmtpStream) -> bool:
+    def may_read(self, message: list[bytes]) -> bool:
         port = self.port
         turn = port.watch.turn
         if (
@@ -91,15 +94,12 @@ class _Peer:
             and not port.line
         ):
             self.read_in = turn
+            port.allowed_bytes -= sum(map(len, message))
             return True
         return port.may_read(self)
 
     def is_ready(self, stream: ZmtpStream) -> None:
         self.port.is_ready(self)
-
-    def take(self, stream: ZmtpStream, message: list[bytes]) -> None:
-        self.port.allowed_bytes -= sum(map(len, message))
-        self.port.serve(self, message)
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:
         self.port.keeps(self, more)

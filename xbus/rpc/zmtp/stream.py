@@ -35,13 +35,14 @@ _NO_LINGER = struct.pack("=ii", 1, 0)
 class StreamOwner(Protocol):
     """The owner of a connection: it takes the messages, and says whether they may be read."""
 
-    def may_read(self, stream: "ZmtpStream") -> bool:
+    def may_read(self, message: list[bytes]) -> bool:
         """Check whether a message may be handed on now. After a no nothing is read until ``ZmtpStream.resume``."""
 
     def is_ready(self, stream: "ZmtpStream") -> None:
         """Note that the other side has said what it is, so that messages may go."""
 
-    def take(self, stream: "ZmtpStream", message: list[bytes]) -> None:
+    @property
+    def take(self) -> Callable[[list[bytes]], None]:
         """Take a message."""
 
     def keeps(self, stream: "ZmtpStream", more: int) -> None:
@@ -232,12 +233,12 @@ class ZmtpStream:
                     owner.is_ready(self)
                 if message is None:
                     return
-                if not owner.may_read(self):
+                if not owner.may_read(message):
                     self._held_back = message
                     self.pause()
                     return
                 self._held_back = None
-                owner.take(self, message)
+                owner.take(message)
                 if not incoming.has_more:
                     return
         except ProtocolError as error:

@@ -63,9 +63,8 @@ class ThrottlingDispatch(Dispatch):
     def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
         if self._groups.gathered and name != _GATHERED:
             self._groups.flush()
-        emitter_id = self._bounded_emitter(name, args, kwargs) if self._throttle.bounds_calls else None
-        if emitter_id is None:
-            return super().call(name, args, kwargs)
+        if not self._throttle.bounds_calls or (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
+            return self.handler(name)(args, kwargs)
         size = _carried_bytes([args, *kwargs.values()])
         try:
             self._throttle.begin_call(emitter_id, size)
@@ -74,7 +73,7 @@ class ThrottlingDispatch(Dispatch):
         end = partial(self._throttle.end_call, emitter_id, size)
         outcome: object = None
         try:
-            outcome = super().call(name, args, kwargs)
+            outcome = self.handler(name)(args, kwargs)
         finally:
             if not isinstance(outcome, Deferred | Promise | asyncio.Future):
                 end()
