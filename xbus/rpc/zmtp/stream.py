@@ -81,7 +81,7 @@ class ZmtpStream:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._watch = watch or self._loop
-        self._at_end: Callable[[Callable[[], None]], object] = watch.at_end if watch else self._loop.call_soon
+        self._at_end: Callable[[Callable[[], None]], object] = watch.turn.at_end if watch else self._loop.call_soon
         self._was_ready = False
         self._held_back: list[bytes] | None = None
         """A message that came when nothing might be read any more."""

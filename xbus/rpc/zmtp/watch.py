@@ -6,27 +6,23 @@ that all sockets of a turn are read can do things once for all of them.
 
 import asyncio
 import selectors
-from collections.abc import Callable
-from typing import TypeAlias
 
-Act: TypeAlias = Callable[[], object]
+from xbus.loop_turn import Act, LoopTurn, tell
 
 
 class SocketWatch:
     """Calls the readers and writers of sockets, all that are ready in one turn of the loop behind each other.
 
-    Attributes:
-        turn: the number of turns in which something was ready.
+    Args:
+        turn: what is to be done at its end is done when all sockets are read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, turn: LoopTurn) -> None:
         # Made with the first socket, as its own descriptor is ready when one of its sockets is.
         self._selector: selectors.DefaultSelector | None = None
         self._watched: dict[int, tuple[Act | None, Act | None]] = {}
         """By descriptor, its reader and its writer."""
-        self._acts: list[Act] = []
-        self._is_busy = False
-        self.turn = 0
+        self.turn = turn
 
     def add_reader(self, descriptor: int, act: Act) -> None:
         """Have ``act`` called whenever something can be read."""
@@ -44,27 +40,8 @@ class SocketWatch:
         """Call nobody any more when something can be written."""
         self._watch(descriptor, self._watched.get(descriptor, (None, None))[0], None)
 
-    def at_end(self, act: Act) -> None:
-        """Do something when all is read that is ready in this turn; in the next turn where nothing is being read."""
-        if not self._acts and not self._is_busy:
-            asyncio.get_running_loop().call_soon(self._end)
-        self._acts.append(act)
-
-    def run(self, act: Act) -> None:
-        """Do something, and then at once what ``at_end`` got meanwhile."""
-        if self._is_busy:
-            act()
-            return
-        self._is_busy = True
-        try:
-            act()
-        finally:
-            self._is_busy = False
-            self._end()
-
     def close(self) -> None:
         """Watch nothing any more."""
-        self._acts.clear()
         self._watched.clear()
         if self._selector is not None:
             asyncio.get_running_loop().remove_reader(self._selector)
@@ -90,33 +67,19 @@ class SocketWatch:
 
     def _look(self) -> None:
         assert self._selector is not None, "it is watched"
-        self.turn += 1
-        self._is_busy = True
+        turn = self.turn
+        turn.number += 1
+        turn.is_busy = True
         for key, events in self._selector.select(0):
             # One before it may have ended this connection, or stopped it.
             if events & selectors.EVENT_READ and (act := self._watched.get(key.fd, (None, None))[0]):
                 try:
                     act()
                 except Exception as error:
-                    _tell(error)
+                    tell(error)
             if events & selectors.EVENT_WRITE and (act := self._watched.get(key.fd, (None, None))[1]):
                 try:
                     act()
                 except Exception as error:
-                    _tell(error)
-        self._is_busy = False
-        self._end()
-
-    def _end(self) -> None:
-        while self._acts:
-            acts, self._acts = self._acts, []
-            for act in acts:
-                try:
-                    act()
-                except Exception as error:
-                    _tell(error)
-
-
-def _tell(error: Exception) -> None:
-    """Tell of an error as the loop does: the other connections are served all the same."""
-    asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": error})
+                    tell(error)
+        turn.end()
