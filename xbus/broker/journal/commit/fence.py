@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from xbus import model
-from xbus.broker.journal.commit.statements.common import Prepared
+from xbus.broker.journal.commit.statements.rows import Prepared, driver_of
 from xbus.errors import TakenOver, WentBack
 
 RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("broker",), "back": ("broker",)}
@@ -120,7 +120,7 @@ class Fence:
             values |= {"seen": end.position, "seen_id": end.envelope_id}
             changed = connection.execute(statement, values).rowcount
         else:
-            changed = _STAMP.execute(connection, values)
+            changed = _STAMP.execute(driver_of(connection), values).rowcount
         if changed != 1:
             self.look(connection)
             raise self._went_back(connection, self._committed)
