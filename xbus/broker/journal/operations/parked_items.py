@@ -12,7 +12,7 @@ from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions, receive
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.emission import insert_segments
-from xbus.broker.journal.commit.statements.rows import driver_of
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.repeats import Past, read_consumer_services, read_first_names
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row

@@ -11,9 +11,9 @@ from xbus import model
 from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.commit.statements.rows import driver_of
 from xbus.broker.journal.configuration.detaching import SUBJECT
 from xbus.broker.journal.database.compression import OfEvent
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.replay.pages import FoundEnvelope
 from xbus.broker.journal.replay.target import ReplayTarget

@@ -13,8 +13,9 @@ from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.put import put, put_groups
-from xbus.broker.journal.commit.statements.rows import Driver, Prepared, Row, RowStatement, driver_of, update_rows
+from xbus.broker.journal.commit.statements.rows import Driver, Prepared, Row, RowStatement, update_rows
 from xbus.broker.journal.database.compression import OfEvent
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.envelopes import read_cancel_reason
 from xbus.broker.journal.log.segments import content_hash
 from xbus.errors import EnvelopeCancelled, JournalError

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal import writes
-from xbus.broker.journal.commit.statements.rows import Driver, driver_of, insert_rows, update_rows
+from xbus.broker.journal.commit.statements.rows import Driver, insert_rows, update_rows
 from xbus.broker.journal.database.binary_copy import copy_in
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalError
 from xbus.states import EnvelopeState

@@ -23,13 +23,13 @@ from xbus.broker.journal.commit.statements.rows import (
     Driver,
     Row,
     RowStatement,
-    driver_of,
     insert_rows,
     moment_text,
     write_rows,
 )
 from xbus.broker.journal.commit.statements.stored import lasting_puts
 from xbus.broker.journal.database.compression import compress
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
@@ -154,41 +154,44 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
     segments: list[SegmentRow] = []
     keyed: list[str] = []
     sealed: list[SealedGroup] = []
-    names: dict[GroupType, bytes] = {}
     for group, first in zip(groups, firsts, strict=True):
-        at = moment_text(group.at)
+        at, emitter_id = moment_text(group.at), group.emitter_id
         hashes: list[bytes] = []
+        known: GroupType | None = None
         columns = (group.envelope_ids, group.event_ids, group.types, group.items, group.data, group.heads, group.tags)
         for position, (id_bytes, event_bytes, of_type, items, data, head, tags) in enumerate(
             zip(*columns, strict=True), first
         ):
-            if of_type not in names:
-                names[of_type] = of_type.hashed_name.encode() + b"\0"
+            if of_type is not known:
+                known = of_type
+                type_id, _, hashed_name, graph_id, is_compressed = of_type
+                name = hashed_name.encode() + b"\0"
+            envelope_id, event_id = id_bytes.hex(), event_bytes.hex()
+            ordering_key, key, headers = head
+            event_headers, partition_key = tags
             data_hash = sha256(data).digest() if data else b""
-            if head.headers is None and tags is NO_TAGS:
-                whole = sha256(names[of_type] + items.to_bytes(8, "big") + data_hash).digest()
+            if headers is None and tags is NO_TAGS:
+                whole = sha256(name + items.to_bytes(8, "big") + data_hash).digest()
             else:
-                content = Content(of_type.hashed_name, items, (data_hash,) if data else (), tags)
-                whole = content_hash([content], head.headers)
+                whole = content_hash([Content(hashed_name, items, (data_hash,) if data else (), tags)], headers)
             hashes.append(whole)
-            envelope_id = id_bytes.hex()
-            # One segment, so the hash is also the one that does not depend on how it is cut.
-            if head.key is None:
-                content_hashed = None
-            else:
-                content_hashed = whole
+            if key is not None:
                 keyed.append(envelope_id)
+            # One segment, so the hash is also the one that does not depend on how it is cut.
+            of_content = None if key is None else whole
             envelopes.append(
-                (envelope_id, group.emitter_id, at, *head, at, position, items, len(data), whole, content_hashed)
+                (
+                    *(envelope_id, emitter_id, at, ordering_key, key, headers, at, position, items),
+                    *(len(data), whole, of_content),
+                )
             )
-            stored, plain_bytes = compress(data) if of_type.compress else (data, None)
-            segment: Row = (stored, data_hash, plain_bytes)
+            stored, plain_bytes = compress(data) if is_compressed else (data, None)
             if len(stored) > SMALL_BYTES:
                 segments.append(SegmentRow(UUID(bytes=event_bytes), 0, items, stored, data_hash, None, plain_bytes))
-                segment = NO_SEGMENT
-            elif not data:
-                segment = NO_SEGMENT
-            events.append((event_bytes.hex(), envelope_id, of_type.id, of_type.graph_id, items, items, *tags, *segment))
+            in_event = (stored, data_hash, plain_bytes) if 0 < len(stored) <= SMALL_BYTES else NO_SEGMENT
+            events.append(
+                (event_id, envelope_id, type_id, graph_id, items, items, event_headers, partition_key, *in_event)
+            )
         sealed.append(SealedGroup(first, group, hashes))
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(_PUT_ENVELOPES, envelopes), (_PUT_EVENTS, events)]
     is_copied = bool(segments) and copies(driver, segments)

@@ -10,7 +10,7 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions, receive
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
-from xbus.broker.journal.commit.statements.rows import driver_of
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.event_states import RETRIED
 from xbus.errors import JournalError
 from xbus.states import DELIVERY_MOVES, DeliveryState, EnvelopeState, check_move

@@ -18,6 +18,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg2
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, Dialect
 
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.database.postgres_session import PostgresSession
 from xbus.model.base import Timestamp
 
@@ -28,13 +29,6 @@ Row: TypeAlias = tuple[object, ...]
 
 _MOMENT_CHARACTERS = len("2020-02-29 12:00:00.000000")
 """What SQLite keeps of a moment: without its time zone, which is UTC."""
-
-
-def driver_of(connection: sa.Connection) -> Driver:
-    """Give the driver's connection of one of SQLAlchemy."""
-    driver: Driver | None = connection.connection.dbapi_connection
-    assert driver is not None, "a connection that is in use has one of its driver"
-    return driver
 
 
 def moment_text(at: datetime) -> str:
