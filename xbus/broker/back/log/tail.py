@@ -146,7 +146,7 @@ def _of_group(
     envelopes = named_tuples(
         LogEnvelope,
         *(group.envelope_ids[cut], range(position, position + len(ids)), zip(events), [ways[each] for each in graphs]),
-        *(repeat(None), group.heads[cut], repeat(group.emitter_id), repeat(group.at), map(len, data)),
+        *(repeat(None), group.heads[cut], group.emitter_ids[cut], repeat(group.at), map(len, data)),
     )
     batches = named_tuples(RunBatch, repeat(0), items, data, repeat(None), repeat(None))
     return list(envelopes), [([batch],) if batch.items else ((),) for batch in batches]

@@ -155,11 +155,14 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
     keyed: list[str] = []
     sealed: list[SealedGroup] = []
     for group, first in zip(groups, firsts, strict=True):
-        at, emitter_id = moment_text(group.at), group.emitter_id
+        at = moment_text(group.at)
         hashes: list[bytes] = []
         known: GroupType | None = None
-        columns = (group.envelope_ids, group.event_ids, group.types, group.items, group.data, group.heads, group.tags)
-        for position, (id_bytes, event_bytes, of_type, items, data, head, tags) in enumerate(
+        columns = (
+            *(group.envelope_ids, group.event_ids, group.emitter_ids, group.types),
+            *(group.items, group.data, group.heads, group.tags),
+        )
+        for position, (id_bytes, event_bytes, emitter_id, of_type, items, data, head, tags) in enumerate(
             zip(*columns, strict=True), first
         ):
             if of_type is not known:
