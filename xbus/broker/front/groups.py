@@ -167,7 +167,7 @@ class GroupIntake:
                 self._put_together(plain)
 
     def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
-        error = writing.exception()
+        error = writing.error
         if isinstance(error, JournalError) and not isinstance(error, JournalUnavailable) and len(messages) > 1:
             # It is the fault of one of them.
             for message in messages:

@@ -270,7 +270,7 @@ class PlainPort:
             self._is_paused = True
             self._stopped[peer.peer] = peer
             return False
-        if not self._owner.has_room_for(peer.peer):
+        if self.line and not self._owner.has_room_for(peer.peer):
             self._stopped[peer.peer] = peer
             return False
         self.allowed_in, self.allowed_bytes = self.turn.number, _ALLOWED_BYTES
