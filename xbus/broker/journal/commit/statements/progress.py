@@ -41,6 +41,7 @@ def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) 
             for move in write.deliveries
             if move.new.state is DeliveryState.SETTLED
         }
+        delivered.update(write.repeated)
         if delivered:
             close_delivered(connection, write.at, delivered)
         decide(connection, write.at, write.decided)
