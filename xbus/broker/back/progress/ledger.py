@@ -286,7 +286,8 @@ class DeliveryLedger:
 
     def _new_page(self) -> "_Page":
         cursors = [copy.copy(self._known(role_id)) for role_id in self._dirty]
-        progress = ProgressUpdate(self._clock.now(), cursors, self._moves, self._failures, self._decided, self._repeated)
+        noted = (self._moves, self._failures, self._decided, self._repeated)
+        progress = ProgressUpdate(self._clock.now(), cursors, *noted)
         self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []
         return _Page([progress], self._noted)
 

@@ -70,9 +70,9 @@ def _read_repeats(connection: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, 
     repeats = {each: {each} for each in ids}
     ahead: Sequence[UUID] = ids
     while ahead:
-        found = sa.select(envelope.id, envelope.origin_id).where(envelope.id.in_(ahead), envelope.origin_id.is_not(None))
+        is_repeat = sa.and_(envelope.id.in_(ahead), envelope.origin_id.is_not(None))
         ahead = []
-        for repeat_id, origin_id in connection.execute(found):
+        for repeat_id, origin_id in connection.execute(sa.select(envelope.id, envelope.origin_id).where(is_repeat)):
             repeats.setdefault(origin_id, set()).update(repeats[repeat_id])
             ahead.append(origin_id)
     return repeats
