@@ -11,20 +11,21 @@ class LoopTurn:
     """Collects acts for the end of a turn of the loop: envelopes are put, writes handed over, answers sent.
 
     Attributes:
+        acts: what is to be done; while somebody is at work, acts may be appended here, too.
         number: grows with each turn in which something was read.
         is_busy: whether somebody is at work who calls ``end`` then.
     """
 
     def __init__(self) -> None:
-        self._acts: list[Act] = []
+        self.acts: list[Act] = []
         self.number = 0
         self.is_busy = False
 
     def at_end(self, act: Act) -> None:
         """Do something when all is read that is ready in this turn; in the next turn where nobody is at work."""
-        if not self._acts and not self.is_busy:
+        if not self.acts and not self.is_busy:
             asyncio.get_running_loop().call_soon(self.end)
-        self._acts.append(act)
+        self.acts.append(act)
 
     def run(self, act: Callable[..., object], *args: object) -> None:
         """Do something, and then at once what ``at_end`` got meanwhile."""
@@ -40,8 +41,8 @@ class LoopTurn:
     def end(self) -> None:
         """Do what is to be done at the end."""
         self.is_busy = True
-        while self._acts:
-            acts, self._acts = self._acts, []
+        while self.acts:
+            acts, self.acts = self.acts, []
             for act in acts:
                 try:
                     act()

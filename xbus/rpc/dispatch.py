@@ -81,7 +81,7 @@ class Dispatch:
         self.refusal = refusal
         self.note_error = note_error
         self._admit = admit
-        self._handlers: dict[str, _Handler] = {}
+        self.handlers: dict[str, _Handler] = {}
         self._undo: dict[str, Callable[[Any], object]] = {}
         for served in objects:
             for method in _marked_methods(served, _VERB):
@@ -89,14 +89,14 @@ class Dispatch:
             self._undo.update({getattr(method, _UNDONE): method for method in _marked_methods(served, _UNDONE)})
 
     def _add(self, handler: "_Handler") -> None:
-        if handler.verb in self._handlers:
+        if handler.verb in self.handlers:
             raise ConfigurationError(f"two methods serve the verb {handler.verb}", "mark only one of them")
-        self._handlers[handler.verb] = handler
+        self.handlers[handler.verb] = handler
 
     @property
     def verbs(self) -> frozenset[str]:
         """The names of all verbs in the table."""
-        return frozenset(self._handlers)
+        return frozenset(self.handlers)
 
     def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
         """Carry out a call: what the method returns, be it the answer, a future of it or a coroutine.
@@ -123,7 +123,7 @@ class Dispatch:
         Raises:
             Refused: ``unknown_method``.
         """
-        handler = self._handlers.get(name)
+        handler = self.handlers.get(name)
         if handler is None:
             raise Refused(f"there is no method {name!r:.100}", code=UNKNOWN_METHOD)
         return handler

@@ -116,14 +116,19 @@ class GroupIntake:
         waiting = self._waiting.get(emitter_id)
         is_short = len(entries) <= SPAN_ENVELOPES
         if not entries or (waiting is None and (is_short or now >= self._shared_until)):
-            return self._gather(_Message(self._front, emitter_id, session, entries, in_order, self._note_refusal))
-        message = _LongMessage(session, entries, in_order)
+            message = _Message(self._front, emitter_id, session, entries, in_order, self._note_refusal)
+            if entries:
+                self.gathered.append(message)
+                if len(self.gathered) == 1:
+                    self._turn.at_end(self.flush)
+            return message
+        long = _LongMessage(session, entries, in_order)
         if waiting is None:
-            self._waiting[emitter_id] = deque([message])
+            self._waiting[emitter_id] = deque([long])
             self._go_on(emitter_id)
         else:
-            waiting.append(message)
-        return message
+            waiting.append(long)
+        return long
 
     def flush(self) -> None:
         """Put what was gathered."""
@@ -196,21 +201,16 @@ class GroupIntake:
             return
         message = waiting[0]
         span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
-        of_span = (self._front, emitter_id, message.session, span, message.in_order, self._note_refusal)
-        put = self._gather(_Message(*of_span))
+        put = _Message(self._front, emitter_id, message.session, span, message.in_order, self._note_refusal)
+        self.gathered.append(put)
+        if len(self.gathered) == 1:
+            self._turn.at_end(self.flush)
         put.add_done_callback(partial(self._span_answered, emitter_id, message, len(span)))
 
     def _span_answered(self, emitter_id: int, message: "_LongMessage", envelopes: int, done: Promise[Answers]) -> None:
         error = done.exception()
         message.add(done.result() if error is None else [_error_of(error)] * envelopes)
         self._go_on(emitter_id)
-
-    def _gather(self, message: "_Message") -> Promise[Answers]:
-        if message.entries:
-            self.gathered.append(message)
-            if len(self.gathered) == 1:
-                self._turn.at_end(self.flush)
-        return message
 
 
 class _LongMessage(Promise[Answers]):

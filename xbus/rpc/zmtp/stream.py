@@ -161,7 +161,7 @@ class ZmtpStream:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._watch = watch or self._loop
-        self._at_end: Callable[[Act], object] = watch.turn.at_end if watch else self._loop.call_soon
+        self._turn = watch.turn if watch else LoopTurn()
         self._was_ready = False
         self._held_back: list[bytes] | None = None
         """A message that came when nothing might be read any more."""
@@ -217,7 +217,11 @@ class ZmtpStream:
             self._send()
         elif not self._sends_soon:
             self._sends_soon = True
-            self._at_end(self._send)
+            turn = self._turn
+            if turn.is_busy:
+                turn.acts.append(self._send)
+            else:
+                turn.at_end(self._send)
 
     def send_bytes(self, data: bytes) -> None:
         """Send what is encoded already."""
@@ -225,7 +229,7 @@ class ZmtpStream:
         self.unsent_bytes += len(data)
         if not self._sends_soon and not self.waits_for_room:
             self._sends_soon = True
-            self._at_end(self._send)
+            self._turn.at_end(self._send)
 
     def close(self) -> None:
         """Send what can be sent at once, and end the connection; the owner does not hear of it."""

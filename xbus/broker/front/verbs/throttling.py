@@ -64,7 +64,7 @@ class ThrottlingDispatch(Dispatch):
         if self._groups.gathered and name != _GATHERED:
             self._groups.flush()
         if not self._throttle.bounds_calls or (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
-            return self.handler(name)(args, kwargs)
+            return (self.handlers.get(name) or self.handler(name))(args, kwargs)
         size = _carried_bytes([args, *kwargs.values()])
         try:
             self._throttle.begin_call(emitter_id, size)
