@@ -27,6 +27,7 @@ from xbus.broker.back.dispatch import (
     Dispatcher,
     DueRows,
     Eligibility,
+    GroupDelivery,
     Lanes,
     OrderedQueue,
     RetryQueue,
@@ -192,7 +193,10 @@ class DeliveryAssembly:
             self._bundles,
             self._context,
         )
-        self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events, intervals.gather)
+        self._groups = GroupDelivery(
+            log, ledger, roles, self._open_replies, self._slots, self._bundles, self._results, self._context
+        )
+        self.lanes = Lanes(log, ledger, dispatcher, self._groups, roles, tasks, events, intervals.gather)
         due_rows = DueRows(log, ledger, roles, probing)
         in_order = OrderedQueue(roles, log, ledger, clock)
         self._retry_queue = RetryQueue(due_rows, workers, dispatcher, in_order, probing, roles, self._runtime)
@@ -348,7 +352,7 @@ class DeliveryAssembly:
         for task in self._watching:
             task.cancel()
         self._replies.stop()
-        await asyncio.gather(self._runs.finish(seconds), self._bundles.finish(seconds))
+        await asyncio.gather(self._runs.finish(seconds), self._groups.finish(seconds), self._bundles.finish(seconds))
         self.ledger.return_reserved()
         if self._keeping is not None:
             self._keeping.cancel()

@@ -77,12 +77,16 @@ class BundleRun:
             outcome = await self._carry_out_traced(shares, traced)
         else:
             outcome = await self._calls.carry_out(shares)
+        self.note_committed(shares, outcome)
+        return outcome
+
+    def note_committed(self, shares: Shares, outcome: Outcome) -> None:
+        """Note the envelopes of a bundle that were committed."""
         for recipient, bundle in shares.items():
             pairs = zip(bundle, outcome[recipient], strict=True)
             committed = [small for small, result in pairs if result is BundleStatus.COMMITTED]
             self._results.settled_bundle([small.envelope for small in committed], recipient)
             self.leave(recipient, committed)
-        return outcome
 
     async def _carry_out_traced(self, shares: Shares, traced: Mapping[UUID, bytes | None]) -> Outcome:
         logins = ", ".join(recipient.role.login for recipient in shares)
@@ -218,6 +222,26 @@ class BundleSender:
         finally:
             self._end_sending(party)
 
+    async def send_after(
+        self,
+        party: BundleParty,
+        instance: RecipientProxy,
+        bundle: Sequence[SmallEnvelope],
+        results: Sequence[BundleResult],
+        seconds: float,
+    ) -> None:
+        """Note what became of a bundle that one instance of the only consumer was given, and send what waits."""
+        shares, outcome = {instance: bundle}, {instance: results}
+        recipients = [each for each in party.recipients if each.role.id == instance.role.id]
+        self._learn(party, outcome, seconds)
+        self._run.note_committed(shares, outcome)
+        try:
+            await self._note_others(party, recipients, bundle, shares, outcome, {instance: 1})
+        except BaseException:
+            self._end_sending(party)
+            raise
+        await self.send(party)
+
     def leave(self, party: BundleParty) -> None:
         """Leave what waits to the lanes that read on for its roles when they are served again."""
         waiting = party.queue.take_all()
@@ -250,18 +274,40 @@ class BundleSender:
         together: Sequence[SmallEnvelope] = ()
         try:
             outcome = await self._carry_out(party, shares)
-            for instance in taken:
-                for _ in range(1 + further.get(instance, 0)):
-                    self._context.release_slot(instance)
-            if any(results.count(BundleStatus.COMMITTED) < len(results) for results in outcome.values()):
-                # Before the failures are noted, which may take long: another recipient may come in the meantime.
-                together = self._put_back(party, recipients, bundle, _results_at(shares, outcome))
-                await self._run.note_failed(shares, outcome)
+            slots = {instance: 1 + further.get(instance, 0) for instance in taken}
+            together = await self._note_others(party, recipients, bundle, shares, outcome, slots)
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].keys_in_hand.end([small.envelope.position for small in bundle])
         for small in together:
             await self._run_together(recipients, small)
+
+    async def _note_others(
+        self,
+        party: BundleParty,
+        recipients: Sequence[ServedRole],
+        bundle: Sequence[SmallEnvelope],
+        shares: Shares,
+        outcome: Outcome,
+        slots: Mapping[RecipientProxy, int],
+    ) -> Sequence[SmallEnvelope]:
+        """Give slots back, and note what became of the envelopes of a bundle that were not committed.
+
+        Args:
+            slots: how many were taken of each instance.
+
+        Returns:
+            Those that all of several consumers get in a run.
+        """
+        for instance, number in slots.items():
+            for _ in range(number):
+                self._context.release_slot(instance)
+        if all(results.count(BundleStatus.COMMITTED) == len(results) for results in outcome.values()):
+            return ()
+        # Before the failures are noted, which may take long: another recipient may come in the meantime.
+        together = self._put_back(party, recipients, bundle, _results_at(shares, outcome))
+        await self._run.note_failed(shares, outcome)
+        return together
 
     async def _carry_out(self, party: BundleParty, shares: Shares) -> Outcome:
         """Have a bundle carried out, and learn from it how many go together and who keeps the others waiting."""
@@ -270,14 +316,16 @@ class BundleSender:
         busy = {instance: instance.busy_seconds for instance in shares}
         outcome = await self._run.carry_out(shares)
         seconds = now() - began
-        results = [result for of_one in outcome.values() for result in of_one]
-        if results:
-            committed = max([of_one.count(BundleStatus.COMMITTED) for of_one in outcome.values()])
-            has_failed = RecipientFailed in set(map(type, results))
-            party.queue.size.learn(committed, seconds, has_failed=has_failed)
+        self._learn(party, outcome, seconds)
         if len(shares) > 1:
             self._gathering.note_run({each: each.busy_seconds - before for each, before in busy.items()})
         return outcome
+
+    def _learn(self, party: BundleParty, outcome: Outcome, seconds: float) -> None:
+        results = [result for of_one in outcome.values() for result in of_one]
+        if results:
+            committed = max([of_one.count(BundleStatus.COMMITTED) for of_one in outcome.values()])
+            party.size.learn(committed, seconds, has_failed=RecipientFailed in set(map(type, results)))
 
     def _shares(
         self, recipients: Sequence[ServedRole], instances: Mapping[int, RecipientProxy], bundle: Sequence[SmallEnvelope]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 
-from xbus.broker.back.log import SmallEnvelope
+from xbus.broker.back.log import Share, SmallEnvelope, small_envelopes
 from xbus.broker.back.recipients import ServedRole
 
 MAX_WAITING_BYTES = 1024 * 1024
@@ -163,26 +163,47 @@ class BundleParty:
 
     Attributes:
         recipients: those that are still in it.
-        queue: what waits for them.
-        sending: the tasks that send it.
+        shares: the envelopes that wait to be handed over as columns, the first ones first.
+        out: what is handed over so, and not answered.
+        sending: the tasks that send what lies in the queue.
         is_closing: whether nothing more is added, as one of them has left it.
     """
 
     def __init__(self, recipients: Sequence[ServedRole]) -> None:
         self.recipients = list(recipients)
-        self.queue = BundleQueue()
+        self.shares: list[Share] = []
+        self.out: set[object] = set()
         self.sending: set[asyncio.Task[None]] = set()
         self.is_closing = False
+        self._queue = BundleQueue()
+
+    @property
+    def queue(self) -> BundleQueue:
+        """The envelopes that wait; those of shares go on as objects, as soon as anybody looks for them here."""
+        if self.shares:
+            self._queue.add([small for share in self.shares for small in small_envelopes(share)])
+            self.shares.clear()
+        return self._queue
+
+    @property
+    def size(self) -> BundleSize:
+        """How many go together."""
+        return self._queue.size
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of the items that wait."""
+        return self._queue.waiting_bytes + sum([share.size for share in self.shares])
 
     @property
     def takers(self) -> int:
-        """Count the tasks that may send at once: each takes an instance of each consumer."""
+        """Count the calls that may be out at once: each takes an instance of each consumer."""
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
     def is_over(self) -> bool:
         """Check whether nothing waits that is not to be added to."""
-        return self.is_closing and not self.queue and not self.sending
+        return self.is_closing and not self._queue and not self.shares and not self.sending
 
     def is_for(self, recipients: Collection[ServedRole]) -> bool:
         """Check whether the next envelope for these consumers may be added."""
@@ -194,3 +215,43 @@ class BundleParty:
         """Let a consumer leave; what waits goes to the others without it."""
         self.recipients.remove(recipient)
         self.is_closing = True
+
+    # -- shares ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Check whether nothing lies in the queue, and nobody sends any of it."""
+        return not self._queue and not self.sending
+
+    @property
+    def waits_for_sender(self) -> bool:
+        """Check whether a task is needed for what waits: nobody else will send it."""
+        return bool(self._queue or self.shares) and not self.sending and not self.is_closing
+
+    def has_room_for(self, share: Share) -> bool:
+        """Check whether a share may be added."""
+        if self.is_closing or not self.is_idle:
+            return False
+        if not self.shares:
+            return True
+        number = sum([len(each.places) for each in self.shares]) + len(share.places)
+        return number <= MOST_WAITING and self.waiting_bytes <= MAX_WAITING_BYTES
+
+    def take_shares(self) -> list[Share]:
+        """Take the next shares: as many envelopes as go together; several takers divide them."""
+        shares = self.shares
+        most = self._queue.size.envelopes
+        if len(shares) == 1 and len(shares[0].places) <= most and self.takers == 1:
+            self.shares = []
+            return shares
+        waiting = sum([len(each.places) for each in shares])
+        most = min(most, -(-waiting // self.takers))
+        taken: list[Share] = []
+        while shares and most:
+            if len(shares[0].places) > most:
+                first, shares[0] = shares[0].cut(most)
+                taken.append(first)
+                break
+            most -= len(shares[0].places)
+            taken.append(shares.pop(0))
+        return taken

@@ -1,0 +1,287 @@
+"""The short way of most envelopes: a role that has all before them gets the columns of a sealed group in one call.
+
+An envelope has no object here, and no task or future of its own. What is unusual takes the lanes and the queues of
+bundles: a role that wants order or decides with others, workers, corrections, traces, and whatever is not committed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from xbus import tracing
+from xbus.broker.back.dispatch.bundles import Bundles
+from xbus.broker.back.dispatch.parties import BundleParty
+from xbus.broker.back.log import SMALL_BYTES, LogReader, Share, SmallEnvelope, shares_on_wire, small_envelopes
+from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies, RunResults
+from xbus.broker.back.recipients import BundleResult, RecipientProxy, ServedRole, Slots, fault_among_many
+from xbus.broker.back.run import BackRunContext
+from xbus.broker.journal.writes import Sealed, SealedGroup
+from xbus.errors import CallError
+from xbus.graph import Graph
+from xbus.rpc.codec import Value
+from xbus.states import ConsumerState
+
+log = logging.getLogger(__name__)
+
+
+class _Taker(NamedTuple):
+    """A consumer that decides alone about the envelopes of a graph, which reach it as they were sent."""
+
+    recipient: ServedRole
+    role: ConsumerRole
+    party: BundleParty
+
+
+class HandOver:
+    """Envelopes that are out at an instance of a role.
+
+    Args:
+        taker: the role.
+        instance: which one of it.
+        shares: the envelopes.
+        began: when that was, on the loop's clock.
+    """
+
+    __slots__ = ("began", "ids", "instance", "is_over", "positions", "shares", "taker")
+
+    def __init__(self, taker: _Taker, instance: RecipientProxy, shares: Sequence[Share], began: float) -> None:
+        self.taker = taker
+        self.instance = instance
+        self.shares = shares
+        self.began = began
+        self.is_over = False
+        if len(shares) == 1:
+            self.ids = shares[0].column(shares[0].sealed.group.envelope_ids)
+            self.positions = shares[0].positions
+        else:
+            self.ids = [each for share in shares for each in share.column(share.sealed.group.envelope_ids)]
+            self.positions = [each for share in shares for each in share.positions]
+
+    @property
+    def items(self) -> int:
+        """The number of all their items."""
+        return sum([sum(share.column(share.sealed.group.items)) for share in self.shares])
+
+    def bundle(self) -> list[SmallEnvelope]:
+        """Give the envelopes as objects."""
+        return [small for share in self.shares for small in small_envelopes(share)]
+
+
+class GroupDelivery:
+    """Hands sealed groups over to the roles at the head of the log.
+
+    Args:
+        log: knows graphs, emitters and corrections.
+        ledger: where hand-overs are reserved.
+        roles: how they are served, and what they are owed.
+        open_replies: what consumers hold open already.
+        slots: who is free.
+        bundles: brings what can't go on here.
+        results: takes note of what was committed.
+        context: where slots are given back.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        ledger: DeliveryLedger,
+        roles: ConsumerRoles,
+        open_replies: OpenReplies,
+        slots: Slots[RecipientProxy],
+        bundles: Bundles,
+        results: RunResults,
+        context: BackRunContext,
+    ) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._roles = roles
+        self._open_replies = open_replies
+        self._slots = slots
+        self._bundles = bundles
+        self._results = results
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._out: set[HandOver] = set()
+        self._all_back: asyncio.Event | None = None
+        self._is_finishing = False
+        self.envelopes = 0
+        """How often an envelope was committed by this way since this process began."""
+
+    def take(self, lane: Lane, sealed: Sequence[Sealed]) -> None:
+        """Hand over envelopes that were sealed just now, as far as they are usual; the lane passes these.
+
+        Args:
+            lane: one that has handed out all before.
+        """
+        for each in sealed:
+            if each.first != lane.position + 1 or not isinstance(each, SealedGroup) or not self._take(lane, each):
+                return
+            lane.position = each.last
+
+    def _take(self, lane: Lane, sealed: SealedGroup) -> bool:
+        if self._is_finishing or self._is_unusual(sealed):
+            return False
+        going: list[tuple[_Taker, Share]] = []
+        graph_ids = {each.graph_id for each in set(sealed.group.types)}
+        for graph_id in graph_ids:
+            takers = self._takers(lane, graph_id)
+            if takers is None:
+                return False
+            if takers:
+                share = Share.of_graph(sealed, None if len(graph_ids) == 1 else graph_id)
+                going += [(taker, share) for taker in takers]
+        if len(graph_ids) > 1:
+            going = _joined(going)
+        if not all(self._may_take(taker, share) for taker, share in going):
+            lane.takers.clear()
+            return False
+        for taker, share in going:
+            taker.role.in_flight.begin_all(share.positions)
+            self._ledger.owe_all(taker.role.id, share.positions)
+            taker.party.shares.append(share)
+            self._go_on(taker)
+        return True
+
+    def _is_unusual(self, sealed: SealedGroup) -> bool:
+        group = sealed.group
+        return (
+            self._log.has_corrections
+            or bool(self._open_replies)
+            or self._open_replies.may_any_be_open
+            or not self._ledger.has_room
+            or self._log.known_login(group.emitter_id) is None
+            or (group.size > SMALL_BYTES and max(map(group.size_at, range(len(group)))) > SMALL_BYTES)
+            or any(head.headers is not None and tracing.IN_BYTES in head.headers for head in set(group.heads))
+        )
+
+    def _takers(self, lane: Lane, graph_id: int) -> Sequence[_Taker] | None:
+        """Give the consumers of a lane that get the envelopes of a graph; None where they take another way."""
+        graph = self._log.known_graph(graph_id)
+        known = lane.takers.get(graph_id)
+        if known is None or known[0] is not graph:
+            known = lane.takers[graph_id] = (graph, None if graph is None else self._find_takers(lane, graph))
+        return known[1]
+
+    def _find_takers(self, lane: Lane, graph: Graph) -> Sequence[_Taker] | None:
+        recipients = lane.of_services(graph.consumer_services)
+        if sum([not each.role.own for each in recipients]) > 1:
+            return None
+        if any(graph.workers_before(each.role.service) != () for each in recipients):
+            return None
+        return [_Taker(each, self._roles[each.role.id], self._bundles.alone(each)) for each in recipients]
+
+    def _may_take(self, taker: _Taker, share: Share) -> bool:
+        """Check whether a role gets envelopes as they are, in its turn and by one call."""
+        recipient, role, party = taker
+        cursor, keys, abilities = role.cursor, role.keys, recipient.abilities
+        first, last = share.positions[0], share.positions[-1]
+        return (
+            role.state is ConsumerState.READING
+            and role.served is recipient
+            and not keys.is_wanted
+            and not keys
+            and cursor is not None
+            and cursor.position + cursor.above.bit_length() < first
+            and cursor.from_position <= first
+            and (cursor.until_position is None or last < cursor.until_position)
+            and abilities.bundles
+            and (not abilities.immediate_reply or abilities.immediate_reply.isdisjoint(share.type_names))
+            and party.has_room_for(share)
+            and self._bundles.has_only(recipient, party)
+        )
+
+    def _go_on(self, taker: _Taker) -> None:
+        """Hand over what waits for a role, as far as its instances are free."""
+        recipient, role, party = taker
+        while party.shares and len(party.out) < party.takers:
+            waiting = party.shares
+            if not self._is_still_usual(taker):
+                break
+            if not self._ledger.is_reserved(role, waiting[-1].positions[-1], partial(self._go_on, taker)):
+                return
+            instance = self._slots.take_at_once(recipient)
+            if instance is None:
+                if party.out:
+                    return
+                break
+            if not instance.abilities.bundles:
+                self._slots.free(instance)
+                break
+            self._hand_over(taker, instance, party.take_shares())
+        if party.waits_for_sender:
+            self._bundles.begin_sending(party)
+
+    def _is_still_usual(self, taker: _Taker) -> bool:
+        """Check whether envelopes that wait may still go as they are."""
+        _, role, party = taker
+        cursor, first = role.cursor, party.shares[0].positions[0]
+        is_owed = cursor is not None and cursor.position + cursor.above.bit_length() < first
+        is_plain = not role.keys and not role.keys.is_wanted and not self._log.has_corrections
+        return is_owed and is_plain and not party.sending and role.state is ConsumerState.READING
+
+    def _hand_over(self, taker: _Taker, instance: RecipientProxy, shares: Sequence[Share]) -> None:
+        hand_over = HandOver(taker, instance, shares, self._loop.time())
+        taker.party.out.add(hand_over)
+        self._out.add(hand_over)
+        try:
+            login_of = self._log.known_login if instance.abilities.notes else None
+            entries = shares_on_wire(shares, login_of, wants_headers=instance.abilities.headers)
+            instance.hand_over(hand_over.ids, entries, partial(self._answered, hand_over))
+        except Exception as error:
+            log.exception("a bundle died", extra={"action": "bundle_died", "role": instance.role.login})
+            self._note(hand_over, [fault_among_many(error)] * len(hand_over.ids))
+
+    def _answered(self, hand_over: HandOver, answer: Value, error: CallError | None) -> None:
+        if hand_over.is_over:
+            return
+        instance, ids = hand_over.instance, hand_over.ids
+        if error is not None or not instance.has_committed(ids, answer):
+            self._note(hand_over, instance.results_of(hand_over.bundle(), answer, error))
+            return
+        self._end(hand_over)
+        (_, role, party) = hand_over.taker
+        self.envelopes += len(ids)
+        self._results.settled_group(instance, hand_over.positions, ids, hand_over.items)
+        role.in_flight.end_all(hand_over.positions)
+        party.size.learn(len(ids), self._loop.time() - hand_over.began, has_failed=False)
+        self._context.release_slot(instance)
+        self._go_on(hand_over.taker)
+
+    def _note(self, hand_over: HandOver, results: Sequence[BundleResult]) -> None:
+        """Have noted what became of each envelope, where not all are committed."""
+        self._end(hand_over)
+        seconds = self._loop.time() - hand_over.began
+        self._bundles.begin_noting(hand_over.taker.party, hand_over.instance, hand_over.bundle(), results, seconds)
+
+    def _end(self, hand_over: HandOver) -> None:
+        hand_over.is_over = True
+        hand_over.taker.party.out.discard(hand_over)
+        self._out.discard(hand_over)
+        if not self._out and self._all_back is not None:
+            self._all_back.set()
+
+    async def finish(self, seconds: float) -> None:
+        """Hand nothing more over, and wait for what is out; what takes longer is broken off."""
+        self._is_finishing = True
+        if self._out:
+            self._all_back = asyncio.Event()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._all_back.wait()
+            except TimeoutError:
+                for hand_over in list(self._out):
+                    self._end(hand_over)
+                    hand_over.instance.stop_all(hand_over.bundle())
+
+
+def _joined(going: Sequence[tuple[_Taker, Share]]) -> list[tuple[_Taker, Share]]:
+    """Give each role one share of a group, where envelopes of several graphs come to it."""
+    shares: dict[int, Share] = {}
+    takers: dict[int, _Taker] = {}
+    for taker, share in going:
+        role_id = taker.role.id
+        takers[role_id] = taker
+        shares[role_id] = share if role_id not in shares else shares[role_id].with_those_of(share)
+    return [(takers[role_id], share) for role_id, share in shares.items()]
