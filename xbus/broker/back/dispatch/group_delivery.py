@@ -6,7 +6,7 @@ bundles: a role that wants order or decides with others, workers, corrections, t
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -52,12 +52,11 @@ class HandOver:
         self.shares = shares
         self.began = began
         self.is_over = False
+        self.positions = _positions(shares)
         if len(shares) == 1:
             self.ids = shares[0].column(shares[0].sealed.group.envelope_ids)
-            self.positions = shares[0].positions
         else:
             self.ids = [each for share in shares for each in share.column(share.sealed.group.envelope_ids)]
-            self.positions = [each for share in shares for each in share.positions]
 
     @property
     def items(self) -> int:
@@ -115,15 +114,36 @@ class GroupDelivery:
         Args:
             lane: one that has handed out all before.
         """
+        if self._is_finishing or self._is_unusual_now():
+            return
+        position = lane.position
+        going: dict[_Taker, list[Share]] = {}
         for each in sealed:
-            if each.first != lane.position + 1 or not isinstance(each, SealedGroup) or not self._take(lane, each):
-                return
-            lane.position = each.last
+            if each.first != position + 1 or not isinstance(each, SealedGroup) or not self._add(lane, each, going):
+                break
+            position = each.last
+        if not all(self._may_take(taker, shares) for taker, shares in going.items()):
+            lane.takers.clear()
+            return
+        lane.position = position
+        for taker, shares in going.items():
+            positions = _positions(shares)
+            taker.role.in_flight.begin_all(positions)
+            self._ledger.owe_all(taker.role.id, positions)
+            taker.party.shares += shares
+        for taker in going:
+            self._go_on(taker)
 
-    def _take(self, lane: Lane, sealed: SealedGroup) -> bool:
-        if self._is_finishing or self._is_unusual(sealed):
+    def _is_unusual_now(self) -> bool:
+        """Check whether any envelope may be corrected or open at a recipient, or too much is noted and not written."""
+        replies = self._open_replies
+        return self._log.has_corrections or bool(replies) or replies.may_any_be_open or not self._ledger.has_room
+
+    def _add(self, lane: Lane, sealed: SealedGroup, going: dict[_Taker, list[Share]]) -> bool:
+        """Add to the roles of a lane their shares of a group; false where any of it is unusual."""
+        if self._is_unusual(sealed):
             return False
-        going: list[tuple[_Taker, Share]] = []
+        found: list[tuple[_Taker, Share]] = []
         graph_ids = {each.graph_id for each in set(sealed.group.types)}
         for graph_id in graph_ids:
             takers = self._takers(lane, graph_id)
@@ -131,27 +151,16 @@ class GroupDelivery:
                 return False
             if takers:
                 share = Share.of_graph(sealed, None if len(graph_ids) == 1 else graph_id)
-                going += [(taker, share) for taker in takers]
-        if len(graph_ids) > 1:
-            going = _joined(going)
-        if not all(self._may_take(taker, share) for taker, share in going):
-            lane.takers.clear()
-            return False
-        for taker, share in going:
-            taker.role.in_flight.begin_all(share.positions)
-            self._ledger.owe_all(taker.role.id, share.positions)
-            taker.party.shares.append(share)
-            self._go_on(taker)
+                found += [(taker, share) for taker in takers]
+        for taker, share in found if len(graph_ids) == 1 else _joined(found):
+            going.setdefault(taker, []).append(share)
         return True
 
     def _is_unusual(self, sealed: SealedGroup) -> bool:
+        """Check whether an envelope of a group is large or traced, or its emitter is not known here."""
         group = sealed.group
         return (
-            self._log.has_corrections
-            or bool(self._open_replies)
-            or self._open_replies.may_any_be_open
-            or not self._ledger.has_room
-            or self._log.known_login(group.emitter_id) is None
+            self._log.known_login(group.emitter_id) is None
             or (group.size > SMALL_BYTES and max(map(group.size_at, range(len(group)))) > SMALL_BYTES)
             or any(head.headers is not None and tracing.IN_BYTES in head.headers for head in set(group.heads))
         )
@@ -172,11 +181,11 @@ class GroupDelivery:
             return None
         return [_Taker(each, self._roles[each.role.id], self._bundles.alone(each)) for each in recipients]
 
-    def _may_take(self, taker: _Taker, share: Share) -> bool:
+    def _may_take(self, taker: _Taker, shares: Sequence[Share]) -> bool:
         """Check whether a role gets envelopes as they are, in its turn and by one call."""
         recipient, role, party = taker
         cursor, keys, abilities = role.cursor, role.keys, recipient.abilities
-        first, last = share.positions[0], share.positions[-1]
+        first, last = shares[0].positions[0], shares[-1].positions[-1]
         return (
             role.state is ConsumerState.READING
             and role.served is recipient
@@ -187,8 +196,8 @@ class GroupDelivery:
             and cursor.from_position <= first
             and (cursor.until_position is None or last < cursor.until_position)
             and abilities.bundles
-            and (not abilities.immediate_reply or abilities.immediate_reply.isdisjoint(share.type_names))
-            and party.has_room_for(share)
+            and (not abilities.immediate_reply or not any(_replied(abilities.immediate_reply, each) for each in shares))
+            and party.has_room_for(shares)
             and self._bundles.has_only(recipient, party)
         )
 
@@ -276,12 +285,24 @@ class GroupDelivery:
                     hand_over.instance.stop_all(hand_over.bundle())
 
 
-def _joined(going: Sequence[tuple[_Taker, Share]]) -> list[tuple[_Taker, Share]]:
+def _joined(found: Sequence[tuple[_Taker, Share]]) -> Sequence[tuple[_Taker, Share]]:
     """Give each role one share of a group, where envelopes of several graphs come to it."""
-    shares: dict[int, Share] = {}
-    takers: dict[int, _Taker] = {}
-    for taker, share in going:
-        role_id = taker.role.id
-        takers[role_id] = taker
-        shares[role_id] = share if role_id not in shares else shares[role_id].with_those_of(share)
-    return [(takers[role_id], share) for role_id, share in shares.items()]
+    shares: dict[_Taker, Share] = {}
+    for taker, share in found:
+        shares[taker] = share if taker not in shares else shares[taker].with_those_of(share)
+    return list(shares.items())
+
+
+def _positions(shares: Sequence[Share]) -> Sequence[int]:
+    """Give the positions of all envelopes of some shares, in their order."""
+    if len(shares) == 1:
+        return shares[0].positions
+    first, last = shares[0].positions[0], shares[-1].positions[-1]
+    if sum([len(share.positions) for share in shares]) == last - first + 1:
+        return range(first, last + 1)
+    return [each for share in shares for each in share.positions]
+
+
+def _replied(types: Collection[str], share: Share) -> bool:
+    """Check whether a share has envelopes of types to which a consumer gives immediate replies."""
+    return not share.type_names.isdisjoint(types)

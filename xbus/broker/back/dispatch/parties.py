@@ -228,13 +228,13 @@ class BundleParty:
         """Check whether a task is needed for what waits: nobody else will send it."""
         return bool(self._queue or self.shares) and not self.sending and not self.is_closing
 
-    def has_room_for(self, share: Share) -> bool:
-        """Check whether a share may be added."""
+    def has_room_for(self, shares: Sequence[Share]) -> bool:
+        """Check whether shares may be added."""
         if self.is_closing or not self.is_idle:
             return False
         if not self.shares:
             return True
-        number = sum([len(each.places) for each in self.shares]) + len(share.places)
+        number = sum([len(each.places) for each in (*self.shares, *shares)])
         return number <= MOST_WAITING and self.waiting_bytes <= MAX_WAITING_BYTES
 
     def take_shares(self) -> list[Share]:
