@@ -39,7 +39,7 @@ def some_group(scribe: Scribe, number: int, random: Random, item_bytes: int = 20
     tags = [random.choice(TAGS) for _ in range(number)]
     ids, event_ids = ([random.randbytes(16) for _ in range(number)] for _ in range(2))
     counts, size = [*map(len, items)], sum(map(len, data))
-    return PutGroup(scribe.emitter_id(), NOW, ids, event_ids, types, counts, data, heads, tags, size)
+    return PutGroup([scribe.emitter_id()] * len(ids), NOW, ids, event_ids, types, counts, data, heads, tags, size)
 
 
 def alone(group: PutGroup, place: int) -> PutEnvelope:
@@ -51,7 +51,7 @@ def alone(group: PutGroup, place: int) -> PutEnvelope:
         tags=group.tags[place],
         compress=of_type.compress,
     )
-    return PutEnvelope(uuid.uuid4(), group.emitter_id, [event], group.at, group.heads[place])
+    return PutEnvelope(uuid.uuid4(), group.emitter_ids[place], [event], group.at, group.heads[place])
 
 
 def ids_of(group: PutGroup) -> list[uuid.UUID]:

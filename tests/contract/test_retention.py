@@ -336,7 +336,7 @@ async def test_a_group_leaves_out_whose_key_is_spent(journal: Journal, scribe: S
     of_type = group_type(scribe, "notes")
     events = [write.events[0] for write in writes]
     group = PutGroup(
-        emitter_id=scribe.emitter_id(),
+        emitter_ids=[scribe.emitter_id()] * 3,
         at=NOW,
         envelope_ids=[write.envelope_id.bytes for write in writes],
         event_ids=[event.event_id.bytes for event in events],

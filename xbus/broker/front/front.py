@@ -34,6 +34,7 @@ T = TypeVar("T")
 class NewGroup(NamedTuple):
     """Whole envelopes of one event each, as they came, in columns; see ``PutGroup``."""
 
+    emitter_ids: Sequence[int]
     envelope_ids: Sequence[bytes]
     event_ids: Sequence[bytes]
     type_names: Sequence[str]
@@ -307,33 +308,40 @@ class Front:
         """Give those of some envelopes that are open, or for which a call is under way."""
         return self._envelopes.heard_of(envelope_ids)
 
-    def check_group(self, emitter_id: int, group: NewGroup) -> None:
+    @property
+    def keeps_objects(self) -> bool:
+        """Check whether large data goes to an object store: then emitters wait for their own data only."""
+        return self._large_bytes is not None
+
+    def check_group(self, group: NewGroup) -> None:
         """Let envelopes of a group pass, apart from limits that they would use up.
 
         Raises:
             CallError: one of them could not come alone.
         """
-        self._group_types(emitter_id, group)
+        self._group_types(group)
 
-    def _group_types(self, emitter_id: int, group: NewGroup) -> list[GroupType]:
+    def _group_types(self, group: NewGroup) -> list[GroupType]:
         if self._large_bytes is not None and max(map(len, group.data)) >= self._large_bytes:
             raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
         most_bytes = group.header_sizes[1]
-        return self._checks.group(emitter_id, group.type_names, group.items, group.data, most_bytes)
+        return self._checks.group(group.emitter_ids, group.type_names, group.items, group.data, most_bytes)
 
-    def put_group(self, emitter_id: int, group: NewGroup) -> Promise[SealedGroup]:
+    def put_group(self, group: NewGroup) -> Promise[SealedGroup]:
         """Take envelopes of one event each, all or none of them; answered with what was sealed.
 
         Raises:
             CallError: one of them could not come alone, or all together are too much for now.
         """
         header_bytes, _ = group.header_sizes
-        types = self._group_types(emitter_id, group)
-        data_bytes = sum(map(len, group.data))
-        self._check_new(emitter_id, data_bytes)
-        self._checks.throttle.charge(emitter_id, sum(group.items), data_bytes)
-        ids = (group.envelope_ids, group.event_ids, types, group.items, group.data, group.heads, group.tags)
-        return self._envelopes.put_group(PutGroup(emitter_id, self._clock.now(), *ids, data_bytes + header_bytes))
+        emitter_ids, items, data = group.emitter_ids, group.items, group.data
+        types = self._group_types(group)
+        self._space.check_new()
+        self._space.take_all(emitter_ids, [*map(len, data)])
+        self._checks.throttle.charge_all(emitter_ids, items, data)
+        columns = (group.envelope_ids, group.event_ids, types, items, data, group.heads, group.tags)
+        size = sum(map(len, data)) + header_bytes
+        return self._envelopes.put_group(PutGroup(emitter_ids, self._clock.now(), *columns, size))
 
     def put_keyed(
         self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeHead

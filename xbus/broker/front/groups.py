@@ -4,12 +4,16 @@ An envelope leaves the group where something is wrong with it, where its id is k
 reached a limit. Alone it takes the way of a single call, so that it gets the same answer.
 """
 
+import asyncio
+import itertools
 import logging
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain, islice
+from operator import itemgetter
 from typing import TypeAlias, TypeVar, cast
 from uuid import UUID
 
@@ -18,7 +22,7 @@ from xbus.broker.front.envelopes import NewEvent, head_of_array, tags_of_array
 from xbus.broker.front.front import Front, NewGroup
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
-from xbus.errors import CallError, Failed, Refused, XbusError
+from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.headers import NO_TAGS
 from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids
 from xbus.rpc.codec import Value
@@ -38,8 +42,13 @@ SPAN_ENVELOPES = 32
 """The envelopes of an emitter that go on together while the front is shared. More let it delay others for longer;
 fewer make it slower itself."""
 
+TOGETHER_BYTES = 512 * 1024
+"""The bytes of items of several messages in a group. More make the group, which is sealed as a whole, longer."""
+
 ID_BYTES = 16
 COLUMNS = 7
+
+_DATA = itemgetter(4)
 
 _VERSION_BYTE = 6
 """The byte of a UUID whose upper half is its version (RFC 9562)."""
@@ -59,8 +68,13 @@ NoteRefusal: TypeAlias = Callable[[UUID, str], None]
 """Notes that an envelope was refused, with the code."""
 
 
+def next_turn(act: Callable[[], None]) -> None:
+    """Do something in the next turn of the loop."""
+    asyncio.get_running_loop().call_soon(act)
+
+
 class GroupIntake:
-    """Takes the envelopes of messages.
+    """Takes the envelopes of messages: those of all messages that one turn of the loop reads become one group.
 
     While several emitters put, a long message goes on in spans: each waits until the one before it is answered, and so
     do the later messages of its emitter. So the transactions stay short in which the puts of the others wait.
@@ -69,20 +83,27 @@ class GroupIntake:
         front: takes groups, and envelopes alone.
         note_refusal: called for each envelope that is refused.
         now: the time in seconds.
+        soon: does something when all messages of this turn of the loop are read.
     """
 
-    def __init__(self, front: Front, note_refusal: NoteRefusal, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        front: Front,
+        note_refusal: NoteRefusal,
+        now: Callable[[], float] = time.monotonic,
+        soon: Callable[[Callable[[], None]], object] = next_turn,
+    ) -> None:
         self._front = front
         self._note_refusal = note_refusal
         self._now = now
+        self._soon = soon
+        self._gathered: list[_Message] = []
         self._last_emitter: int | None = None
         self._shared_until = -math.inf
         self._waiting: dict[int, deque[_LongMessage]] = {}
         """The messages that have spans left, by their emitter, which has a span under way."""
 
-    def put(
-        self, emitter_id: int, session: bytes, entries: list[Value], *, in_order: bool = False
-    ) -> Deferred[Answers]:
+    def put(self, emitter_id: int, session: bytes, entries: list[Value], *, in_order: bool = False) -> Promise[Answers]:
         """Take envelopes, each ``[envelope_id, event_id, type_name, items, data, head, event_head]``.
 
         Args:
@@ -99,14 +120,74 @@ class GroupIntake:
         waiting = self._waiting.get(emitter_id)
         is_short = len(entries) <= SPAN_ENVELOPES
         if not entries or (waiting is None and (is_short or now >= self._shared_until)):
-            return Deferred.of(self._put(emitter_id, session, entries, in_order))
+            return self._put(emitter_id, session, entries, in_order)
         message = _LongMessage(session, entries, in_order)
         if waiting is None:
             self._waiting[emitter_id] = deque([message])
             self._go_on(emitter_id)
         else:
             waiting.append(message)
-        return Deferred.of(message.answered)
+        return message
+
+    def flush(self) -> None:
+        """Put what was gathered."""
+        gathered, self._gathered = self._gathered, []
+        together: list[_Message] = []
+        size = 0
+        for message in gathered:
+            data_bytes = message.data_bytes
+            if data_bytes is None:
+                message.sort()
+                continue
+            is_apart = self._front.keeps_objects and together and together[-1].emitter_id != message.emitter_id
+            if together and (size + data_bytes > TOGETHER_BYTES or is_apart):
+                self._put_together(together)
+                together, size = [], 0
+            together.append(message)
+            size += data_bytes
+        if together:
+            self._put_together(together)
+
+    def _put_together(self, messages: "list[_Message]") -> None:
+        """Put the envelopes of messages as one group, apart from those of messages that are not plain."""
+        try:
+            group = _group_of_messages(messages)
+            if self._front.heard_of(group.envelope_ids):
+                raise _not_plain()
+            self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
+        except CallError:
+            # One of the envelopes at least is not plain, or all of them are too much for now.
+            plain = [message for message in messages if message.is_plain] if len(messages) > 1 else []
+            if len(plain) == len(messages):
+                for message in messages:
+                    self._put_together([message])
+                return
+            for message in messages:
+                if message not in plain:
+                    message.sort()
+            if plain:
+                self._put_together(plain)
+
+    def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
+        error = writing.exception()
+        if isinstance(error, JournalError) and not isinstance(error, JournalUnavailable) and len(messages) > 1:
+            # It is the fault of one of them.
+            for message in messages:
+                self._put_together([message])
+            return
+        if error is not None:
+            for message in messages:
+                message.set_exception(error)
+            return
+        sealed = writing.result()
+        receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
+        if not sealed.taken:
+            for message in messages:
+                message.set_result([*islice(receipts, len(message.entries))])
+            return
+        places = itertools.count()
+        for message in messages:
+            message.complete([None if next(places) in sealed.taken else next(receipts) for _ in message.entries])
 
     def _go_on(self, emitter_id: int) -> None:
         waiting = self._waiting[emitter_id]
@@ -126,21 +207,16 @@ class GroupIntake:
         self._go_on(emitter_id)
 
     def _put(self, emitter_id: int, session: bytes, entries: list[Value], in_order: bool) -> Promise[Answers]:
-        message = _Message(self._front, emitter_id, session, entries, self._note_refusal)
-        try:
-            group = group_of(emitter_id, entries)
-            if self._front.heard_of(group.envelope_ids):
-                message.sort(in_order)
-            else:
-                message.put_together(range(len(entries)), group)
-        except CallError:
-            # One of them at least is not plain, or all of them are too much for now.
-            message.sort(in_order)
-        return message.answered
+        message = _Message(self._front, emitter_id, session, entries, in_order, self._note_refusal)
+        if entries:
+            self._gathered.append(message)
+            if len(self._gathered) == 1:
+                self._soon(self.flush)
+        return message
 
 
-class _LongMessage:
-    """A message that goes on in spans.
+class _LongMessage(Promise[Answers]):
+    """A message that goes on in spans; it is done when all its envelopes are answered.
 
     Args:
         session: as of ``GroupIntake.put``.
@@ -149,16 +225,15 @@ class _LongMessage:
 
     Attributes:
         left: its envelopes that have not gone on.
-        answered: done when all of them are answered.
     """
 
     def __init__(self, session: bytes, entries: list[Value], in_order: bool) -> None:
+        super().__init__()
         self.session = session
         self.in_order = in_order
         self.left = entries
         self._number = len(entries)
         self._answers: Answers = []
-        self.answered: Promise[Answers] = Promise()
 
     def next_span(self, most: int) -> list[Value]:
         """Take the next envelopes."""
@@ -172,78 +247,124 @@ class _LongMessage:
             self._answers += [_error_of(_behind())] * len(self.left)
             self.left = []
         if len(self._answers) == self._number:
-            self.answered.set_result(self._answers)
+            self.set_result(self._answers)
 
 
-class _Message:
-    """The envelopes of a message, and their answers as far as these are known.
+class _Message(Promise[Answers]):
+    """The envelopes of a message, and their answers as far as these are known; it is done when all of them are.
 
-    Attributes:
-        answered: done when all of them are.
+    Args:
+        front: takes its envelopes.
+        emitter_id: whose it is.
+        session: as of ``GroupIntake.put``.
+        entries: as of ``GroupIntake.put``.
+        in_order: as of ``GroupIntake.put``.
+        note_refusal: as of ``GroupIntake``.
     """
 
+    __slots__ = ("_answers", "_front", "_in_order", "_missing", "_note_refusal", "_session", "emitter_id", "entries")
+
     def __init__(
-        self, front: Front, emitter_id: int, session: bytes, entries: list[Value], note_refusal: NoteRefusal
+        self,
+        front: Front,
+        emitter_id: int,
+        session: bytes,
+        entries: list[Value],
+        in_order: bool,
+        note_refusal: NoteRefusal,
     ) -> None:
+        super().__init__()
         self._front = front
-        self._emitter_id = emitter_id
+        self.emitter_id = emitter_id
         self._session = session
-        self._entries = entries
+        self.entries = entries
+        self._in_order = in_order
         self._note_refusal = note_refusal
         self._answers: list[GroupedReceipt | GroupedError | None] = [None] * len(entries)
         self._missing = len(entries)
-        self.answered: Promise[Answers] = Promise()
         if not entries:
-            self.answered.set_result([])
+            self.set_result([])
 
-    def sort(self, in_order: bool) -> None:
+    @property
+    def data_bytes(self) -> int | None:
+        """The bytes of all items; None where an envelope has another form."""
+        try:
+            return sum(map(len, map(_DATA, cast("list[list[bytes]]", self.entries))))
+        except (TypeError, LookupError):
+            return None
+
+    @property
+    def is_plain(self) -> bool:
+        """Check whether its envelopes may be in a group."""
+        try:
+            group = _group_of_messages([self])
+            self._front.check_group(group)
+        except CallError:
+            return False
+        return not self._front.heard_of(group.envelope_ids)
+
+    def complete(self, answers: list[GroupedReceipt | None]) -> None:
+        """Take the receipts of envelopes that were put together, and put the others alone."""
+        self._answers = [*answers]
+        alone = [place for place, answer in enumerate(answers) if answer is None]
+        self._missing = len(alone)
+        if not alone:
+            self.set_result([answer for answer in answers if answer is not None])
+        for place in alone:
+            self._put_alone(place)
+
+    def sort(self) -> None:
         """Put those together that are plain, and each of the others alone; in order, none behind one that is wrong."""
+        in_order = self._in_order
         plain: list[int] = []
         alone: list[int] = []
         last: list[int] = []
         seen: set[bytes] = set()
-        for place, entry in enumerate(self._entries):
-            ids = _ids_of(self._emitter_id, entry)
+        for place, entry in enumerate(self.entries):
+            ids = _ids_of(self.emitter_id, entry)
             try:
                 # Behind one of the same id it stays behind it.
-                is_plain = seen.isdisjoint(ids) and not self._heard_of(entry)
+                is_plain = seen.isdisjoint(ids) and not self._heard_of(place)
             except CallError:
                 is_plain = False
                 if in_order:
                     last = [place]
-                    self._leave(range(place + 1, len(self._entries)))
+                    self._leave(range(place + 1, len(self.entries)))
                     break
             seen |= ids
             (plain if is_plain else alone).append(place)
         if plain:
             try:
-                self.put_together(plain, group_of(self._emitter_id, [self._entries[place] for place in plain]))
+                self._put_together(plain, self._group_at(plain))
             except CallError:
                 # A limit of the emitter: alone each gets as far as it would without the others.
                 if in_order:
                     self._leave([*plain[1:], *last])
                     last = plain[:1]
                 else:
-                    alone = [*range(len(self._entries))]
+                    alone = [*range(len(self.entries))]
         for place in (*alone, *last):
             self._put_alone(place)
 
-    def _heard_of(self, entry: Value) -> bool:
+    def _group_at(self, places: Sequence[int]) -> NewGroup:
+        return group_of([self.emitter_id] * len(places), [self.entries[place] for place in places])
+
+    def _heard_of(self, place: int) -> bool:
         """Check whether an envelope is known already.
 
         Raises:
             CallError: it can't be taken in a group.
         """
-        group = group_of(self._emitter_id, [entry])
-        self._front.check_group(self._emitter_id, group)
+        group = self._group_at([place])
+        self._front.check_group(group)
         return bool(self._front.heard_of(group.envelope_ids))
 
     def _leave(self, places: Iterable[int]) -> None:
         """Take none of these envelopes, because of one before them."""
         for place in places:
-            self._answer(place, _error_of(_behind()))
+            self._know(place, _error_of(_behind()))
 
-    def put_together(self, places: Sequence[int], group: NewGroup) -> None:
+    def _put_together(self, places: Sequence[int], group: NewGroup) -> None:
         """Put envelopes as a group.
 
         Args:
@@ -252,48 +373,48 @@ class _Message:
         Raises:
             CallError: the front does not take them together.
         """
-        self._front.put_group(self._emitter_id, group).add_done_callback(partial(self._sealed, places))
+        self._front.put_group(group).add_done_callback(partial(self._sealed, places))
 
     def _sealed(self, places: Sequence[int], writing: Promise[SealedGroup]) -> None:
         if (error := writing.exception()) is not None:
             if len(places) == len(self._answers):
-                self.answered.set_exception(error)
+                self.set_exception(error)
             for place in places if len(places) < len(self._answers) else ():
-                self._answer(place, _error_of(error))
+                self._know(place, _error_of(error))
             return
         sealed = writing.result()
         taken = [places[number] for number in sealed.taken]
         kept = [place for number, place in enumerate(places) if number not in sealed.taken] if taken else places
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
         if len(kept) == len(self._answers):
-            self.answered.set_result([*receipts])
+            self.set_result([*receipts])
             return
         for place, receipt in zip(kept, receipts, strict=True):
-            self._answer(place, receipt)
+            self._know(place, receipt)
         for place in taken:
             self._put_alone(place)
 
     def _put_alone(self, place: int) -> None:
         envelope_id: UUID | None = None
         try:
-            envelope_id, event, head = _alone(self._emitter_id, self._entries[place])
+            envelope_id, event, head = _alone(self.emitter_id, self.entries[place])
             if head.key is None:
-                put: Answer[SealReceipt] = self._front.put_envelope(self._emitter_id, envelope_id, [event], head)
+                put: Answer[SealReceipt] = self._front.put_envelope(self.emitter_id, envelope_id, [event], head)
             else:
-                put = self._front.put_keyed(self._emitter_id, self._session, [event], head)
+                put = self._front.put_keyed(self.emitter_id, self._session, [event], head)
         except XbusError as error:
             self._fail(place, envelope_id, error)
             return
         if isinstance(put, Deferred):
             put.add_done_callback(partial(self._done_alone, place, envelope_id))
         else:
-            self._answer(place, _receipt(put))
+            self._know(place, _receipt(put))
 
     def _done_alone(self, place: int, envelope_id: UUID, done: Deferred[SealReceipt]) -> None:
         is_cancelled = done.cancelled()
         error = Failed("the call was cancelled", code="call_cancelled") if is_cancelled else done.exception()
         if error is None:
-            self._answer(place, _receipt(done.result()))
+            self._know(place, _receipt(done.result()))
         else:
             self._fail(place, envelope_id, error)
 
@@ -301,17 +422,27 @@ class _Message:
         told = _error_of(error)
         if told["refused"] and envelope_id is not None:
             self._note_refusal(envelope_id, told["code"])
-        self._answer(place, told)
+        self._know(place, told)
 
-    def _answer(self, place: int, answer: GroupedReceipt | GroupedError) -> None:
+    def _know(self, place: int, answer: GroupedReceipt | GroupedError) -> None:
         self._answers[place] = answer
         self._missing -= 1
         if not self._missing:
-            self.answered.set_result([each for each in self._answers if each is not None])
+            self.set_result([each for each in self._answers if each is not None])
 
 
-def group_of(emitter_id: int, entries: Sequence[Value]) -> NewGroup:
+def _group_of_messages(messages: Sequence[_Message]) -> NewGroup:
+    if len(messages) == 1:
+        return group_of([messages[0].emitter_id] * len(messages[0].entries), messages[0].entries)
+    entries = [*chain.from_iterable([message.entries for message in messages])]
+    return group_of([*chain.from_iterable([[each.emitter_id] * len(each.entries) for each in messages])], entries)
+
+
+def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
     """Read envelopes as columns.
+
+    Args:
+        emitter_ids: those of their emitters.
 
     Raises:
         Refused: one of them is none that may be in a group.
@@ -328,7 +459,7 @@ def group_of(emitter_id: int, entries: Sequence[Value]) -> NewGroup:
     if {head.key for head in read_heads} != {None}:
         pairs = [
             (envelope_id, event_id) if head.key is None else keyed_ids(emitter_id, head.key)
-            for envelope_id, event_id, head in zip(ids, event_ids, read_heads, strict=True)
+            for emitter_id, envelope_id, event_id, head in zip(emitter_ids, ids, event_ids, read_heads, strict=True)
         ]
         ids, event_ids = zip(*pairs, strict=True)
     own = [each for each, head in zip((*ids, *event_ids), (*read_heads, *read_heads), strict=True) if head.key is None]
@@ -336,7 +467,7 @@ def group_of(emitter_id: int, entries: Sequence[Value]) -> NewGroup:
         raise _not_plain()
     if COMPUTED_VERSION in {each[_VERSION_BYTE] >> 4 for each in own} or len({*ids, *event_ids}) < 2 * len(ids):
         raise _not_plain()
-    return NewGroup(ids, event_ids, names, items, data, read_heads, read_tags)
+    return NewGroup(emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags)
 
 
 def _has_type(values: Iterable[object], kind: type) -> bool:

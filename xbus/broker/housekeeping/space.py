@@ -3,6 +3,7 @@
 import logging
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.holders import Holders, read_holders
@@ -103,16 +104,27 @@ class Space:
         Raises:
             Failed: journal_full.
         """
-        if not self._max_bytes:
+        self.take_all((emitter_id,), (data_bytes,))
+
+    def take_all(self, emitter_ids: Sequence[int], sizes: Sequence[int]) -> None:
+        """Let the items of several emitters pass, all or none of them; see ``take``.
+
+        Args:
+            sizes: the bytes of each.
+        """
+        if not self._max_bytes or (live := self.live_bytes) <= self._max_bytes * REOPEN_SHARE:
             return
-        live = self.live_bytes
-        if live <= self._max_bytes * REOPEN_SHARE:
-            return
+        for emitter_id in {*emitter_ids}:
+            self._check_part(emitter_id, live)
+        for emitter_id, data_bytes in zip(emitter_ids, sizes, strict=True):
+            self._taken[emitter_id] += data_bytes
+
+    def _check_part(self, emitter_id: int, live: int) -> None:
+        """Let an emitter pass that has not had its part of what is left."""
         if self._taken[emitter_id] > (self._max_bytes * FINISH_SHARE - live) * OF_ONE:
             cause = f"the journal has {live} bytes of items, max_bytes is {self._max_bytes}, and one emitter fills it"
             self._trouble(cause)
             raise self._refusal("less from an emitter that has sent so much lately; others", self._max_bytes)
-        self._taken[emitter_id] += data_bytes
 
     def _look(self) -> bool:
         """Check whether the journal is full now."""

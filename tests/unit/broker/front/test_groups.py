@@ -171,7 +171,8 @@ async def test_in_order_a_limit_of_the_emitter_stops_all(put_in_order: Any, jour
         raise Failed("too fast", code="slow_down")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Throttle, "charge", charge)
+        for name in ("charge", "charge_all"):
+            patched.setattr(Throttle, name, charge)
         limited, *behind = await put_in_order(entries)
     assert _told(limited) == (False, "slow_down")
     assert [_told(each) for each in behind] == [(False, "behind_another")] * 3
@@ -372,12 +373,69 @@ async def test_an_outage_amid_the_spans_is_told_of_each_envelope(
     random = Random(7)
     message = [entry(random, b"x") for _ in range(SPAN_ENVELOPES + 1)]
     putting = shared.put(north.emitter_id, SESSION, on_wire(message))
+    shared.flush()
     await journal.read(read_head)
     with Faults(journal._engine).before_commit():
         answers = await putting
     assert {answer["code"] for answer in answers if isinstance(answer, dict)} == {"journal_unavailable"}
     again: list[Any] = [*await shared.put(north.emitter_id, SESSION, on_wire(message))]
     assert [receipt[:2] for receipt in again] == [(sent[0], place + 1) for place, sent in enumerate(message)]
+
+
+async def test_the_puts_of_all_emitters_in_a_turn_of_the_loop_are_one_group(
+    journal: Journal, intake: GroupIntake, north: Desk, south: Desk
+) -> None:
+    sealed: list[Any] = []
+    journal.on_sealed(sealed.extend)
+    random = Random(7)
+    messages = [[entry(random, b"a"), entry(random, b"b")], [entry(random, b"c")], [entry(random, b"d")]]
+    desks = [north, south, north]
+    putting = [intake.put(desk.emitter_id, SESSION, on_wire(each)) for desk, each in zip(desks, messages, strict=True)]
+    answers: list[Any] = [await each for each in putting]
+    assert [receipt[:2] for each in answers for receipt in each] == [
+        (sent[0], position) for position, sent in enumerate([each for message in messages for each in message], start=1)
+    ]
+    (group,) = sealed
+    assert group.group.emitter_ids == [desk.emitter_id for desk in (north, north, south, north)]
+    rows = (await journal.read(_all_rows))[0]
+    owners = {row["position"]: row["emitter_id"] for row in rows}
+    assert [owners[position] for position in range(1, 5)] == group.group.emitter_ids
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_messages_of_a_turn_get_the_same_answers_as_one_after_the_other(seed: int) -> None:
+    random = Random(seed)
+    messages = messages_of(some_calls(random, contested=False), "at random", random)
+    answers, rows = await carried_out(messages)
+    async with an_intake(memory_engine()) as (intake, journal, emitter_id):
+        putting = [intake.put(emitter_id, SESSION, on_wire(message)) for message in messages]
+        again = [answer for each in putting for answer in await each]
+        rows_again = await journal.read(_all_rows)
+    assert [_without_position(_told(each)) for each in again] == [_without_position(_told(each)) for each in answers]
+    for of_table, of_table_again in zip(_unplaced(rows), _unplaced(rows_again), strict=True):
+        assert sorted(of_table_again, key=repr) == sorted(of_table, key=repr)
+
+
+async def test_a_limit_of_one_emitter_leaves_the_others_of_its_turn(
+    intake: GroupIntake, north: Desk, south: Desk, monkeypatch: Any
+) -> None:
+    def buckets(_: Throttle, emitter_id: int, *__: int) -> list[Any]:
+        if emitter_id == south.emitter_id:
+            raise Failed("too fast", code="slow_down")
+        return []
+
+    def charge_all(throttle: Throttle, emitter_ids: list[int], *_: object) -> None:
+        for emitter_id in emitter_ids:
+            buckets(throttle, emitter_id)
+
+    monkeypatch.setattr(Throttle, "_buckets", buckets)
+    monkeypatch.setattr(Throttle, "charge_all", charge_all)
+    random = Random(7)
+    putting = [intake.put(desk.emitter_id, SESSION, on_wire([entry(random, b"a")])) for desk in (north, south, north)]
+    answers: list[Any] = [await each for each in putting]
+    (first,), (limited,), (last,) = answers
+    assert (first[1], last[1]) == (1, 2)
+    assert _told(limited) == (False, "slow_down")
 
 
 # -- what it costs ---------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ class GroupDelivery:
         """Check whether an envelope of a group is large or traced, or its emitter is not known here."""
         group = sealed.group
         return (
-            self._log.known_login(group.emitter_id) is None
+            None in map(self._log.known_logins.get, set(group.emitter_ids))
             or (group.size > SMALL_BYTES and max(map(group.size_at, range(len(group)))) > SMALL_BYTES)
             or any(head.headers is not None and tracing.IN_BYTES in head.headers for head in set(group.heads))
         )
@@ -235,8 +235,8 @@ class GroupDelivery:
         taker.party.out.add(hand_over)
         self._out.add(hand_over)
         try:
-            login_of = self._log.known_login if instance.abilities.notes else None
-            entries = shares_on_wire(shares, login_of, wants_headers=instance.abilities.headers)
+            logins = self._log.known_logins if instance.abilities.notes else None
+            entries = shares_on_wire(shares, logins, wants_headers=instance.abilities.headers)
             instance.hand_over(hand_over.ids, entries, partial(self._answered, hand_over))
         except Exception as error:
             log.exception("a bundle died", extra={"action": "bundle_died", "role": instance.role.login})

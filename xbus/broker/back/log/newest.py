@@ -20,7 +20,7 @@ from xbus.broker.journal.log.slices import (
     cut_slice,
     ring_hash,
 )
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedGroup
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, PutGroup, Sealed, SealedGroup
 
 FRESH_SECONDS = 1.0
 """Seconds for which an envelope is read here. More spares reads to readers that lag a little. Fewer have them notice
@@ -83,7 +83,7 @@ class NewestEnvelopes:
                 kept = _Kept(each, now)
                 self._kept.update(dict.fromkeys(range(each.first, each.last + 1), kept))
                 self._bytes += kept.size
-                self.emitters.add(content.emitter_id)
+                self.emitters.update(content.emitter_ids if isinstance(content, PutGroup) else (content.emitter_id,))
         self._forget_old(now)
 
     def read(

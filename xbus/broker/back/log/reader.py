@@ -281,9 +281,10 @@ class LogReader:
                 self._emitters.setdefault(emitter_id, None)
         return self._emitters
 
-    def known_login(self, emitter_id: int) -> str | None:
-        """The login of an emitter; None where it was not looked for yet, or is not there."""
-        return self._emitters.get(emitter_id)
+    @property
+    def known_logins(self) -> Mapping[int, str | None]:
+        """The logins of the emitters that were looked for; None for one that is not there."""
+        return self._emitters
 
     async def overlays(self, envelope: LogEnvelope, role_id: int | None = None) -> Mapping[UUID, EventOverlay]:
         """Read how events differ from those that were sent, by event id; mostly none does, and nothing is read.

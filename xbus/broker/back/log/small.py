@@ -179,12 +179,12 @@ def bundle_on_wire(
 
 
 def shares_on_wire(
-    shares: Sequence[Share], login_of: Callable[[int], str | None] | None, *, wants_headers: bool
+    shares: Sequence[Share], logins: Mapping[int, str | None] | None, *, wants_headers: bool
 ) -> list[BundleEntry]:
     """Write envelopes of sealed groups as :func:`bundle_on_wire` does.
 
     Args:
-        login_of: gives the login of an emitter, for a recipient that wants notes.
+        logins: of their emitters, for a recipient that wants notes; None for one that wants none.
     """
     found: list[BundleEntry] = []
     for share in shares:
@@ -202,11 +202,11 @@ def shares_on_wire(
             events = _with_headers(event_texts, names, batches, tags, [head.headers for head in heads])
         else:
             events = [[each] for each in zip(event_texts, names, batches, strict=True)]
-        if login_of is None:
+        if logins is None:
             found += zip(texts, events, strict=False)
         else:
             notes = zip(
-                *(repeat(login_of(group.emitter_id)), [head.key for head in heads]),
+                *(map(logins.get, share.column(group.emitter_ids)), [head.key for head in heads]),
                 *([head.ordering_key for head in heads], share.positions, repeat(group.at.timestamp()), repeat(1)),
                 strict=False,
             )

@@ -150,7 +150,7 @@ def _of_share(share: Share) -> tuple[list[LogEnvelope], list[SmallEnvelope | Non
         named_tuples(
             LogEnvelope,
             *(column(group.envelope_ids), share.positions, zip(events), [ways[each] for each in graphs]),
-            *(repeat(None), column(group.heads), repeat(group.emitter_id), repeat(group.at), map(len, data)),
+            *(repeat(None), column(group.heads), column(group.emitter_ids), repeat(group.at), map(len, data)),
         )
     )
     batches = named_tuples(RunBatch, repeat(0), items, data, repeat(None), repeat(None))

@@ -70,6 +70,9 @@ class Checks:
         self._configuration = configuration
         self._clock = clock
         self._limits = limits
+        self._catalog = configuration.catalog
+        self._allowed: dict[tuple[int, str], GroupType] = {}
+        """The types that emitters may send in groups by that catalog, without any pause."""
         self.throttle = Throttle(configuration, clock.monotonic)
 
     def of(self, emitter_id: int) -> "EmitterChecks":
@@ -202,12 +205,18 @@ class Checks:
         return puts
 
     def group(
-        self, emitter_id: int, type_names: Sequence[str], items: Sequence[int], data: Sequence[bytes], most_bytes: int
+        self,
+        emitter_ids: Sequence[int],
+        type_names: Sequence[str],
+        items: Sequence[int],
+        data: Sequence[bytes],
+        most_bytes: int,
     ) -> list[GroupType]:
         """Let envelopes of one event each pass; returns the types of the events.
 
         Args:
-            type_names: theirs.
+            emitter_ids: those of their emitters.
+            type_names: those of their events.
             items: how many each has.
             data: of each, as in ``model.segment``.
             most_bytes: the bytes of headers that any of them has at the most.
@@ -216,24 +225,37 @@ class Checks:
             Refused: as the single calls would for one of them.
             Failed: paused.
         """
-        types = {name: self._group_type(emitter_id, name) for name in set(type_names)}
-        largest = max(map(len, data))
-        limits = self.limits(emitter_id)
+        if self._configuration.catalog is not self._catalog:
+            self._catalog = self._configuration.catalog
+            self._allowed.clear()
+        pairs = [*zip(emitter_ids, type_names, strict=True)]
+        types = [*map(self._allowed.get, pairs)]
+        if None in types:
+            allowed = {pair: self._group_type(*pair) for pair in set(pairs)}
+            types = [*map(allowed.get, pairs)]
+        largest, limits = max(map(len, data)), self._limits
         if largest > limits.batch_bytes or min(items) < 0:
             raise Refused("a batch of a group is too large, or counted wrong", code="batch_too_large")
         try:
             self.item_size(largest_of(data, items))
         except (ProtocolError, ValueError) as error:
             raise Refused("a batch does not hold its items", code="bad_items") from error
-        check_events(NO_ID, 1, limits)
         check_room(NO_ID, max(items), largest + most_bytes, limits)
-        return [types[name] for name in type_names]
+        return cast("list[GroupType]", types)
 
     def _group_type(self, emitter_id: int, type_name: str) -> GroupType:
+        found = self._allowed.get((emitter_id, type_name))
+        if found is not None:
+            return found
         event_type = self.event_type(emitter_id, type_name)
         if event_type.immediate_reply:
             raise _reply_wanted(type_name)
-        return GroupType(event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
+        self.new_envelope(emitter_id)
+        check_events(NO_ID, 1, self.limits(emitter_id))
+        kind = GroupType(event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
+        if event_type.pause is None and self._catalog.emitters[emitter_id].pause is None:
+            self._allowed[emitter_id, type_name] = kind
+        return kind
 
     def _whole_event(self, emitter_id: int, event: NewEvent) -> PutEvent:
         event_type = self.event_type(emitter_id, event.type_name)
@@ -377,9 +399,31 @@ class Throttle:
         Raises:
             Failed: slow_down.
         """
+        for bucket, amount in self._buckets(emitter_id, items, data_bytes):
+            bucket.take(amount)
+
+    def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
+        """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
+        emitters = self._configuration.catalog.emitters
+        limited = {each for each in emitter_ids if each in emitters and emitters[each].limits is not None}
+        charged = []
+        for emitter_id in limited:
+            own = [place for place, each in enumerate(emitter_ids) if each == emitter_id]
+            charged += self._buckets(
+                emitter_id, sum([items[place] for place in own]), sum([len(data[place]) for place in own])
+            )
+        for bucket, amount in charged:
+            bucket.take(amount)
+
+    def _buckets(self, emitter_id: int, items: int, data_bytes: int) -> list[tuple[TokenBucket, int]]:
+        """Give the buckets of an emitter, and the amount that each of them lets pass.
+
+        Raises:
+            Failed: slow_down.
+        """
         limits = self.limits(emitter_id)
         if limits is None:
-            return
+            return []
         now = self._now()
         usage = self._use(emitter_id)
         charged = []
@@ -397,8 +441,7 @@ class Throttle:
             if (seconds := bucket.wait(amount, now)) > 0:
                 raise _slow_down(f"the emitter sends more than {rate} {what} a second", seconds)
             charged.append((bucket, amount))
-        for bucket, amount in charged:
-            bucket.take(amount)
+        return charged
 
     def check_open(self, emitter_id: int, count: Callable[[int], int]) -> None:
         """Let an emitter open an envelope.

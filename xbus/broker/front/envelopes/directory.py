@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -100,15 +99,14 @@ class Intake:
     def take_group(self, sealed: SealedGroup) -> None:
         """Count the envelopes of a group that was just sealed."""
         group = sealed.group
-        of_emitter = self.by_emitter[group.emitter_id]
-        of_emitter.envelopes += len(group)
-        of_emitter.data_bytes += sum(map(len, group.data))
-        for event_type, events in Counter(group.types).items():
+        for emitter_id, data in zip(group.emitter_ids, group.data, strict=True):
+            of_emitter = self.by_emitter[emitter_id]
+            of_emitter.envelopes += 1
+            of_emitter.data_bytes += len(data)
+        for event_type, items in zip(group.types, group.items, strict=True):
             of_type = self.by_type[event_type.name]
-            of_type.events += events
-            of_type.items += sum(
-                [items for items, each in zip(group.items, group.types, strict=True) if each is event_type]
-            )
+            of_type.events += 1
+            of_type.items += items
 
 
 class _GivenUp(XbusError):
@@ -287,7 +285,7 @@ class EnvelopeDirectory:
         writing: Promise[SealedGroup] = Promise()
         self._grouped.update(dict.fromkeys(group.envelope_ids, writing))
         writing.add_done_callback(functools.partial(self._answer_group, group))
-        self._journal.submit(group, writing, order=Order(group.emitter_id))
+        self._journal.submit(group, writing, order=Order(group.emitter_ids[0]))
         return writing
 
     def _answer_group(self, group: PutGroup, writing: Promise[SealedGroup]) -> None:

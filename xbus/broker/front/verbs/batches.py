@@ -172,7 +172,8 @@ class FrontBatchVerbs:
     @verb("xbus.put_envelopes")
     @coded_answer
     def put_envelopes(self, token: str, envelopes: list[Value], in_order: bool = False) -> Deferred[Answers]:
-        return self._groups.put(self._sessions.owner(token), token_hash(token), envelopes, in_order=in_order)
+        put = self._groups.put(self._sessions.owner(token), token_hash(token), envelopes, in_order=in_order)
+        return Deferred.of(put)
 
 
 def _end_map(end: EndedEvent) -> EventEnd:

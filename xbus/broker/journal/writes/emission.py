@@ -172,6 +172,7 @@ class PutGroup(Write["SealedGroup"]):
     The journal leaves those out whose ids are taken, and receives the others.
 
     Args:
+        emitter_ids: theirs; several emitters may share a group.
         envelope_ids: of 16 bytes, and so are ``event_ids``.
         items: how many each event has.
         data: as in ``model.segment``; empty where there are none.
@@ -180,7 +181,7 @@ class PutGroup(Write["SealedGroup"]):
         size: the bytes of all items and headers.
     """
 
-    emitter_id: int
+    emitter_ids: Sequence[int]
     at: datetime
     envelope_ids: Sequence[bytes]
     event_ids: Sequence[bytes]
@@ -201,7 +202,7 @@ class PutGroup(Write["SealedGroup"]):
     def at_places(self, places: Sequence[int]) -> "PutGroup":
         """Give the group of the envelopes at some places."""
         return PutGroup(
-            self.emitter_id,
+            [self.emitter_ids[place] for place in places],
             self.at,
             [self.envelope_ids[place] for place in places],
             [self.event_ids[place] for place in places],
@@ -324,7 +325,7 @@ class SealedGroup(NamedTuple):
             *(of_type.id, of_type.name, of_type.graph_id, group.items[place], data, first_name, group.tags[place]),
             compress=of_type.compress,
         )
-        return PutEnvelope(UUID(bytes=group.envelope_ids[place]), group.emitter_id, (event,), group.at, head)
+        return PutEnvelope(UUID(bytes=group.envelope_ids[place]), group.emitter_ids[place], (event,), group.at, head)
 
 
 class SealedEnvelope(NamedTuple):

@@ -125,7 +125,6 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
     hashes = _hashes(types, counts, segment_hashes, heads, tags)
     stored, plain_sizes = _stored(types, data)
     sizes = [len(group.envelope_ids) for group in groups]
-    emitters = [*chain.from_iterable([[group.emitter_id] * size for group, size in zip(groups, sizes, strict=True)])]
     moments = [*chain.from_iterable([[group.at] * size for group, size in zip(groups, sizes, strict=True)])]
     positions = [*chain.from_iterable([range(first, first + size) for first, size in zip(firsts, sizes, strict=True)])]
     number = len(ids)
@@ -135,7 +134,7 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
     # One segment each, so the hash is also the one that does not depend on how it is cut.
     keyed = [None if key is None else hashed for key, hashed in zip(keys, hashes, strict=True)]
     envelopes: Columns = (
-        *(ids, emitters, [RECEIVED] * number, moments, ordering_keys, keys, headers),
+        *(ids, whole.emitter_ids, [RECEIVED] * number, moments, ordering_keys, keys, headers),
         *(moments, positions, ones, counts, [*map(len, data)], hashes, keyed),
     )
     events: Columns = (event_ids, ids, ones, type_ids, graph_ids, counts, counts, *zip(*tags, strict=True))
@@ -184,9 +183,9 @@ def _laid_out(
 
 
 def _joined(groups: Sequence[PutGroup]) -> PutGroup:
-    """Join the columns of groups; emitter and moment are those of the first."""
+    """Join the columns of groups; the moment is that of the first."""
     return PutGroup(
-        groups[0].emitter_id,
+        [*chain.from_iterable([group.emitter_ids for group in groups])],
         groups[0].at,
         [*chain.from_iterable([group.envelope_ids for group in groups])],
         [*chain.from_iterable([group.event_ids for group in groups])],

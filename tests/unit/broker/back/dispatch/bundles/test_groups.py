@@ -88,7 +88,7 @@ def plain_group(broker: Broker, random: Random, envelopes: int) -> PutGroup:
     types = [group_type(broker.scribe, "notes")] * envelopes
     heads, tags = [PLAIN_HEAD] * envelopes, [NO_TAGS] * envelopes
     columns = (ids, event_ids, types, [1] * envelopes, data, heads, tags)
-    return PutGroup(broker.scribe.emitter_id(), NOW, *columns, size=sum(map(len, data)))
+    return PutGroup([broker.scribe.emitter_id()] * envelopes, NOW, *columns, size=sum(map(len, data)))
 
 
 async def deliver(broker: Broker, group: PutGroup) -> None:
