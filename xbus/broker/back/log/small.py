@@ -1,6 +1,6 @@
 """Small envelopes: those that are brought whole, in one call; pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
