@@ -207,7 +207,7 @@ class BundleSender:
     async def send(self, party: BundleParty) -> None:
         """Send bundles to one instance of each consumer after another; several of these tasks may be at it."""
         try:
-            while party.queue and not self._is_finishing:
+            while party.has_queued and not self._is_finishing:
                 await self._key_free(party)
                 taken = await self._gathering.take(
                     list(party.recipients),
@@ -216,7 +216,7 @@ class BundleSender:
                 if not taken:
                     return
                 await self._send_one(party, taken)
-                if party.queue:
+                if party.has_queued:
                     # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
                     await asyncio.sleep(0)
         finally:
@@ -252,8 +252,11 @@ class BundleSender:
         task = asyncio.current_task()
         if task is not None:
             party.sending.discard(task)
-        if not party.sending or not all(self._eligibility.is_served(each) for each in party.recipients):
+        is_served = all(self._eligibility.is_served(each) for each in party.recipients)
+        if not is_served or (not party.sending and party.has_queued):
             self.leave(party)
+        elif not party.sending and party.go_on is not None:
+            party.go_on()
 
     async def _send_one(self, party: BundleParty, taken: Sequence[RecipientProxy]) -> None:
         """Send what may go now to instances whose slots are taken."""
@@ -413,7 +416,7 @@ class BundleSender:
 
     async def _key_free(self, party: BundleParty) -> None:
         """Wait until an envelope that waits is of no ordering key that an instance of its consumers has in hand."""
-        while party.queue and party.recipients:
+        while party.has_queued and party.recipients:
             in_hand = self._keys_in_hand(party.recipients)
             if in_hand is None or not in_hand >= (keys := party.queue.keys):
                 return

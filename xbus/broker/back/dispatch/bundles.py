@@ -241,12 +241,17 @@ class Bundles:
     def has_only(self, recipient: ServedRole, party: BundleParty) -> bool:
         """Check whether nothing waits for a consumer in any party but one."""
         parties = self._parties.get(recipient, ())
-        return party in parties and all(each is party or (each.is_idle and not each.shares) for each in parties)
+        return party in parties and all(each is party or each.is_idle for each in parties)
 
     def begin_sending(self, party: BundleParty) -> None:
         """Have what waits for a party sent by a task, beside others as far as it may have more of them."""
         if len(party.sending) < party.takers:
             self._begin(party, self._sender.send(party))
+
+    def send_queued(self, party: BundleParty) -> None:
+        """Have all that waits for a party sent by a task, also what waits as columns."""
+        if party.queue:
+            self.begin_sending(party)
 
     def begin_noting(
         self,

@@ -131,6 +131,7 @@ class GroupDelivery:
             taker.role.in_flight.begin_all(positions)
             self._ledger.owe_all(taker.role.id, positions)
             taker.party.shares += shares
+            taker.party.go_on = partial(self._go_on, taker)
         for taker in going:
             self._go_on(taker)
 
@@ -204,23 +205,24 @@ class GroupDelivery:
     def _go_on(self, taker: _Taker) -> None:
         """Hand over what waits for a role, as far as its instances are free."""
         recipient, role, party = taker
-        while party.shares and len(party.out) < party.takers:
-            waiting = party.shares
+        is_unusual = False
+        while party.shares and not party.sending and len(party.out) < party.takers and not is_unusual:
             if not self._is_still_usual(taker):
-                break
-            if not self._ledger.is_reserved(role, waiting[-1].positions[-1], partial(self._go_on, taker)):
+                is_unusual = True
+            elif not self._ledger.is_reserved(role, party.shares[-1].positions[-1], partial(self._go_on, taker)):
                 return
-            instance = self._slots.take_at_once(recipient)
-            if instance is None:
+            elif (instance := self._slots.take_at_once(recipient)) is None:
+                # Somebody else has the slot, and gives it to whoever stands in line.
+                is_unusual = not party.out
                 if party.out:
                     return
-                break
-            if not instance.abilities.bundles:
+            elif instance.abilities.bundles:
+                self._hand_over(taker, instance, party.take_shares())
+            else:
                 self._slots.free(instance)
-                break
-            self._hand_over(taker, instance, party.take_shares())
-        if party.waits_for_sender:
-            self._bundles.begin_sending(party)
+                is_unusual = True
+        if is_unusual or party.has_queued:
+            self._bundles.send_queued(party)
 
     def _is_still_usual(self, taker: _Taker) -> bool:
         """Check whether envelopes that wait may still go as they are."""
@@ -228,7 +230,7 @@ class GroupDelivery:
         cursor, first = role.cursor, party.shares[0].positions[0]
         is_owed = cursor is not None and cursor.position + cursor.above.bit_length() < first
         is_plain = not role.keys and not role.keys.is_wanted and not self._log.has_corrections
-        return is_owed and is_plain and not party.sending and role.state is ConsumerState.READING
+        return is_owed and is_plain and role.state is ConsumerState.READING
 
     def _hand_over(self, taker: _Taker, instance: RecipientProxy, shares: Sequence[Share]) -> None:
         hand_over = HandOver(taker, instance, shares, self._loop.time())

@@ -1,7 +1,7 @@
 """Parties: the consumers that get the same bundles, what waits for them, and how much of it goes together."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 
 from xbus.broker.back.log import Share, SmallEnvelope, small_envelopes
@@ -165,6 +165,7 @@ class BundleParty:
         recipients: those that are still in it.
         shares: the envelopes that wait to be handed over as columns, the first ones first.
         out: what is handed over so, and not answered.
+        go_on: hands shares over, as far as it can now.
         sending: the tasks that send what lies in the queue.
         is_closing: whether nothing more is added, as one of them has left it.
     """
@@ -173,6 +174,7 @@ class BundleParty:
         self.recipients = list(recipients)
         self.shares: list[Share] = []
         self.out: set[object] = set()
+        self.go_on: Callable[[], object] | None = None
         self.sending: set[asyncio.Task[None]] = set()
         self.is_closing = False
         self._queue = BundleQueue()
@@ -219,18 +221,18 @@ class BundleParty:
     # -- shares ----------------------------------------------------------------------------------------------------
 
     @property
-    def is_idle(self) -> bool:
-        """Check whether nothing lies in the queue, and nobody sends any of it."""
-        return not self._queue and not self.sending
+    def has_queued(self) -> bool:
+        """Check whether anything lies in the queue; shares come behind it."""
+        return bool(self._queue)
 
     @property
-    def waits_for_sender(self) -> bool:
-        """Check whether a task is needed for what waits: nobody else will send it."""
-        return bool(self._queue or self.shares) and not self.sending and not self.is_closing
+    def is_idle(self) -> bool:
+        """Check whether nothing waits, and nobody sends any of it."""
+        return not self._queue and not self.shares and not self.sending
 
     def has_room_for(self, shares: Sequence[Share]) -> bool:
         """Check whether shares may be added."""
-        if self.is_closing or not self.is_idle:
+        if self.is_closing or self._queue:
             return False
         if not self.shares:
             return True
