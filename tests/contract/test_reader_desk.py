@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, cast
 
+import pytest
 import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
@@ -15,17 +16,20 @@ from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.back.readers.calls import BatchCall
-from xbus.broker.back.readers.times import DAMAGED_SECONDS
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import Place, Slice
 from xbus.broker.journal.readers import ActNote, ReaderAct, pass_idle, read_ranges, read_readers
+from xbus.broker.journal.readers.parked import list_parked_batches, read_parked_events, resume_batch
 from xbus.broker.journal.readers.status import list_moves, list_readers
 from xbus.clock import Clock, SystemClock
 from xbus.config import BackSettings
 from xbus.rpc.bell import Bell
+from xbus.rpc.messages import ClaimedBatchMap
 from xbus.states import PresenceState
 
 ENVELOPES = 6
@@ -248,29 +252,50 @@ async def test_a_small_batch_waits_for_what_comes_while_it_is_read(journal: Jour
     assert [event["position"] for event in batch["events"]] == [1, 2, 3]
 
 
-async def test_a_range_with_damaged_items_is_left_alone_and_others_go_on(journal: Journal, scribe: Scribe) -> None:
+@pytest.mark.parametrize("items", [1, 10_000], ids=["one by one", "together"])
+@pytest.mark.parametrize("is_out", [False, True], ids=["before it was read", "while it is out"])
+async def test_damaged_items_are_parked_and_their_range_goes_on(
+    journal: Journal, scribe: Scribe, items: int, is_out: bool
+) -> None:
     await journal.run(configure)
     for _ in range(ENVELOPES):
         await scribe.put([b"whole"], type_name="notes")
-    first = sa.select(model.log_event.c.event_id).where(model.log_event.c.position == 1)
+    desk, _, program = await desk_of(journal, SystemClock())
 
     async def change(data: bytes) -> None:
-        await journal.run(lambda c: change_segments(c, c.execute(first).scalars(), data=data))
+        found = sa.select(model.log_event.c.event_id).where(model.log_event.c.position == damaged)
+        await journal.run(lambda c: change_segments(c, c.execute(found).scalars(), data=data))
 
-    await change(b"\xc4\x05worse")
-    clock = StandingClock()
-    desk, _, program = await desk_of(journal, clock)
+    async def read(settled: Settlement | None) -> ClaimedBatchMap | None:
+        return (await desk.read(program, BatchCall(0.0, items, None, settled), lambda: False))["batch"]
 
     async def read_all() -> set[int]:
-        done, positions = None, set[int]()
-        while (found := (await desk.read(program, BatchCall(0.0, 1, None, done), lambda: False))["batch"]) is not None:
-            done = Settlement(found["range"], found["counter"], Place(*found["to"]))
-            positions |= {event["position"] for event in found["events"]}
+        done, positions, empty = None, set[int](), 0
+        # A call that parks something may have nothing to give.
+        while empty < 2:
+            found = await read(done)
+            empty = 0 if found is not None else empty + 1
+            done = None if found is None else Settlement(found["range"], found["counter"], Place(*found["to"]))
+            positions |= set() if found is None else {event["position"] for event in found["events"]}
         return positions
 
-    before = await read_all()
-    assert 1 not in before
+    damaged, wanted = 3, {3}
+    if is_out:
+        out = await read(None)
+        assert out is not None
+        wanted = {event["position"] for event in out["events"]}
+        damaged = max(wanted)
+    await change(b"\xc4\x05worse")
+    got = await read_all()
+    (parked,) = await journal.read(list_parked_batches, reader="billing")
+    assert (parked.subscription, parked.whose, parked.code) == (None, "billing", DAMAGED)
+    lacking = {event.position for event in await journal.read(read_parked_events, parked)}
+    assert lacking == wanted
+    assert lacking | got == set(range(1, ENVELOPES + 1)), "the rest of its range was read"
+    assert not lacking & got
+    reason = RepairDecision("ada", "restored", SystemClock().now())
     await change(b"\xc4\x05whole")
-    clock.go_on(DAMAGED_SECONDS)
-    assert before | await read_all() == set(range(1, ENVELOPES + 1))
-    assert before, "the other range went on"
+    await journal.run(resume_batch, parked, reason)
+    await desk.follow()
+    assert await read_all() == lacking
+    assert await journal.read(list_parked_batches) == []

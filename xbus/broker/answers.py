@@ -8,7 +8,7 @@ from types import CoroutineType
 from typing import NoReturn, TypeVar, cast
 
 from xbus.errors import CallError, EventIdTaken, Failed, JournalError, JournalUnavailable, Refused, XbusError
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.deferred import Deferred, Promise
 from xbus.rpc.dispatch import REFUSE
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,9 @@ def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb
                 return translate(error, name)
             if isinstance(outcome, CoroutineType):
                 outcome = asyncio.get_running_loop().create_task(outcome, name=name)
+            if isinstance(outcome, Promise):
+                # Its error is translated where it is answered.
+                return outcome
             if isinstance(outcome, (Deferred, asyncio.Future)):
                 return Deferred.of(outcome).recover(recover)
             return outcome

@@ -107,6 +107,7 @@ class Sessions:
         self._clock = clock
         self._ids = ids
         self._lifetimes = lifetimes
+        self._unused = timedelta(seconds=lifetimes.unused_seconds)
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
@@ -186,14 +187,22 @@ class Sessions:
         Raises:
             Refused: session_unknown, also for an expired session or a revoked token.
         """
-        key = token_hash(token)
+        return self.owner_of(token_hash(token))
+
+    def owner_of(self, key: bytes) -> int:
+        """Give the owner of a session by the hash of its token, as ``owner`` does."""
         session = self._sessions.get(key)
         if session is None and (owner_id := self._api_tokens.owner(key)) is not None:
             return owner_id
         now = self._clock.now()
-        if session is None or self._is_over(session, now):
+        if session is None or (
+            (session.ends_at is not None or session.expires_at <= now) and self._is_over(session, now)
+        ):
             raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
-        session.expires_at = self._lifetimes.next_end(now, session.ends_at)
+        if session.ends_at is None:
+            session.expires_at = now + self._unused
+        else:
+            session.expires_at = self._lifetimes.next_end(now, session.ends_at)
         session.renewed = True
         session.heard_at = now
         return session.owner_id

@@ -15,13 +15,13 @@ class Promise(Generic[T]):
     each answer before it makes the next call would feel that. Callbacks must not raise.
     """
 
-    __slots__ = ("_answer", "_callbacks", "_error", "_is_done")
-
-    def __init__(self) -> None:
-        self._is_done = False
-        self._answer: T | None = None
-        self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Promise[T]], object]] = []
+    # Of the class until they are set, as a promise is made for each call.
+    _is_done = False
+    _callbacks: "tuple[Callable[[Promise[T]], object], ...]" = ()
+    answer: T | None = None
+    """The answer, once it is there."""
+    error: BaseException | None = None
+    """The error in its place."""
 
     def done(self) -> bool:
         """Check whether the answer is there."""
@@ -29,40 +29,40 @@ class Promise(Generic[T]):
 
     def cancelled(self) -> bool:
         """Check whether there is no answer, as the work behind it was cancelled."""
-        return isinstance(self._error, asyncio.CancelledError)
+        return isinstance(self.error, asyncio.CancelledError)
 
     def exception(self) -> BaseException | None:
         """Give the error, or None without one; to be asked when it is done."""
-        return self._error
+        return self.error
 
     def result(self) -> T:
         """Give the answer, or raise the error; to be asked when it is done."""
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._answer)
+        if self.error is not None:
+            raise self.error
+        return cast(T, self.answer)
 
     def set_result(self, answer: T, /) -> None:
         """Answer those who wait."""
-        self._answer = answer
-        self._settle()
+        self.answer = answer
+        self._is_done = True
+        callbacks, self._callbacks = self._callbacks, ()
+        for callback in callbacks:
+            callback(self)
 
     def set_exception(self, error: BaseException, /) -> None:
         """Answer those who wait with an error."""
-        self._error = error
-        self._settle()
+        self.error = error
+        self._is_done = True
+        callbacks, self._callbacks = self._callbacks, ()
+        for callback in callbacks:
+            callback(self)
 
     def add_done_callback(self, callback: "Callable[[Promise[T]], object]") -> None:
         """Have ``callback`` called with this when the answer is there; soon, if it is there already."""
         if self._is_done:
             asyncio.get_running_loop().call_soon(callback, self)
         else:
-            self._callbacks.append(callback)
-
-    def _settle(self) -> None:
-        self._is_done = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+            self._callbacks = (*self._callbacks, callback)
 
     def __await__(self) -> Generator[object, None, T]:
         yield from settled(self).__await__()

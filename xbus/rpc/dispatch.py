@@ -106,18 +106,23 @@ class Dispatch:
         """
         if self._admit is not None:
             self._admit(name)
-        return self._handler(name)(args, kwargs)
+        return self.handler(name)(args, kwargs)
 
-    def refuse(self, name: str, error: CallError) -> object:
-        """Answer a call that is not to be carried out as its verb answers such an error.
+    def refuse(self, name: str, error: Exception) -> object:
+        """Answer a call as its verb answers such an error.
 
         Raises:
             Refused: ``unknown_method``.
-            CallError: ``error``, where the verb has no answer of its own for errors.
+            Exception: ``error``, where the verb has no answer of its own for errors.
         """
-        return self._handler(name).refuse(error)
+        return self.handler(name).refuse(error)
 
-    def _handler(self, name: str) -> "_Handler":
+    def handler(self, name: str) -> "_Handler":
+        """Give the method of a verb.
+
+        Raises:
+            Refused: ``unknown_method``.
+        """
         handler = self._handlers.get(name)
         if handler is None:
             raise Refused(f"there is no method {name!r:.100}", code=UNKNOWN_METHOD)
@@ -162,8 +167,8 @@ class _Handler:
             self._check_fields(args)
         return self._method(*args)
 
-    def refuse(self, error: CallError) -> object:
-        answer_to: Callable[[CallError], object] | None = getattr(self._method, REFUSE, None)
+    def refuse(self, error: Exception) -> object:
+        answer_to: Callable[[Exception], object] | None = getattr(self._method, REFUSE, None)
         if answer_to is None:
             raise error
         return answer_to(error)

@@ -13,6 +13,7 @@ reply is matched by its id alone. The answer of an error reply is ``[type name, 
 """
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
@@ -153,13 +154,18 @@ def first_argument(frames: list[bytes], name: str) -> str:
     return first_text(args_data) if args_data[:1] != _EMPTY_ARRAY else first_text(kwargs_data, name)
 
 
-def encode_reply(sender: bytes, request: Request, sent_at: float, answer: object) -> list[bytes]:
+def encode_reply(
+    sender: bytes, request: Request, sent_at: float, answer: object, encode: Callable[[object], bytes] = pack
+) -> list[bytes]:
     """Encode an answer as frames, the route back in front.
+
+    Args:
+        encode: as ``pack``; it may raise other errors.
 
     Raises:
         ProtocolError: the answer can't be encoded.
     """
-    return [*request.route, sender + _REPLY.pack(request.id, sent_at, False), pack(answer)]
+    return [*request.route, sender + _REPLY.pack(request.id, sent_at, False), encode(answer)]
 
 
 def encode_error(sender: bytes, request: Request, sent_at: float, error: CallError) -> list[bytes]:

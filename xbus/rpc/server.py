@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.ports import CallerConnection, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
-from xbus.rpc.zmtp import TCP
+from xbus.rpc.zmtp import TCP, SocketWatch
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Server:
         may_read: asked before each call; after a no nothing is read until ``resume``.
         clock: stamps the replies.
         life_signs: how soon it notices that a peer's machine has vanished.
+        watch: of its sockets; it closes that. By default it makes one.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Server:
         may_read: Callable[[], bool] = always,
         clock: Clock | None = None,
         life_signs: LifeSigns = OF_PEERS,
+        watch: SocketWatch | None = None,
     ) -> None:
         self.name = name
         clock = clock or SystemClock()
@@ -88,7 +91,7 @@ class Server:
         self._held_back = False
         self._caller: CallerConnection | None = None
         self._is_closed = False
-        self._turns = Turns(asyncio.get_running_loop().time, limits.share_bytes)
+        self._turns = Turns(time.monotonic, limits.share_bytes)
         self._queue = CallQueue(self._turns, self._carry_out, self._may_carry_out, self._read_on)
         self._answering = Answering(
             dispatch,
@@ -99,12 +102,14 @@ class Server:
             max_call_bytes=limits.max_call_bytes,
         )
         self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
-        reading = (self._serve, self._may_read, self._turns.has_room_for)
+        reading = (self._serve, self._may_read, self._turns.has_room_for, self._turns.line)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
         self._context = context
         self._limits = limits
         self._life_signs = life_signs
-        self._plain = PlainPort(self._owner, limits.frame_bytes, life_signs, limits.replies_unread)
+        self._plain = PlainPort(
+            self._owner, limits.frame_bytes, life_signs, limits.replies_unread, watch or SocketWatch()
+        )
         self._router: RouterPort | None = None
 
     @property
@@ -264,7 +269,11 @@ class Server:
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
         if len(frames) != CHANNEL_ANSWER_FRAMES:
-            self._queue.add(Call(connection.peer, frames, sum(map(len, frames)), connection))
+            call = Call(connection.peer, frames, sum(map(len, frames)), connection)
+            if self._turns.add(call):
+                self._carry_out(call)
+            else:
+                self._queue.wait()
             return
         try:
             self._peers.answered(frames)
@@ -295,6 +304,10 @@ class Server:
 
     def _send(self, frames: list[bytes]) -> bool:
         if self._is_closed:
+            return True
+        peer = self._plain.peers.get(frames[0])
+        if peer is not None and not peer.stream.waits_for_room:
+            peer.stream.send(frames[1:])
             return True
         try:
             self._port_of(frames[0]).send(frames)

@@ -64,7 +64,7 @@ class Database:
                     self._check()
 
         self.engine.dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
-        sa.event.listen(self.engine, "begin", lambda connection: self._check())
+        self.engine.dialect.do_begin = lambda connection: self._check()  # type: ignore[method-assign, assignment]
 
     def _check(self) -> None:
         if self.is_away:

@@ -48,7 +48,7 @@ def test_batches_are_resumed_and_dropped(operator: TestClient, bus: ReadingBus) 
     one, other, third = bus.park(), bus.park(position=2), bus.park(position=3)
     assert "/do/batches/drop" in operator.get("/batches").text
     form = operator.get("/do/batches/resume", params={"batch": [one, other]}).text
-    assert f"shop is called with {one} again." in form
+    assert f"shop gets {one} again." in form
     assert f"xbus parked batch resume {one} {other}" in form
     # All or none.
     assert operator.post("/do/batches/resume", data={"batch": [one, "msg_00"]}).status_code == 404

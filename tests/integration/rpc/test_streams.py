@@ -41,13 +41,13 @@ class Keeper:
         self.has_ended = False
         self.was_full = False
 
-    def may_read(self, stream: ZmtpStream) -> bool:
+    def may_read(self, message: list[bytes]) -> bool:
         return True
 
     def is_ready(self, stream: ZmtpStream) -> None:
         pass
 
-    def take(self, stream: ZmtpStream, message: list[bytes]) -> None:
+    def take(self, message: list[bytes]) -> None:
         pass
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:

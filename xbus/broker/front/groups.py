@@ -4,7 +4,6 @@ An envelope leaves the group where something is wrong with it, where its id is k
 reached a limit. Alone it takes the way of a single call, so that it gets the same answer.
 """
 
-import asyncio
 import itertools
 import logging
 import math
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from xbus.broker.answers import on_wire
@@ -29,6 +28,7 @@ from xbus.rpc.codec import Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
+from xbus.rpc.zmtp import SocketWatch
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ TOGETHER_BYTES = 512 * 1024
 ID_BYTES = 16
 COLUMNS = 7
 
-_DATA = itemgetter(4)
+_DATA: Callable[[Any], bytes] = itemgetter(4)
 
 _VERSION_BYTE = 6
 """The byte of a UUID whose upper half is its version (RFC 9562)."""
@@ -68,11 +68,6 @@ NoteRefusal: TypeAlias = Callable[[UUID, str], None]
 """Notes that an envelope was refused, with the code."""
 
 
-def next_turn(act: Callable[[], None]) -> None:
-    """Do something in the next turn of the loop."""
-    asyncio.get_running_loop().call_soon(act)
-
-
 class GroupIntake:
     """Takes the envelopes of messages: those of all messages that one turn of the loop reads become one group.
 
@@ -83,7 +78,7 @@ class GroupIntake:
         front: takes groups, and envelopes alone.
         note_refusal: called for each envelope that is refused.
         now: the time in seconds.
-        soon: does something when all messages of this turn of the loop are read.
+        watch: of the sockets by which messages come: it says when all of a turn of the loop are read.
     """
 
     def __init__(
@@ -91,13 +86,14 @@ class GroupIntake:
         front: Front,
         note_refusal: NoteRefusal,
         now: Callable[[], float] = time.monotonic,
-        soon: Callable[[Callable[[], None]], object] = next_turn,
+        watch: SocketWatch | None = None,
     ) -> None:
         self._front = front
         self._note_refusal = note_refusal
         self._now = now
-        self._soon = soon
-        self._gathered: list[_Message] = []
+        self._watch = watch or SocketWatch()
+        self.gathered: list[_Message] = []
+        """The messages that wait for the end of the turn."""
         self._last_emitter: int | None = None
         self._shared_until = -math.inf
         self._waiting: dict[int, deque[_LongMessage]] = {}
@@ -120,7 +116,7 @@ class GroupIntake:
         waiting = self._waiting.get(emitter_id)
         is_short = len(entries) <= SPAN_ENVELOPES
         if not entries or (waiting is None and (is_short or now >= self._shared_until)):
-            return self._put(emitter_id, session, entries, in_order)
+            return self._gather(_Message(self._front, emitter_id, session, entries, in_order, self._note_refusal))
         message = _LongMessage(session, entries, in_order)
         if waiting is None:
             self._waiting[emitter_id] = deque([message])
@@ -131,15 +127,17 @@ class GroupIntake:
 
     def flush(self) -> None:
         """Put what was gathered."""
-        gathered, self._gathered = self._gathered, []
+        gathered, self.gathered = self.gathered, []
         together: list[_Message] = []
         size = 0
+        keeps_objects = self._front.keeps_objects
         for message in gathered:
-            data_bytes = message.data_bytes
-            if data_bytes is None:
+            try:
+                data_bytes = sum(map(len, map(_DATA, message.entries)))
+            except (TypeError, LookupError):
                 message.sort()
                 continue
-            is_apart = self._front.keeps_objects and together and together[-1].emitter_id != message.emitter_id
+            is_apart = keeps_objects and together and together[-1].emitter_id != message.emitter_id
             if together and (size + data_bytes > TOGETHER_BYTES or is_apart):
                 self._put_together(together)
                 together, size = [], 0
@@ -154,7 +152,7 @@ class GroupIntake:
             group = _group_of_messages(messages)
             if self._front.heard_of(group.envelope_ids):
                 raise _not_plain()
-            self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
+            self._front.put_group(group).add_done_callback(partial(self._sealed_in_turn, messages))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
             plain = [message for message in messages if message.is_plain] if len(messages) > 1 else []
@@ -167,6 +165,10 @@ class GroupIntake:
                     message.sort()
             if plain:
                 self._put_together(plain)
+
+    def _sealed_in_turn(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
+        # The answers go at once, and not in the next turn of the loop.
+        self._watch.run(partial(self._sealed, messages, writing))
 
     def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
         error = writing.exception()
@@ -198,7 +200,8 @@ class GroupIntake:
             return
         message = waiting[0]
         span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
-        put = self._put(emitter_id, message.session, span, message.in_order)
+        of_span = (self._front, emitter_id, message.session, span, message.in_order, self._note_refusal)
+        put = self._gather(_Message(*of_span))
         put.add_done_callback(partial(self._span_answered, emitter_id, message, len(span)))
 
     def _span_answered(self, emitter_id: int, message: "_LongMessage", envelopes: int, done: Promise[Answers]) -> None:
@@ -206,12 +209,11 @@ class GroupIntake:
         message.add(done.result() if error is None else [_error_of(error)] * envelopes)
         self._go_on(emitter_id)
 
-    def _put(self, emitter_id: int, session: bytes, entries: list[Value], in_order: bool) -> Promise[Answers]:
-        message = _Message(self._front, emitter_id, session, entries, in_order, self._note_refusal)
-        if entries:
-            self._gathered.append(message)
-            if len(self._gathered) == 1:
-                self._soon(self.flush)
+    def _gather(self, message: "_Message") -> Promise[Answers]:
+        if message.entries:
+            self.gathered.append(message)
+            if len(self.gathered) == 1:
+                self._watch.at_end(self.flush)
         return message
 
 
@@ -228,7 +230,6 @@ class _LongMessage(Promise[Answers]):
     """
 
     def __init__(self, session: bytes, entries: list[Value], in_order: bool) -> None:
-        super().__init__()
         self.session = session
         self.in_order = in_order
         self.left = entries
@@ -262,8 +263,6 @@ class _Message(Promise[Answers]):
         note_refusal: as of ``GroupIntake``.
     """
 
-    __slots__ = ("_answers", "_front", "_in_order", "_missing", "_note_refusal", "_session", "emitter_id", "entries")
-
     def __init__(
         self,
         front: Front,
@@ -273,7 +272,6 @@ class _Message(Promise[Answers]):
         in_order: bool,
         note_refusal: NoteRefusal,
     ) -> None:
-        super().__init__()
         self._front = front
         self.emitter_id = emitter_id
         self._session = session
@@ -284,14 +282,6 @@ class _Message(Promise[Answers]):
         self._missing = len(entries)
         if not entries:
             self.set_result([])
-
-    @property
-    def data_bytes(self) -> int | None:
-        """The bytes of all items; None where an envelope has another form."""
-        try:
-            return sum(map(len, map(_DATA, cast("list[list[bytes]]", self.entries))))
-        except (TypeError, LookupError):
-            return None
 
     @property
     def is_plain(self) -> bool:

@@ -41,6 +41,7 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.exchange import SHARE_BYTES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.server import Server
+from xbus.rpc.zmtp import SocketWatch
 
 LARGEST_UNREAD = 4
 """The answers that one emitter may leave unread, in largest messages: an immediate reply may be as large as a batch.
@@ -101,9 +102,10 @@ class FrontPart:
         )
         lifetimes = SessionLifetimes(config.session_seconds, config.session_hours * 3600)
         self._sessions = sessions(shared, "emitter", lifetimes, self._front.has_open_envelope, lambda: self._server)
+        watch = SocketWatch()
         self._server = Server(
             shared.context,
-            self._dispatch(checks, repeating),
+            self._dispatch(checks, repeating, watch),
             name="front",
             limits=ServerLimits(
                 max_message_bytes=largest,
@@ -113,25 +115,28 @@ class FrontPart:
             ),
             may_read=self._may_read,
             clock=shared.clock,
+            watch=watch,
         )
 
-    def _dispatch(self, checks: Checks, repeating: Replay) -> ThrottlingDispatch:
+    def _dispatch(self, checks: Checks, repeating: Replay, watch: SocketWatch) -> ThrottlingDispatch:
         """Make the table of the verbs."""
         shared, config = self._shared, self._shared.config.front
         refusals = Refusals(shared.clock)
         provisioning = Provisioning(
             shared.journal, shared.configuration, self._sessions, shared.clock, config.autodrop_envelopes
         )
+        batches = FrontBatchVerbs(
+            self._front,
+            self._sessions,
+            envelope_limits(config),
+            config.session_seconds,
+            config.immediate_reply_timeout,
+            refusals.note_grouped,
+            watch,
+        )
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),
-            FrontBatchVerbs(
-                self._front,
-                self._sessions,
-                envelope_limits(config),
-                config.session_seconds,
-                config.immediate_reply_timeout,
-                refusals.note_grouped,
-            ),
+            batches,
             RepeatVerbs(repeating, self._sessions),
             RepeatBatchVerbs(repeating, self._sessions),
             ProvisioningVerbs(provisioning, self._sessions),
@@ -139,6 +144,7 @@ class FrontPart:
             RefusalVerbs(refusals),
             sessions=self._sessions,
             throttle=checks.throttle,
+            groups=batches.groups,
             note_error=RefusalNotes(self._sessions, refusals).note,
         )
 

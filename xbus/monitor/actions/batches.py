@@ -1,4 +1,4 @@
-"""Repairs of batches that subscribers did not take: have them called again, or go without."""
+"""Repairs of parked batches: have readers get them again, or go without."""
 
 from abc import ABC
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ class _OfBatches(Action, ABC):
 
 
 class ResumeBatches(_OfBatches):
-    """Have subscribers called with parked batches again, and count their attempts anew: all that are named, or none."""
+    """Have readers get parked batches again, and count their attempts anew: all that are named, or none."""
 
     path: ClassVar[str] = "batches/resume"
     title: ClassVar[str] = "Resume"
@@ -55,18 +55,18 @@ class ResumeBatches(_OfBatches):
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         found = bus.read(self.find)
-        return (f"{each.subscription} is called with {each.id} again." for each in found)
+        return (f"{each.whose} gets {each.id} again." for each in found)
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             found = self.find(connection)
             for each in found:
                 resume_batch(connection, each, decision_of(bus.clock, self.reason))
-        return (f"{each.subscription} is called with {each.id} again." for each in found)
+        return (f"{each.whose} gets {each.id} again." for each in found)
 
 
 class DropBatches(_OfBatches):
-    """Have subscribers go without parked batches, for good."""
+    """Have readers go without parked batches, for good."""
 
     path: ClassVar[str] = "batches/drop"
     title: ClassVar[str] = "Drop for good"
@@ -79,11 +79,11 @@ class DropBatches(_OfBatches):
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         found = bus.read(self.find)
-        return (f"{each.subscription} goes without {each.id}, for good." for each in found)
+        return (f"{each.whose} goes without {each.id}, for good." for each in found)
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             found = self.find(connection)
             for each in found:
                 drop_batch(connection, each, decision_of(bus.clock, self.reason))
-        return (f"{each.subscription} goes without {each.id}." for each in found)
+        return (f"{each.whose} goes without {each.id}." for each in found)

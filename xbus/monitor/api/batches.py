@@ -1,4 +1,4 @@
-"""Parked batches of subscriptions for programs."""
+"""Parked batches for programs."""
 
 from typing import Annotated
 
@@ -19,11 +19,12 @@ def list_(
     bus: TheBus,
     _: TheVisitor,
     subscription: Annotated[Name | None, Query(description="Only of this subscription.")] = None,
+    reader: Annotated[Name | None, Query(description="Only of this reader.")] = None,
     limit: Limit = 20,
 ) -> ObjectResponse:
-    """List the batches that subscribers did not take, the newest first."""
+    """List the batches that subscribers did not take, and those with damaged items, the newest first."""
     with bus.reading() as connection:
-        found = list_parked_batches(connection, subscription, limit)
+        found = list_parked_batches(connection, subscription, limit, reader=reader)
     return answer_list(map(of_parked_batch, found))
 
 

@@ -1,4 +1,4 @@
-"""Parked batches: what subscribers did not take, and the events in one batch."""
+"""Parked batches: the list, and the events in one batch."""
 
 from typing import Annotated
 

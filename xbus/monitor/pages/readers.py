@@ -49,9 +49,9 @@ def show(bus: TheBus, page: ThePage, name: str, moves: Moves = SHOWN_MOVES) -> H
     with bus.reading() as connection:
         entry = find_reader(connection, name)
         (reader,) = list_readers(connection, name)
-        shown, batches = None, []
+        shown = None
+        batches = list_parked_batches(connection, limit=SHOWN_BATCHES + 1, reader=name)
         if reader.subscriber is not None:
-            batches = list_parked_batches(connection, reader.subscriber.name, SHOWN_BATCHES + 1)
             shown = read_entry(connection, Section.SUBSCRIPTION, reader.subscriber.name)
         elif reader.bot is None:
             # A reader of a bot is no entry of the bus file.

@@ -154,11 +154,11 @@ class PlainDealer:
             self._timer = self._loop.call_later(self._signs.heartbeat_seconds, self._ask_for_life)
         self._owner.connected()
 
-    def may_read(self, stream: ZmtpStream) -> bool:
+    def may_read(self, message: list[bytes]) -> bool:
         """Check whether a message may be handed on: always."""
         return True
 
-    def take(self, stream: ZmtpStream, message: list[bytes]) -> None:
+    def take(self, message: list[bytes]) -> None:
         """Hand a message on."""
         self._owner.take(message)
 

@@ -10,17 +10,19 @@ import logging
 import math
 import os
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeAlias
 
 from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.codec import kept_packer
+from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.frames import (
     CALL_TOO_LARGE,
@@ -41,6 +43,9 @@ TOKEN = "token"  # noqa: S105 - the name of the parameter
 
 STRANGER_BYTES = 4096
 """The most bytes of arguments that are looked at before it is known who calls."""
+
+_KEPT_BYTES = 64 * 1024
+"""A buffer for answers that has grown beyond this is dropped."""
 
 SUPERSEDED = "connection_superseded"
 """The code of a call by a channel that is closed."""
@@ -78,6 +83,10 @@ class Call:
     counted_in: Unanswered | None = None
 
 
+_Later: TypeAlias = asyncio.Future[Any] | Deferred[Any] | Promise[Any]
+"""An answer that comes later."""
+
+
 def _nothing(call: Call) -> None:
     """Do nothing."""
 
@@ -113,11 +122,11 @@ class Answering:
         self._on_later = on_later
         self._max_call_bytes = max_call_bytes
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
-        self._now = asyncio.get_running_loop().time
-        self._waiting: dict[asyncio.Future[Any] | Deferred[Any], tuple[Request, float, Call]] = {}
+        self._encode = kept_packer()
+        self._waiting: dict[_Later, tuple[Request, float, Call]] = {}
         self._is_closed = False
-        self._all_answered = asyncio.Event()
-        self._all_answered.set()
+        self._all_answered: Promise[None] | None = None
+        """Settled when no call waits any more, while somebody waits for that."""
         self.caller = b""
         """What opened the frames of the call that is carried out now; to be asked by plain handlers only."""
         self.refused: Counter[str] = Counter()
@@ -139,31 +148,27 @@ class Answering:
         Raises:
             ProtocolError: it is no request, and nobody can reply to it.
         """
-        calling = CALLING.set(call.peer)
-        try:
-            return self._take(call)
-        finally:
-            CALLING.reset(calling)
-
-    def _take(self, call: Call) -> bool:
         self.caller = call.peer
         stranger = self._stranger(call.frames) if call.size > STRANGER_BYTES else None
-        request = decode_request(call.frames, stranger or self._too_large(call.size))
-        if request.refusal is not None and stranger is None:
-            self._answer_error(request, request.refusal)
-            return False
+        refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
+        request = decode_request(call.frames, refusal)
+        calling = CALLING.set(call.peer)
         try:
             if stranger is not None:
                 answer = self._dispatch.refuse(request.method, stranger)
+            elif request.refusal is not None:
+                raise request.refusal
             else:
                 answer = self._dispatch.call(request.method, request.args, request.kwargs)
         except Exception as error:
             self._answer_error(request, error)
         else:
-            if isinstance(answer, (asyncio.Future, Deferred, CoroutineType)):
+            if isinstance(answer, (Promise, Deferred, asyncio.Future, CoroutineType)):
                 self._answer_later(request, answer, call)
                 return True
             self._answer(request, answer)
+        finally:
+            CALLING.reset(calling)
         return False
 
     def knows_caller(self, frames: list[bytes]) -> bool:
@@ -181,14 +186,19 @@ class Answering:
 
     async def all_answered(self) -> None:
         """Wait for all calls to be answered."""
-        await self._all_answered.wait()
+        if self._waiting:
+            self._all_answered = self._all_answered or Promise()
+            await settled(self._all_answered)
 
     def give_up(self, seconds: float, error: Exception) -> None:
         """Answer the calls that have waited for so long with what their verbs make of ``error``."""
-        now = self._now()
-        overdue = [answer for answer, (_, since, _) in self._waiting.items() if now - since > seconds]
+        before = time.monotonic() - seconds
+        overdue = [answer for answer, (_, since, _) in self._waiting.items() if since < before]
         for answer in overdue:
-            if isinstance(answer, Deferred):
+            if isinstance(answer, Promise):
+                # What comes of it all the same is nobody's concern.
+                self._answered(answer, error)
+            elif isinstance(answer, Deferred):
                 answer.give_up(error)
                 self._answered(answer)
 
@@ -213,38 +223,47 @@ class Answering:
             return self._dispatch.refusal()
         return Refused("the session is unknown or has expired", "log in again", code="session_unknown")
 
-    def _too_large(self, size: int) -> Refused | None:
-        if size <= self._max_call_bytes:
-            return None
+    def _too_large(self, size: int) -> Refused:
         cause = f"the call has {size} bytes, and {self._max_call_bytes:.0f} are taken at the most"
         return Refused(cause, "send less at once", code=CALL_TOO_LARGE)
 
-    def _answer_later(
-        self,
-        request: Request,
-        answer: "asyncio.Future[Any] | Deferred[Any] | CoroutineType[Any, Any, Any]",
-        call: Call,
-    ) -> None:
+    def _answer_later(self, request: Request, answer: "_Later | CoroutineType[Any, Any, Any]", call: Call) -> None:
         if isinstance(answer, CoroutineType):
             answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {request.method}")
         # Its arguments were read out of the frames, which would keep them a second time.
         call.frames.clear()
-        self._waiting[answer] = (request, self._now(), call)
+        self._waiting[answer] = (request, time.monotonic(), call)
         self.unanswered_bytes += call.size
-        self._all_answered.clear()
         answer.add_done_callback(self._answered)
 
-    def _answered(self, answer: "asyncio.Future[Any] | Deferred[Any]") -> None:
+    def _answered(self, answer: "_Later", overdue: Exception | None = None) -> None:
+        """Answer a call that had to wait, and forget it.
+
+        Args:
+            overdue: the error of a promise that is waited for no longer.
+        """
         waited = self._waiting.pop(answer, None)
         if waited is None:  # it was abandoned before
             return
         request, _, call = waited
         self.unanswered_bytes -= call.size
-        if not self._waiting:
-            self._all_answered.set()
+        if self._all_answered is not None and not self._waiting:
+            self._all_answered.set_result(None)
+            self._all_answered = None
         if self._is_closed:
             return
-        value, error = Deferred.of(answer).outcome()
+        value: object
+        error: BaseException | None
+        if isinstance(answer, Promise):
+            value, error = answer.answer, overdue or answer.error
+            if isinstance(error, Exception):
+                # The verb has not translated it.
+                try:
+                    value, error = self._dispatch.refuse(request.method, error), None
+                except Exception as translated:
+                    error = translated
+        else:
+            value, error = Deferred.of(answer).outcome()
         if error is None:
             self._answer(request, value)
         elif isinstance(error, asyncio.CancelledError):
@@ -255,11 +274,13 @@ class Answering:
 
     def _answer(self, request: Request, answer: object) -> None:
         try:
-            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer)
+            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer, self._encode)
         except Exception as error:
             # Whatever a handler returned: its caller waits for an answer.
             self._answer_error(request, error)
         else:
+            if len(frames[-1]) > _KEPT_BYTES:
+                self._encode = kept_packer()
             if not self._send(frames):
                 self._dispatch.undo(request.method, answer)
 

@@ -222,7 +222,7 @@ def _has_room(share: _Share, call: Call, most: float) -> bool:
 
 
 class CallQueue:
-    """Carries calls out at once, or keeps them until earlier ones of their connection are answered.
+    """Carries calls out that had to wait until earlier ones of their connection were answered.
 
     Args:
         turns: says which calls may be carried out.
@@ -246,11 +246,9 @@ class CallQueue:
         self._next_look: asyncio.TimerHandle | None = None
         self._is_going_on = False
 
-    def add(self, call: Call) -> None:
-        """Carry a call out now or later; see ``Turns.add``."""
-        if self._turns.add(call):
-            self._carry_out(call)
-        elif self._next_look is None:
+    def wait(self) -> None:
+        """Carry out later what ``Turns.add`` has kept."""
+        if self._next_look is None:
             self._look_later()
 
     def go_on(self) -> None:

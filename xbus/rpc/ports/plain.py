@@ -9,6 +9,7 @@ import math
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from xbus.errors import ProtocolError
 from xbus.log_throttle import LogThrottle
@@ -17,7 +18,7 @@ from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, UNREAD_ANSWERS, CutLog
 from xbus.rpc.life_signs import LifeSigns, keep_alive
 from xbus.rpc.multipart import MOST_FRAMES
 from xbus.rpc.ports.port import PeerIsFull, PeerIsGone, PortOwner, bind_error
-from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream, endpoint_of, listen
+from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, SocketWatch, ZmtpStream, endpoint_of, listen
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ _OF_STRANGERS_AT_ONCE = 25
 """Messages of all peers together that have not proven who calls, in one turn of the loop. More keep the others waiting;
 fewer make a crowd of logins slower."""
 
+_ALLOWED_BYTES = 64 * 1024
+"""The bytes of the first messages of connections in a turn of the loop, for which the server is asked once whether it
+may read. More let it take more than it may; fewer cost calls."""
+
 _PREFIX_BYTES = 12
 """The bytes that open the id of each peer, so that nobody guesses it."""
 
@@ -59,7 +64,7 @@ class _Peer:
         since: when it began, on the loop's clock.
     """
 
-    __slots__ = ("address", "is_known", "kept_as_stranger", "peer", "port", "since", "stream")
+    __slots__ = ("address", "is_known", "kept_as_stranger", "peer", "port", "read_in", "since", "stream", "take")
 
     key = ""
     """The public key: without encryption there is none."""
@@ -70,18 +75,31 @@ class _Peer:
         self.address = address
         self.since = since
         self.is_known = False
+        self.read_in = -1
+        """The turn of the loop in which its last message came."""
         self.kept_as_stranger = 0
         """The bytes of its unfinished message, as those of strangers were counted last."""
+        self.take: Callable[[list[bytes]], None] = partial(port.serve, self)
+        """Takes a message."""
         self.stream: ZmtpStream
 
-    def may_read(self, stream: ZmtpStream) -> bool:
-        return self.port.may_read(self)
+    def may_read(self, message: list[bytes]) -> bool:
+        port = self.port
+        turn = port.watch.turn
+        if (
+            self.read_in != turn
+            and self.is_known
+            and port.allowed_in == turn
+            and port.allowed_bytes > 0
+            and not port.line
+        ):
+            self.read_in = turn
+            port.allowed_bytes -= sum(map(len, message))
+            return True
+        return port.may_read(self)
 
     def is_ready(self, stream: ZmtpStream) -> None:
         self.port.is_ready(self)
-
-    def take(self, stream: ZmtpStream, message: list[bytes]) -> None:
-        self.port.take(self, message)
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:
         self.port.keeps(self, more)
@@ -106,9 +124,12 @@ class PlainPort:
         frame_bytes: of a frame; a peer that sends a larger one is cut off.
         signs: how soon it notices that a peer is away, or does not say who it is.
         replies_unread: messages that one peer may leave unread; it gets no further ones.
+        watch: of its sockets.
     """
 
-    def __init__(self, owner: PortOwner, frame_bytes: float, signs: LifeSigns, replies_unread: int) -> None:
+    def __init__(
+        self, owner: PortOwner, frame_bytes: float, signs: LifeSigns, replies_unread: int, watch: SocketWatch
+    ) -> None:
         self._owner = owner
         self._signs = signs
         self._replies_unread = replies_unread
@@ -119,7 +140,7 @@ class PlainPort:
         self._prefix = secrets.token_bytes(_PREFIX_BYTES)
         self._numbers = itertools.count(1)
         self._listening: list[socket.socket] = []
-        self._peers: dict[bytes, _Peer] = {}
+        self.peers: dict[bytes, _Peer] = {}
         self._shy: dict[bytes, _Peer] = {}
         """Those whose handshake is not over, in the order in which they came."""
         self._stopped: dict[bytes, _Peer] = {}
@@ -135,6 +156,13 @@ class PlainPort:
         self._kept = 0
         self._kept_of_strangers = 0
         self._is_paused = True
+        self.watch = watch
+        self.serve = owner.serve
+        self.line = owner.line
+        self.allowed_in = 0
+        """The turn of the loop in which the server was asked last whether it may read."""
+        self.allowed_bytes = 0
+        """The bytes that may be read in that turn without asking again."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def bind(self, address: str) -> str:
@@ -159,6 +187,7 @@ class PlainPort:
     def pause(self) -> None:
         """Read nothing until ``resume``; peers have to wait."""
         self._is_paused = True
+        self.allowed_bytes = 0
 
     def resume(self) -> None:
         """Read again."""
@@ -178,16 +207,16 @@ class PlainPort:
 
     def knows(self, peer: bytes) -> bool:
         """Check whether an id is that of a connection here."""
-        return peer in self._peers
+        return peer in self.peers
 
     def address_of(self, peer: bytes) -> str:
         """Give the address of the connection with an id; empty where it has ended."""
-        known = self._peers.get(peer)
+        known = self.peers.get(peer)
         return "" if known is None else known.address
 
     def let_in(self, peer: bytes) -> None:
         """Note that the connection with an id has proven who it is."""
-        if known := self._peers.get(peer):
+        if known := self.peers.get(peer):
             known.is_known = True
             self.keeps(known, 0)
 
@@ -198,7 +227,7 @@ class PlainPort:
             PeerIsFull: the peer leaves too much unread.
             PeerIsGone: its connection has ended.
         """
-        peer = self._peers.get(bytes(frames[0]))
+        peer = self.peers.get(bytes(frames[0]))
         if peer is None:
             raise PeerIsGone
         if peer.stream.waits_for_room and peer.stream.unsent >= self._replies_unread:
@@ -226,9 +255,10 @@ class PlainPort:
         for listening in self._listening:
             self._loop.remove_reader(listening)
             listening.close()
-        for peer in list(self._peers.values()):
+        for peer in list(self.peers.values()):
             peer.stream.close()
             self._forget(peer)
+        self.watch.close()
 
     # -- what the connections tell ---------------------------------------------------------------------------------
 
@@ -241,6 +271,7 @@ class PlainPort:
         if not self._owner.has_room_for(peer.peer):
             self._stopped[peer.peer] = peer
             return False
+        self.allowed_in, self.allowed_bytes = self.watch.turn, _ALLOWED_BYTES
         return peer.is_known or self._has_turn(peer)
 
     def _has_turn(self, peer: _Peer) -> bool:
@@ -274,10 +305,6 @@ class PlainPort:
         """Note that a peer has said who it is."""
         self._shy.pop(peer.peer, None)
 
-    def take(self, peer: _Peer, message: list[bytes]) -> None:
-        """Take a message of a peer."""
-        self._owner.serve(peer, message)
-
     def keeps(self, peer: _Peer, more: int) -> None:
         """Count what is kept of messages whose end has not come, and end the largest where they take too much."""
         self._kept += more
@@ -286,10 +313,10 @@ class PlainPort:
         peer.kept_as_stranger = of_stranger
         if more > 0:
             while self._kept_of_strangers > self._owner.traffic.stranger:
-                strangers = (one for one in self._peers.values() if not one.is_known)
+                strangers = (one for one in self.peers.values() if not one.is_known)
                 self._cut_off(max(strangers, key=lambda one: one.kept_as_stranger), ENDLESS)
             while self._kept > self._owner.traffic.ahead_of_all:
-                self._cut_off(max(self._peers.values(), key=lambda one: one.stream.unfinished), ENDLESS)
+                self._cut_off(max(self.peers.values(), key=lambda one: one.stream.unfinished), ENDLESS)
 
     def is_full(self, peer: _Peer) -> None:
         """Note that a peer leaves so much unread that nothing more can be sent to it now."""
@@ -345,12 +372,12 @@ class PlainPort:
         peer_id = self._prefix + next(self._numbers).to_bytes(_NUMBER_BYTES, "big")
         keep_alive(connected, self._signs)
         peer = _Peer(self, peer_id, address, self._loop.time())
-        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer)
-        self._peers[peer_id] = self._shy[peer_id] = peer
+        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer, self.watch)
+        self.peers[peer_id] = self._shy[peer_id] = peer
         peer.stream.start()
 
     def _forget(self, peer: _Peer) -> None:
-        for table in (self._peers, self._shy, self._stopped, self._strangers):
+        for table in (self.peers, self._shy, self._stopped, self._strangers):
             table.pop(peer.peer, None)
         self.has_room(peer)
         self._kept -= peer.stream.unfinished

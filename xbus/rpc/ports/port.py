@@ -1,7 +1,7 @@
 """The protocols between a server and its ports."""
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +53,7 @@ class PortOwner:
         may_read: asked before each message.
         has_room_for: asked before each message with the id of its connection; after a no that is read no further until
             ``resume``. A port that can't stop a single connection need not ask.
+        line: while it is empty each connection has room.
         on_gone: called with the id of a peer whose connection has ended; None where libzmq does not say whose.
         on_violation: called with the address of a peer that does not keep to the protocol.
     """
@@ -63,6 +64,7 @@ class PortOwner:
     serve: Callable[[CallerConnection, list[bytes]], None]
     may_read: Callable[[], bool]
     has_room_for: Callable[[bytes], bool]
+    line: Collection[object]
     on_gone: Callable[[bytes | None], None]
     on_violation: Callable[[str, ProtocolError], None]
 

@@ -153,14 +153,19 @@ class Incoming:
         self._data = b""
         self._at = 0
         self._flags = 0
-        self._missing = 0
+        self.missing = 0
+        """The bytes of the present frame that have not come, where some have."""
         self._partial: list[bytes | bytearray] = []
-        self._partial_bytes = 0
+        self.partial_bytes = 0
+        """The bytes of that frame that have come."""
         self._frames = [*route]
-        self._size = 0
+        self.size = 0
+        """The bytes of the frames before it in its message."""
         self._of_part = 0
         self._commands_of_part = 0
         self._greeting: bytes | None = b""
+        self.has_more = True
+        """Whether another message may have come."""
         self.is_ready = False
         """Whether the other side has said what it is."""
         self.answers: list[bytes] = [GREETING[: role.greets_first]]
@@ -169,12 +174,7 @@ class Incoming:
     @property
     def wanted(self) -> int:
         """The most bytes to be read at once."""
-        return max(PART_BYTES, min(self._missing, _LONG_PART_BYTES))
-
-    @property
-    def unfinished(self) -> int:
-        """The bytes that are kept of a message whose end has not come."""
-        return self._size + self._partial_bytes
+        return max(PART_BYTES, min(self.missing, _LONG_PART_BYTES))
 
     def feed(self, data: bytes) -> bool:
         """Take bytes that came; the messages before them must have been asked for.
@@ -185,19 +185,20 @@ class Incoming:
         Raises:
             ProtocolError: the peer does not speak ZMTP 3 without encryption.
         """
-        if self._missing > len(data):
+        if self.missing > len(data):
             self._keep(data)
-            self._missing -= len(data)
+            self.missing -= len(data)
             return False
         if self._greeting is not None:
             data = self._greet(self._greeting + data)
-        if self._missing:
-            self._keep(data[: self._missing])
-            data = data[self._missing :]
-            self._missing = 0
+        if self.missing:
+            self._keep(data[: self.missing])
+            data = data[self.missing :]
+            self.missing = 0
         self._data = self._data[self._at :] + data
         self._at = 0
         self._of_part = self._commands_of_part = 0
+        self.has_more = True
         return True
 
     def next_message(self) -> list[bytes] | None:
@@ -206,15 +207,15 @@ class Incoming:
         Raises:
             ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
         """
-        if self._partial and not self._missing:
+        if self._partial and not self.missing:
             body = b"".join(self._partial)
             self._partial.clear()
-            self._partial_bytes = 0
+            self.partial_bytes = 0
             if self._flags & COMMAND:
                 self._obey(body)
             else:
                 self._frames.append(body)
-                self._size += len(body)
+                self.size += len(body)
                 if not self._flags & MORE:
                     return self._finished()
         data, end, frames = self._data, len(self._data), self._frames
@@ -230,12 +231,12 @@ class Incoming:
                 flags > _OF_MESSAGES
                 or size > self._most
                 or len(frames) > self._most_frames
-                or (size + self._size > self._most_bytes)
+                or (size + self.size > self._most_bytes)
             ):
                 self._check(flags, size)
             stop = begin + size
             if stop > end:
-                self._flags, self._missing, self._at = flags, stop - end, end
+                self._flags, self.missing, self._at = flags, stop - end, end
                 self._keep(data[begin:])
                 break
             self._at = stop
@@ -243,9 +244,16 @@ class Incoming:
                 self._obey(data[begin:stop])
                 continue
             frames.append(data[begin:stop])
-            self._size += size
+            self.size += size
             if not flags & MORE:
-                return self._finished()
+                if stop == end:
+                    self._data, self._at, self.has_more = b"", 0, False
+                self._of_part += 1
+                if self._of_part > _MOST_OF_A_PART:
+                    raise _too_many()
+                self._frames, self.size = [*self._route], 0
+                return frames
+        self.has_more = False
         if self._at == end:
             # A connection that falls silent must not keep the last part that it sent.
             self._data, self._at = b"", 0
@@ -256,7 +264,7 @@ class Incoming:
 
         Only short ones grow together: each would cost more than it holds.
         """
-        self._partial_bytes += len(part)
+        self.partial_bytes += len(part)
         if len(part) >= _MOST_GROWN:
             self._partial.append(part)
         elif self._partial and isinstance(self._partial[-1], bytearray):
@@ -274,7 +282,7 @@ class Incoming:
             raise ProtocolError("a frame of ZMTP has flags that nobody knows")
         elif size > self._limits.frame_bytes:
             raise ProtocolError(f"a frame has {size} bytes, and {self._limits.frame_bytes:.0f} are taken at the most")
-        elif size + self._size > self._most_bytes:
+        elif size + self.size > self._most_bytes:
             raise ProtocolError(f"a message has more than {self._limits.message_bytes:.0f} bytes")
         else:
             raise ProtocolError(f"a message has more than {self._limits.frames} frames")
@@ -282,12 +290,12 @@ class Incoming:
     def _count(self) -> None:
         self._of_part += 1
         if self._of_part > _MOST_OF_A_PART:
-            raise ProtocolError("the messages of a peer are too short for calls, and too many")
+            raise _too_many()
 
     def _finished(self) -> list[bytes]:
         self._count()
         frames, self._frames = self._frames, [*self._route]
-        self._size = 0
+        self.size = 0
         return frames
 
     def _greet(self, data: bytes) -> bytes:
@@ -318,6 +326,10 @@ class Incoming:
             self.answers.append(encode_frame(COMMAND, _PONG + context))
         elif not body.startswith(_PONG):
             raise ProtocolError("a peer sends a command of ZMTP that nobody expects")
+
+
+def _too_many() -> ProtocolError:
+    return ProtocolError("the messages of a peer are too short for calls, and too many")
 
 
 def _check_greeting(data: bytes) -> None:

@@ -5,13 +5,14 @@ import contextlib
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
 from xbus.errors import ProtocolError
 from xbus.rpc.codec import Frame
-from xbus.rpc.zmtp.codec import Incoming, message_pieces
+from xbus.rpc.zmtp.codec import PART_BYTES, Incoming, message_pieces
+from xbus.rpc.zmtp.watch import SocketWatch
 
 _PIECES_AT_ONCE = 256
 """The most pieces that one call of the system sends; the system takes 1,024."""
@@ -34,13 +35,14 @@ _NO_LINGER = struct.pack("=ii", 1, 0)
 class StreamOwner(Protocol):
     """The owner of a connection: it takes the messages, and says whether they may be read."""
 
-    def may_read(self, stream: "ZmtpStream") -> bool:
+    def may_read(self, message: list[bytes]) -> bool:
         """Check whether a message may be handed on now. After a no nothing is read until ``ZmtpStream.resume``."""
 
     def is_ready(self, stream: "ZmtpStream") -> None:
         """Note that the other side has said what it is, so that messages may go."""
 
-    def take(self, stream: "ZmtpStream", message: list[bytes]) -> None:
+    @property
+    def take(self) -> Callable[[list[bytes]], None]:
         """Take a message."""
 
     def keeps(self, stream: "ZmtpStream", more: int) -> None:
@@ -65,9 +67,12 @@ class ZmtpStream:
         connected: the socket; the stream closes it.
         incoming: reads the bytes that come.
         owner: takes the messages.
+        watch: calls it when there is something to read; the loop itself where none is given.
     """
 
-    def __init__(self, connected: socket.socket, incoming: Incoming, owner: StreamOwner) -> None:
+    def __init__(
+        self, connected: socket.socket, incoming: Incoming, owner: StreamOwner, watch: SocketWatch | None = None
+    ) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
@@ -75,14 +80,17 @@ class ZmtpStream:
         self._incoming = incoming
         self._owner = owner
         self._loop = asyncio.get_running_loop()
+        self._watch = watch or self._loop
+        self._at_end: Callable[[Callable[[], None]], object] = watch.at_end if watch else self._loop.call_soon
         self._was_ready = False
         self._held_back: list[bytes] | None = None
         """A message that came when nothing might be read any more."""
         self._is_reading = False
         self._next_turn: asyncio.Handle | None = None
         self._unsent: deque[bytes | memoryview] = deque()
-        self._next_sending: asyncio.Handle | None = None
-        self._waits_for_room = False
+        self._sends_soon = False
+        self.waits_for_room = False
+        """Whether nothing more can be sent now, as the other side leaves too much unread."""
         self.is_closed = False
         self.has_heard = False
         """Whether something has come since the owner set it back."""
@@ -95,11 +103,6 @@ class ZmtpStream:
         """The number of messages, or pieces of large ones, that wait to be sent."""
         return len(self._unsent)
 
-    @property
-    def waits_for_room(self) -> bool:
-        """Check whether nothing more can be sent now, as the other side leaves too much unread."""
-        return self._waits_for_room
-
     def start(self) -> None:
         """Greet, and begin to read."""
         self._answer()
@@ -109,7 +112,7 @@ class ZmtpStream:
         """Read nothing until ``resume``."""
         if self._is_reading:
             self._is_reading = False
-            self._loop.remove_reader(self._descriptor)
+            self._watch.remove_reader(self._descriptor)
         if self._next_turn is not None:
             self._next_turn.cancel()
             self._next_turn = None
@@ -118,7 +121,7 @@ class ZmtpStream:
         """Read again, first what has come already."""
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
-            self._loop.add_reader(self._descriptor, self._read)
+            self._watch.add_reader(self._descriptor, self._read)
             self._next_turn = self._loop.call_soon(self._go_on)
 
     def send(self, frames: Sequence[Frame]) -> None:
@@ -126,17 +129,23 @@ class ZmtpStream:
         pieces = message_pieces(frames)
         if sum(map(len, frames)) < _LARGE_BYTES:
             pieces = [b"".join(pieces)]
-        for piece in pieces:
-            self.send_bytes(piece)
-        if self.unsent_bytes >= _EARLY_BYTES and not self._waits_for_room:
+        self._unsent += pieces
+        self.unsent_bytes += sum(map(len, pieces))
+        if self.waits_for_room:
+            return
+        if self.unsent_bytes >= _EARLY_BYTES:
             self._send()
+        elif not self._sends_soon:
+            self._sends_soon = True
+            self._at_end(self._send)
 
     def send_bytes(self, data: bytes) -> None:
         """Send what is encoded already."""
         self._unsent.append(data)
         self.unsent_bytes += len(data)
-        if self._next_sending is None and not self._waits_for_room:
-            self._next_sending = self._loop.call_soon(self._send)
+        if not self._sends_soon and not self.waits_for_room:
+            self._sends_soon = True
+            self._at_end(self._send)
 
     def close(self) -> None:
         """Send what can be sent at once, and end the connection; the owner does not hear of it."""
@@ -165,10 +174,8 @@ class ZmtpStream:
             return
         self.is_closed = True
         self.pause()
-        if self._next_sending is not None:
-            self._next_sending.cancel()
-        if self._waits_for_room:
-            self._loop.remove_writer(self._descriptor)
+        if self.waits_for_room:
+            self._watch.remove_writer(self._descriptor)
         self._unsent.clear()
         self._socket.close()
 
@@ -183,8 +190,12 @@ class ZmtpStream:
         self._owner.ended(self, error)
 
     def _read(self) -> None:
+        if not self._is_reading:
+            # Another connection of this turn has stopped it.
+            return
+        incoming = self._incoming
         try:
-            data = self._socket.recv(self._incoming.wanted)
+            data = self._socket.recv(incoming.wanted if incoming.missing else PART_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -194,13 +205,13 @@ class ZmtpStream:
             return
         self.has_heard = True
         try:
-            has_more = self._incoming.feed(data)
+            has_more = incoming.feed(data)
         except ProtocolError as error:
             self._end(error)
             return
         if has_more:
             self._hand_on()
-        unfinished = self._incoming.unfinished
+        unfinished = incoming.size + incoming.partial_bytes
         if unfinished != self.unfinished and not self.is_closed:
             more, self.unfinished = unfinished - self.unfinished, unfinished
             self._owner.keeps(self, more)
@@ -222,12 +233,14 @@ class ZmtpStream:
                     owner.is_ready(self)
                 if message is None:
                     return
-                if not owner.may_read(self):
+                if not owner.may_read(message):
                     self._held_back = message
                     self.pause()
                     return
                 self._held_back = None
-                owner.take(self, message)
+                owner.take(message)
+                if not incoming.has_more:
+                    return
         except ProtocolError as error:
             self._end(error)
         except Exception:
@@ -237,16 +250,16 @@ class ZmtpStream:
 
     def _answer(self) -> None:
         # Whoever leaves so much unread hears of our life by that, and keeps us from nothing by asking.
-        if not self._waits_for_room:
+        if not self.waits_for_room:
             for answer in self._incoming.answers:
                 self.send_bytes(answer)
         self._incoming.answers.clear()
 
     def _send(self) -> None:
-        if self._next_sending is not None:
-            self._next_sending.cancel()
-            self._next_sending = None
+        self._sends_soon = False
         unsent = self._unsent
+        if self.is_closed or not unsent:
+            return
         try:
             while unsent:
                 sent = self._socket.sendmsg(list(islice(unsent, _PIECES_AT_ONCE)))
@@ -265,13 +278,13 @@ class ZmtpStream:
             self.unsent_bytes = 0
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-        if self._waits_for_room:
-            self._waits_for_room = False
-            self._loop.remove_writer(self._descriptor)
+        if self.waits_for_room:
+            self.waits_for_room = False
+            self._watch.remove_writer(self._descriptor)
             self._owner.has_room(self)
 
     def _wait_for_room(self) -> None:
-        if not self._waits_for_room:
-            self._waits_for_room = True
-            self._loop.add_writer(self._descriptor, self._send)
+        if not self.waits_for_room:
+            self.waits_for_room = True
+            self._watch.add_writer(self._descriptor, self._send)
             self._owner.is_full(self)

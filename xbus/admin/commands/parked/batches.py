@@ -1,10 +1,10 @@
-"""``xbus parked batch``: what subscribers did not take, as a gateway called them."""
+"""``xbus parked batch``: batches that a subscriber did not take, or whose items are damaged."""
 
 from pathlib import Path
 
 import click
 
-from xbus.admin.names import SUBSCRIPTION
+from xbus.admin.names import READER, SUBSCRIPTION
 from xbus.admin.objects.subscriptions import of_parked_batch
 from xbus.admin.output import CAUSE, Output, facts, name_column, one_json
 from xbus.admin.program import (
@@ -30,7 +30,7 @@ from xbus.broker.journal.readers.parked import (
 )
 from xbus.clock import SystemClock
 
-HEADS = ("SINCE", name_column("SUBSCRIPTION"), Column("ATTEMPTS", wide_only=True), name_column("CODE"), CAUSE, "BATCH")
+HEADS = ("SINCE", name_column("READER"), Column("ATTEMPTS", wide_only=True), name_column("CODE"), CAUSE, "BATCH")
 
 SHORT_ID = 12
 """Characters of an id in a list, its prefix with them: enough digits that two of them rarely begin alike."""
@@ -40,30 +40,31 @@ batches_argument = click.argument("batches", nargs=-1, required=True, metavar="B
 
 @click.group(cls=CommandGroup)
 def batch() -> None:
-    """Show and repair batches that a subscriber did not take: resume, drop.
+    """Show and repair batches that a subscriber did not take, and those with damaged items: resume, drop.
 
-    BATCH is the id that the subscriber has seen as webhook-id, or as many characters of it as only one batch has.
+    BATCH is the id, which a subscriber has seen as webhook-id, or as many characters of it as only one batch has.
     """
 
 
 @batch.command("list")
 @config_option
 @click.option("--subscription", type=SUBSCRIPTION, metavar="NAME", help="Only those of this subscription.")
+@click.option("--reader", type=READER, metavar="NAME", help="Only those of this reader.")
 @limit_option
 @watch_option
 @output_option("batch")
-def list_(config_path: Path | None, subscription: str | None, limit: int, output: Output) -> None:
+def list_(config_path: Path | None, subscription: str | None, reader: str | None, limit: int, output: Output) -> None:
     """Show parked batches, the newest first."""
     now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
-        found = list_parked_batches(connection, subscription, limit)
+        found = list_parked_batches(connection, subscription, limit, reader=reader)
     if output.as_json:
         output.objects(map(of_parked_batch, found))
         return
     rows = [
         (
             output.when(each.since, now),
-            each.subscription,
+            each.whose,
             each.attempts,
             each.code,
             each.cause,
@@ -91,6 +92,7 @@ def show(config_path: Path | None, batch: str, as_json: bool) -> None:
     told = {
         "batch": found.id,
         "subscription": found.subscription,
+        "reader": found.reader if found.subscription is None else None,
         "parked since": found.since,
         "attempts": found.attempts,
         "error": f"[{found.code}] {found.cause}",
@@ -105,13 +107,13 @@ def show(config_path: Path | None, batch: str, as_json: bool) -> None:
 @batches_argument
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
 def resume(config_path: Path | None, batches: tuple[str, ...], reason: str) -> None:
-    """Have parked batches called again, and count their attempts anew. It resumes all named ones or none."""
+    """Have parked batches handed out again, and count their attempts anew. It resumes all named ones or none."""
     with writing(database_url(config_path)) as connection:
         found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
         for each in found:
             resume_batch(connection, each, decision_of(SystemClock(), reason))
     for each in found:
-        click.echo(f"{each.subscription} is called with {each.id} again.")
+        click.echo(f"{each.whose} gets {each.id} again.")
 
 
 @batch.command()
@@ -120,11 +122,11 @@ def resume(config_path: Path | None, batches: tuple[str, ...], reason: str) -> N
 @reason_option
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def drop(config_path: Path | None, batches: tuple[str, ...], reason: str, yes: bool) -> None:
-    """Drop parked batches for good: their subscribers go without them. It drops all named ones or none."""
+    """Drop parked batches for good: their readers go without them. It drops all named ones or none."""
     with reading(database_url(config_path)) as connection:
         found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
     for each in found:
-        click.echo(f"{each.subscription} goes without {each.id}")
+        click.echo(f"{each.whose} goes without {each.id}")
     if not yes:
         confirm("Drop that for good?")
     with writing(database_url(config_path)) as connection:

@@ -76,7 +76,7 @@ def list_(
         return
     click.echo("\n".join(_list(found, ids, output)) if found else "Nothing is parked.")
     if batches:
-        click.echo("Batches of subscriptions are parked, too: xbus parked batch list shows them.")
+        click.echo("Batches of readers are parked, too: xbus parked batch list shows them.")
     if len(found) == limit:
         click.echo("There may be more: give a larger --limit, or narrow the list")
 

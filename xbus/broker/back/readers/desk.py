@@ -17,9 +17,8 @@ from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
 from xbus.broker.back.readers.steps import RangeSteps
 from xbus.broker.back.readers.times import BatchTimes
 from xbus.broker.back.readers.waiting import WaitingCalls
-from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.slices import Place, Slice, SliceBounds
+from xbus.broker.journal.log.slices import DamagedItems, Place, Slice, SliceBounds
 from xbus.broker.journal.readers import (
     ActNote,
     LeaseOf,
@@ -32,9 +31,9 @@ from xbus.broker.journal.readers import (
     read_served_ranges,
     release,
 )
-from xbus.broker.journal.readers.parked import BatchFailure, park, postpone
+from xbus.broker.journal.readers.parked import BatchFailure, park, park_next, postpone
 from xbus.clock import Clock
-from xbus.errors import JournalError, JournalUnavailable, Refused
+from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
 
 log = logging.getLogger(__name__)
@@ -346,18 +345,30 @@ class ReaderDesk:
     async def _batch_unless_damaged(
         self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None
     ) -> ClaimedBatchMap | None:
-        """Make the next batch of a range; none while its items are damaged, so that the other ranges go on."""
-        if self._times.is_aside(lease.range_id):
-            return None
+        """Make the next batch of a range; where its items are damaged, they are parked and the range goes on."""
         try:
             return await self._batch(lease, program, call, owing)
-        except JournalError as error:
-            if error.code != DAMAGED:
-                raise
-            self._times.put_aside(lease.range_id)
-            where = {"action": DAMAGED, "reader": self.entry.name, "range": lease.range_id}
-            log.error("range %s of reader %s is not read: %s", lease.range_id, self.entry.name, error, extra=where)
+        except DamagedItems as error:
+            if owing is None or owing.lease is not lease or owing.is_settled:
+                await self._park_damaged(lease, program, error)
+            # Else the caller settles first, and finds the damage again.
             return None
+
+    async def _park_damaged(self, lease: RangeLease, program: ReadingProgram, error: DamagedItems) -> None:
+        current, known = self._known[lease.range_id], lease_of(lease, program.id)
+        where = {"action": error.code, "reader": self.entry.name, "range": lease.range_id}
+        log.error("items of range %s of reader %s are parked: %s", lease.range_id, self.entry.name, error, extra=where)
+        failure, note = BatchFailure(error.code, error.cause), self._note(BUS, ReaderAct.PARK, error.code)
+        try:
+            if current.handed_out:
+                after = await self._journal.run(park, known, current.attempts, failure, note)
+            else:
+                after = await self._journal.run(park_next, known, error.to, failure, note)
+        except Refused:
+            await self.follow()
+            return
+        self._keep(lease, known, after)
+        self.calls.wake()
 
     async def _batch(
         self, lease: RangeLease, program: ReadingProgram, call: BatchCall, owing: OwedSettlement | None

@@ -131,10 +131,10 @@ def _seconds(moment: datetime | None) -> float | None:
 
 
 def _parked_problems(parked: list[ParkedBatch]) -> Iterator[Problem]:
-    """Tell once of each subscription with parked batches, the oldest of which is the last of the list."""
-    oldest = {each.subscription: each for each in parked}
+    """Tell once of each reader with parked batches, the oldest of which is the last of the list."""
+    oldest = {each.whose: each for each in parked}
     for name, each in oldest.items():
-        count = sum(other.subscription == name for other in parked)
+        count = sum(other.whose == name for other in parked)
         yield Problem(
             BATCHES_PARKED,
             name,

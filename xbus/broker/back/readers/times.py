@@ -3,9 +3,6 @@
 from xbus.broker.journal.readers import ReaderRange
 from xbus.clock import Clock
 
-DAMAGED_SECONDS = 60.0
-"""Seconds before damaged items are read again for a reader. Fewer notice a restored segment sooner, and read more."""
-
 
 class BatchTimes:
     """The times of the ranges of one reader.
@@ -18,15 +15,6 @@ class BatchTimes:
         self._clock = clock
         self._waits_since: dict[int, float] = {}
         """Since when a range has items that are too few for a batch."""
-        self._aside_until: dict[int, float] = {}
-
-    def put_aside(self, range_id: int) -> None:
-        """Leave a range alone for a while, as its next items are damaged: others go on."""
-        self._aside_until[range_id] = self._clock.monotonic() + DAMAGED_SECONDS
-
-    def is_aside(self, range_id: int) -> bool:
-        """Check whether a range is left alone."""
-        return self._clock.monotonic() < self._aside_until.get(range_id, 0.0)
 
     def may_wait(self, range_id: int, batch_wait: float) -> bool:
         """Check whether items that are too few for a batch may wait for more."""

@@ -15,9 +15,10 @@ from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import token_hash
 from xbus.rpc.codec import Value
-from xbus.rpc.deferred import Answer, Deferred, map_answer
+from xbus.rpc.deferred import Answer, Promise, map_answer
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, EventOptionsMap, FrontLimitsMap, FrontLogin
+from xbus.rpc.zmtp import SocketWatch
 
 
 class FrontBatchVerbs:
@@ -30,6 +31,10 @@ class FrontBatchVerbs:
         session_seconds: part of the answer to a login.
         reply_seconds: how long an emitter waits for an immediate reply; part of the answer to a login.
         note_refusal: called for each envelope of a group that is refused.
+        watch: as of ``GroupIntake``.
+
+    Attributes:
+        groups: takes the messages of ``xbus.put_envelopes``.
     """
 
     def __init__(
@@ -40,9 +45,10 @@ class FrontBatchVerbs:
         session_seconds: float,
         reply_seconds: float,
         note_refusal: NoteRefusal,
+        watch: SocketWatch | None = None,
     ) -> None:
         self._front = front
-        self._groups = GroupIntake(front, note_refusal)
+        self.groups = GroupIntake(front, note_refusal, watch=watch)
         self._sessions = sessions
         self._limits = limits
         self._session_seconds = session_seconds
@@ -171,9 +177,9 @@ class FrontBatchVerbs:
 
     @verb("xbus.put_envelopes")
     @coded_answer
-    def put_envelopes(self, token: str, envelopes: list[Value], in_order: bool = False) -> Deferred[Answers]:
-        put = self._groups.put(self._sessions.owner(token), token_hash(token), envelopes, in_order=in_order)
-        return Deferred.of(put)
+    def put_envelopes(self, token: str, envelopes: list[Value], in_order: bool = False) -> Promise[Answers]:
+        session = token_hash(token)
+        return self.groups.put(self._sessions.owner_of(session), session, envelopes, in_order=in_order)
 
 
 def _end_map(end: EndedEvent) -> EventEnd:

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from xbus.broker.front.envelopes import Throttle
+from xbus.broker.front.groups import GroupIntake
 from xbus.broker.sessions import Sessions
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.codec import Key, Value
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.deferred import Deferred, Promise
 from xbus.rpc.dispatch import Dispatch
 
 BOUND = frozenset(
@@ -32,6 +33,8 @@ BOUND = frozenset(
 )
 """The verbs that are bounded: those that may wait for the journal, and that nobody needs to end something."""
 
+_GATHERED = "xbus.put_envelopes"
+
 
 class ThrottlingDispatch(Dispatch):
     """Serves the verbs of some objects, and refuses calls beyond the limits of their emitters.
@@ -40,6 +43,7 @@ class ThrottlingDispatch(Dispatch):
         objects: as of ``Dispatch``.
         sessions: the emitters'; they say who calls.
         throttle: counts what is in flight.
+        groups: gathers the messages of a turn of the loop. They are put before any other call is carried out.
         note_error: as of ``Dispatch``.
     """
 
@@ -48,16 +52,19 @@ class ThrottlingDispatch(Dispatch):
         *objects: object,
         sessions: Sessions,
         throttle: Throttle,
+        groups: GroupIntake,
         note_error: Callable[[str, list[Value], CallError], None],
     ) -> None:
         super().__init__(*objects, knows=sessions.knows, note_error=note_error)
         self._emitters = sessions
         self._throttle = throttle
+        self._groups = groups
 
     def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
-        emitter_id = self._bounded_emitter(name, args, kwargs) if self._throttle.bounds_calls else None
-        if emitter_id is None:
-            return super().call(name, args, kwargs)
+        if self._groups.gathered and name != _GATHERED:
+            self._groups.flush()
+        if not self._throttle.bounds_calls or (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
+            return self.handler(name)(args, kwargs)
         size = _carried_bytes([args, *kwargs.values()])
         try:
             self._throttle.begin_call(emitter_id, size)
@@ -66,11 +73,11 @@ class ThrottlingDispatch(Dispatch):
         end = partial(self._throttle.end_call, emitter_id, size)
         outcome: object = None
         try:
-            outcome = super().call(name, args, kwargs)
+            outcome = self.handler(name)(args, kwargs)
         finally:
-            if not isinstance(outcome, Deferred | asyncio.Future):
+            if not isinstance(outcome, Deferred | Promise | asyncio.Future):
                 end()
-        if isinstance(outcome, Deferred | asyncio.Future):
+        if isinstance(outcome, Deferred | Promise | asyncio.Future):
             outcome.add_done_callback(lambda _: end())
         return outcome
 

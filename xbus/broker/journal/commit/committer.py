@@ -13,20 +13,10 @@ import sqlalchemy as sa
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
 from xbus.broker.journal.commit.rehearsal import lacks_room, rehearse
-from xbus.broker.journal.commit.statements import carry_out, carry_out_free
-from xbus.broker.journal.database.engine import READ_ONLY, WRITES, is_memory, journal_errors
+from xbus.broker.journal.commit.statements import carry_out, carry_out_free, goes_past_sqlalchemy, stored_bytes
+from xbus.broker.journal.database.engine import READ_ONLY, WRITES, DriverTransaction, is_memory, journal_errors
 from xbus.broker.journal.database.promises import check_durable
-from xbus.broker.journal.writes import (
-    Append,
-    AppendOutput,
-    EndAttempt,
-    PutEnvelope,
-    PutGroup,
-    SealedGroup,
-    StartEvent,
-    Write,
-    write_size,
-)
+from xbus.broker.journal.writes import PutEnvelope, PutGroup, StartEvent, Write, write_size
 from xbus.clock import SystemClock
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, Fenced, JournalError, JournalUnavailable, XbusError
 
@@ -139,6 +129,13 @@ class Committer:
         Raises:
             Fenced: this process may write no more.
         """
+        for call in calls:
+            if not isinstance(call.what, Write):
+                return self._do_mixed(calls)
+        return self._write_group(calls) if calls else ()
+
+    def _do_mixed(self, calls: Sequence[WriteJob]) -> Sequence[object]:
+        """Do calls among which are steps or errands."""
         answers: dict[WriteJob, object] = dict.fromkeys(calls)
         writes: list[WriteJob] = []
         steps: list[WriteJob] = []
@@ -221,7 +218,7 @@ class Committer:
             # Whose ids are taken is asked once, and all others stay together.
             return self._transaction(calls, leaves_taken=True)
         except JournalUnavailable as error:
-            self._note_outage(error, sum(map(write_size, _writes(calls))))
+            self._note_outage(error, sum([write_size(cast(Write[object], call.what)) for call in calls]))
             return [error] * len(calls)
         except Fenced:
             raise
@@ -279,15 +276,18 @@ class Committer:
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
-        group = _writes(calls)
+        group = [cast(Write[object], call.what) for call in calls]
         data_bytes = 0
         try:
-            with journal_errors(), (connection := self._connected()).begin():
-                write = carry_out_free if leaves_taken else carry_out
-                answers = write(connection, group, self._max_segment_bytes)
-                data_bytes = sum(map(_stored_bytes, group, answers))
-                self._fence.stamp(connection, data_bytes, is_first=self._is_new)
-                committing = True
+            with journal_errors():
+                connection = self._connected()
+                is_past_sqlalchemy = not leaves_taken and goes_past_sqlalchemy(group)
+                with DriverTransaction(connection) if is_past_sqlalchemy else connection.begin():
+                    write = carry_out_free if leaves_taken else carry_out
+                    answers = write(connection, group, self._max_segment_bytes)
+                    data_bytes = stored_bytes(group, answers)
+                    self._fence.stamp(connection, data_bytes, is_first=self._is_new)
+                    committing = True
         except JournalUnavailable as error:
             self._disconnect()
             if not committing:
@@ -300,17 +300,21 @@ class Committer:
                 return [UNDECIDED] * len(calls)
             if not committed:
                 raise
-        self._confirm(sum(map(write_size, group)))
+        self._confirm(group)
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
-        self.group_sizes.note(sum([len(write.envelope_ids) if type(write) is PutGroup else 1 for write in group]))
+        number = len(group)
+        for each in group:
+            if type(each) is PutGroup:
+                number += len(each.envelope_ids) - 1
+        self.group_sizes.note(number)
         return answers
 
-    def _confirm(self, written_bytes: int = 0) -> None:
+    def _confirm(self, written: Sequence[Write[object]] = ()) -> None:
         self._fence.confirm()
         self._is_new = False
         # A full disk takes what is small, long after it refused what is large.
-        if written_bytes >= self._lacked_bytes:
+        if self._lacked_bytes == 0 or sum(map(write_size, written)) >= self._lacked_bytes:
             self.outage, self._lacked_bytes = None, 0
 
     def decide(self) -> Sequence[object] | None:
@@ -401,24 +405,6 @@ class Committer:
     def close(self) -> None:
         """Give the connection up."""
         self._disconnect()
-
-
-def _writes(calls: Sequence[WriteJob]) -> list[Write[object]]:
-    return [call.what for call in calls if isinstance(call.what, Write)]
-
-
-def _stored_bytes(write: Write[object], answer: object) -> int:
-    """Count the bytes of items that this write adds: those that it stores, or that a bulk worker stored before."""
-    match write:
-        case Append() | PutEnvelope():
-            return write.size
-        case PutGroup():
-            return sum(map(len, answer.group.data)) if isinstance(answer, SealedGroup) else 0
-        case AppendOutput():
-            return write.page.data_bytes
-        case EndAttempt() if answer:
-            return write.data_bytes or 0
-    return 0
 
 
 def _away() -> JournalUnavailable:

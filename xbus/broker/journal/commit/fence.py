@@ -20,7 +20,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from xbus import model
-from xbus.broker.journal.commit.statements.common import Prepared
+from xbus.broker.journal.commit.statements.rows import Prepared
+from xbus.broker.journal.database.engine import driver_of
 from xbus.errors import TakenOver, WentBack
 
 RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("broker",), "back": ("broker",)}
@@ -113,16 +114,14 @@ class Fence:
             WentBack: the journal lacks what was committed.
         """
         self.number += 1
-        end = self._seen.end
-        statement = _STAMP if not is_first or end.envelope_id is None else _STAMP_FIRST
+        driver, end = driver_of(connection), self._seen.end
         values = {"committed": self._committed, "number": self.number, "data_bytes": data_bytes, **self._own}
-        if statement is _STAMP_FIRST:
-            values |= {"seen": end.position, "seen_id": end.envelope_id}
-            changed = connection.execute(statement, values).rowcount
+        if not is_first or end.envelope_id is None:
+            cursor = _STAMP.execute(driver, values)
         else:
-            changed = _STAMP.execute(connection, values)
-        if changed != 1:
-            self.look(connection)
+            cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.position, "seen_id": end.envelope_id.hex})
+        if cursor.rowcount != 1:
+            self._check(connection, _ROW_OF_WRITER.execute(driver, {"of_name": self._name}).fetchall())
             raise self._went_back(connection, self._committed)
 
     def confirm(self) -> None:
@@ -136,7 +135,7 @@ class Fence:
             TakenOver: as of ``stamp``.
             WentBack: as of ``stamp``.
         """
-        self._check(connection, connection.execute(_READ_WRITER, {"of_name": self._name}).one_or_none())
+        self._check(connection, connection.execute(_READ_WRITER, {"of_name": self._name}).all())
 
     def is_committed(self, connection: sa.Connection, number: int) -> bool:
         """Check whether a transaction was committed though its answer got lost.
@@ -149,24 +148,26 @@ class Fence:
             WentBack: as of ``stamp``.
         """
         # Locked, so that a COMMIT that is still under way on the lost connection comes to its end first.
-        row = connection.execute(_LOCK_WRITER, {"of_name": self._name}).one_or_none()
-        self._check(connection, row)
-        return row is not None and bool(row.group_number == number)
+        rows = connection.execute(_LOCK_WRITER, {"of_name": self._name}).all()
+        self._check(connection, rows)
+        return any(committed == number for _, _, committed in rows)
 
-    def _check(self, connection: sa.Connection, row: Any) -> None:
-        if row is None or row.epoch < self._epoch:
+    def _check(self, connection: sa.Connection, rows: Sequence[Any]) -> None:
+        """Check what the row of this writer says, if there is one."""
+        ((epoch, holder, committed),) = rows or [(0, None, 0)]
+        if epoch < self._epoch:
             # Not even the beginning of this process is there.
-            raise self._went_back(connection, 0 if row is None else row.group_number)
-        if (row.epoch, row.holder) != (self._epoch, self._holder):
+            raise self._went_back(connection, committed)
+        if (epoch, holder) != (self._epoch, self._holder):
             raise TakenOver(
-                f"another broker writes to this journal now ({row.holder or 'unknown'})",
+                f"another broker writes to this journal now ({holder or 'unknown'})",
                 "start this one again only if it is to take the journal over",
             )
-        if row.group_number < self._committed:
-            raise self._went_back(connection, row.group_number)
+        if committed < self._committed:
+            raise self._went_back(connection, committed)
 
     def _went_back(self, connection: sa.Connection, number: int) -> WentBack:
-        found = connection.execute(sa.select(model.head.c.position)).scalar_one()
+        ((found,),) = _READ_HEAD.execute(driver_of(connection), {}).fetchall()
         return WentBack(self._committed - number, self._seen.end.position, found)
 
 
@@ -209,13 +210,17 @@ _STAMP = Prepared(_NUMBERED)
 _OTHER_AT_END = sa.exists().where(
     model.envelope.c.position == bindparam("seen"), model.envelope.c.id != bindparam("seen_id", type_=sa.Uuid)
 )
-_STAMP_FIRST = _NUMBERED.where(
-    sa.select(model.head.c.position).scalar_subquery() >= bindparam("seen"),
-    # The envelope itself may have been removed, so its absence says nothing.
-    ~_OTHER_AT_END,
+_STAMP_FIRST = Prepared(
+    _NUMBERED.where(
+        sa.select(model.head.c.position).scalar_subquery() >= bindparam("seen"),
+        # The envelope itself may have been removed, so its absence says nothing.
+        ~_OTHER_AT_END,
+    )
 )
 _READ_WRITER = sa.select(_WRITER.epoch, _WRITER.holder, _WRITER.group_number).where(_OF_WRITER)
+_ROW_OF_WRITER = Prepared(_READ_WRITER)
 _LOCK_WRITER = _READ_WRITER.with_for_update()
+_READ_HEAD = Prepared(sa.select(model.head.c.position))
 _OF_WRITERS = _WRITER.name.in_(bindparam("names", expanding=True))
 _LOCK_WRITERS = (
     sa.select(_WRITER.name, _WRITER.epoch, _WRITER.group_number)

@@ -96,6 +96,11 @@ class PostgresSession(extensions.connection):
     reads_only = False
     """Of a server that does not report it: whether the session only read when it began."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.prepared: set[str] = set()
+        """The names of the statements that the session has prepared."""
+
     def commit(self) -> None:
         """Commit the transaction."""
         try:

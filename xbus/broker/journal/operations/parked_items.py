@@ -12,6 +12,7 @@ from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions, receive
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.emission import insert_segments
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.repeats import Past, read_consumer_services, read_first_names
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
@@ -87,7 +88,7 @@ def resume_items(
         contents.append(Content(hashed[type_id], items, [segment.hash for segment in rows], tags[event.origin_id]))
     insert_segments(connection, segments)
     connection.execute(sa.insert(model.envelope_role).values(envelope_id=envelope_id, role_id=parked.role_id))
-    (position,) = next_positions(connection, 1)
+    (position,) = next_positions(driver_of(connection), 1)
     _check_owed(connection, parked, position)
     receipt = SealReceipt(
         envelope_id,

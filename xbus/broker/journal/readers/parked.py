@@ -1,4 +1,4 @@
-"""Batches that subscribers did not take: called again later, parked, and then resumed or dropped by a person.
+"""Batches that are parked, as a subscriber did not take them or their items are damaged; people resume or drop them.
 
 A parked batch is a range of its own beside the ring. Nobody reads it until a person resumes it; it ends when its batch
 is settled. So leases, counters and bounds are those of all ranges, and retention keeps what is in it.
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
-from xbus.broker.journal.log.slices import EventHead, SliceBounds, read_slice
+from xbus.broker.journal.log.slices import EventHead, Place, read_heads
 from xbus.broker.journal.readers.people import have_broker_notice
 from xbus.broker.journal.readers.ranges import (
     BATCH_DIGITS,
@@ -47,8 +47,8 @@ class ParkedBatch:
 
     Args:
         id: of the batch; subscribers have seen it as ``webhook-id``.
-        subscription: the name of the subscription.
-        reader: the name of its reader.
+        subscription: the name of the subscription; None for a reader of programs or of a bot.
+        reader: the name of the reader.
         range: that is parked, with the bounds of the batch.
         attempts: how often the subscriber was called with it.
         code: of its last failure, for programs.
@@ -57,13 +57,18 @@ class ParkedBatch:
     """
 
     id: str
-    subscription: str
+    subscription: str | None
     reader: str
     range: ReaderRange
     attempts: int
     code: str
     cause: str
     since: datetime
+
+    @property
+    def whose(self) -> str:
+        """The name by which people know who lacks it: that of the subscription, or of the reader."""
+        return self.reader if self.subscription is None else self.subscription
 
 
 def postpone(connection: sa.Connection, lease: LeaseOf, attempts: int, retry_at: datetime) -> ReaderRange:
@@ -107,33 +112,52 @@ def park(
     return write_range(connection, after)
 
 
+def park_next(
+    connection: sa.Connection, lease: LeaseOf, to: Place, failure: BatchFailure, note: ActNote
+) -> ReaderRange | None:
+    """Park the next items of a range up to a place, of which no batch is out; its range goes on there.
+
+    Raises:
+        Refused: the program has lost the range (``lease_lost``).
+    """
+    write_range(connection, owned_range(connection, lease).with_batch(to))
+    return park(connection, lease, 0, failure, note)
+
+
 def list_parked_batches(
-    connection: sa.Connection, subscription: str | None = None, limit: int | None = None
+    connection: sa.Connection, subscription: str | None = None, limit: int | None = None, *, reader: str | None = None
 ) -> list[ParkedBatch]:
     """List the batches that are parked, the newest first.
 
     Args:
         subscription: only those of the one of this name; None for all.
         limit: the most; None for all.
+        reader: only those of the reader of this name; None for all.
     """
+    service = model.service.c
     chosen = (
         sa.select(model.reader_range)
-        .join(model.subscription, model.subscription.c.service_id == _RANGE.service_id)
-        .where(_RANGE.parked_at.is_not(None), model.subscription.c.removed_at.is_(None))
+        .join(model.service, service.id == _RANGE.service_id)
+        .outerjoin(
+            model.subscription,
+            sa.and_(model.subscription.c.service_id == service.id, model.subscription.c.removed_at.is_(None)),
+        )
+        .where(_RANGE.parked_at.is_not(None), service.removed_at.is_(None))
         .order_by(_RANGE.parked_at.desc(), _RANGE.id.desc())
     )
     if subscription is not None:
         chosen = chosen.where(model.subscription.c.name == subscription)
+    if reader is not None:
+        chosen = chosen.where(service.name == reader)
     if limit is not None:
         chosen = chosen.limit(limit)
-    service = model.service.c
     facts = {
         row.id: row
         for row in connection.execute(
             chosen.with_only_columns(
                 _RANGE.id, _RANGE.code, _RANGE.cause, _RANGE.parked_at, model.subscription.c.name, service.key,
                 service.name.label("reader"),
-            ).join(model.service, service.id == _RANGE.service_id)
+            )
         )
     }  # fmt: skip
     found = []
@@ -166,9 +190,7 @@ def read_parked_events(connection: sa.Connection, found: ParkedBatch) -> Sequenc
     read = model.reader_event_type.c
     wanted = sa.select(read.event_type_id).where(read.service_id == found.range.service_id)
     types = frozenset(connection.execute(wanted).scalars())
-    # Its stretches have bounds, which are what is read.
-    found_events = read_slice(connection, types, found.range.stretches, SliceBounds(1, 1)).events
-    return [event.facts for event in found_events]
+    return read_heads(connection, types, found.range.stretches, found.range.batch_end)
 
 
 def resume_batch(connection: sa.Connection, found: ParkedBatch, decision: RepairDecision) -> None:
@@ -225,5 +247,6 @@ def _check_parked(connection: sa.Connection, found: ParkedBatch) -> None:
 
 
 def _note(connection: sa.Connection, found: ParkedBatch, decision: RepairDecision, done: str) -> None:
-    thing = f'batch {found.id} of subscription "{found.subscription}"'
+    kind = "reader" if found.subscription is None else "subscription"
+    thing = f'batch {found.id} of {kind} "{found.whose}"'
     note_acts(connection, [act_here(decision.at, done, thing, before="parked", reason=decision.reason)])

@@ -13,6 +13,7 @@ from xbus.broker.journal.commit.statements.closing import next_positions
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.detaching import SUBJECT
 from xbus.broker.journal.database.compression import OfEvent
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.replay.pages import FoundEnvelope
 from xbus.broker.journal.replay.target import ReplayTarget
@@ -125,7 +126,7 @@ def _insert(
     rows: list[dict[str, object]] = []
     events: list[dict[str, object]] = []
     roles: list[dict[str, object]] = []
-    positions = next_positions(connection, len(envelopes))
+    positions = next_positions(driver_of(connection), len(envelopes))
     for new_id, position, envelope in zip(new_ids, positions, envelopes, strict=True):
         rows.append(_envelope_row(target, new_id, position, envelope, at) | _content(target, envelope, stored))
         events += _event_rows(target, new_id, envelope)

@@ -68,6 +68,37 @@ _HANDLERS: dict[type, Handler] = {
 
 _IN_ORDER = tuple(dict.fromkeys(_HANDLERS.values()))
 
+_PAST_SQLALCHEMY = {writes.PutGroup, writes.StartEnvelope, writes.StartEvent, writes.EndEvent}
+
+
+def goes_past_sqlalchemy(group: Sequence[writes.Write[object]]) -> bool:
+    """Check whether all statements of a group go straight to the driver, as those of ordinary writes do."""
+    for write in group:
+        if isinstance(write, writes.ProgressUpdate):
+            if write.deliveries or write.failures or write.decided:
+                return False
+        elif isinstance(write, writes.Append):
+            if write.stored is not None:
+                return False
+        elif type(write) not in _PAST_SQLALCHEMY:
+            return False
+    return True
+
+
+def stored_bytes(group: Sequence[writes.Write[object]], answers: Sequence[object]) -> int:
+    """Count the bytes of items that writes add: those that they store, or that a bulk worker stored before."""
+    total = 0
+    for write, answer in zip(group, answers, strict=True):
+        if isinstance(write, writes.PutGroup):
+            total += sum(map(len, answer.group.data)) if isinstance(answer, writes.SealedGroup) else 0
+        elif isinstance(write, writes.Append | writes.PutEnvelope):
+            total += write.size
+        elif isinstance(write, writes.AppendOutput):
+            total += write.page.data_bytes
+        elif isinstance(write, writes.EndAttempt) and answer:
+            total += write.data_bytes or 0
+    return total
+
 
 def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], max_segment_bytes: int) -> list[object]:
     """Write a group of calls in the caller's transaction.

@@ -11,10 +11,11 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
-from xbus.broker.journal.commit.statements.common import Prepared, remember
+from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.put import put, put_groups
-from xbus.broker.journal.commit.statements.rows import Row, RowStatement, update_rows
+from xbus.broker.journal.commit.statements.rows import Driver, Prepared, Row, RowStatement, update_rows
 from xbus.broker.journal.database.compression import OfEvent
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.envelopes import read_cancel_reason
 from xbus.broker.journal.log.segments import content_hash
 from xbus.errors import EnvelopeCancelled, JournalError
@@ -83,10 +84,11 @@ def seal(
         else:
             seals[count] = write
         count += 1
-    position_of = next_positions(connection, count).__getitem__
+    driver = driver_of(connection)
+    position_of = next_positions(driver, count).__getitem__
     answers: dict[int, writes.SealReceipt | writes.SealedGroup] = {}
     if groups:
-        answers |= zip(groups, put_groups(connection, [*groups.values()], [*map(position_of, groups)]), strict=True)
+        answers |= zip(groups, put_groups(driver, [*groups.values()], [*map(position_of, groups)]), strict=True)
     if puts:
         answers |= zip(puts, put(connection, [*puts.values()], [*map(position_of, puts)]), strict=True)
     if seals:
@@ -95,9 +97,9 @@ def seal(
     return [*map(answers.__getitem__, places)]
 
 
-def next_positions(connection: sa.Connection, envelopes: int) -> range:
+def next_positions(driver: Driver, envelopes: int) -> range:
     """The places in the log that so many envelopes get; from here to the end of the transaction no other gets one."""
-    last: int = _MOVE_HEAD.scalar(connection, {"sealed": envelopes})
+    ((last,),) = _MOVE_HEAD.execute(driver, {"sealed": envelopes}).fetchall()
     return range(last - envelopes + 1, last + 1)
 
 

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal import writes
-from xbus.broker.journal.commit.statements.rows import insert_rows, update_rows
+from xbus.broker.journal.commit.statements.rows import Driver, insert_rows, update_rows
 from xbus.broker.journal.database.binary_copy import copy_in
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalError
 from xbus.states import EnvelopeState
@@ -20,18 +21,23 @@ COPY_FROM_BYTES = 64 * 1024
 """From so much data on PostgreSQL gets segments by COPY, which writes no byte as text, yet takes a round trip more."""
 
 INSERT_ENVELOPES = insert_rows(
+    "insert_envelopes",
     model.envelope,
-    *("id", "emitter_id", "state", "opened_at", *(column.name for column in model.ENVELOPE_HEAD)),
-    *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
+    [
+        *("id", "emitter_id", "state", "opened_at", *[column.name for column in model.ENVELOPE_HEAD]),
+        *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
+    ],
 )
 _NOT_RECEIVED = (None,) * 7
 """The values of an open envelope that it gets when it is sealed."""
 
 INSERT_EVENTS = insert_rows(
+    "insert_events",
     model.event,
-    *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"),
-    *(column.name for column in model.EVENT_TAGS),
-    *("data", "data_hash", "plain_bytes"),
+    [
+        *("id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"),
+        *(*[column.name for column in model.EVENT_TAGS], "data", "data_hash", "plain_bytes"),
+    ],
 )
 NO_SEGMENT = (None,) * 3
 """The last values of an event whose row has no segment."""
@@ -40,7 +46,7 @@ SMALL_BYTES = 2_000
 """A segment of at most so many stored bytes lies in the row of its event, if it is the only one. PostgreSQL moves more
 out of a row, and in SQLite more fills the page of many rows."""
 
-INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
+INSERT_SEGMENTS = insert_rows("insert_segments", model.segment, COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
 
 INTEGRITY_ERRORS = (sqlite3.IntegrityError, psycopg2.IntegrityError)
@@ -88,21 +94,22 @@ def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> N
 
 def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
-    if connection.dialect.name == "postgresql" and are_large(rows):
-        copy_segments(connection, rows)
+    driver = driver_of(connection)
+    if copies(driver, rows):
+        copy_segments(driver, rows)
     else:
         INSERT_SEGMENTS.execute(connection, rows)
 
 
-def copy_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
+def copies(driver: Driver, rows: Sequence[SegmentRow]) -> bool:
+    """Check whether segments hold so much data that COPY pays, where the database knows that."""
+    return not isinstance(driver, sqlite3.Connection) and sum([len(row.data) for row in rows]) >= COPY_FROM_BYTES
+
+
+def copy_segments(driver: Driver, rows: Sequence[SegmentRow]) -> None:
     """Store large items on PostgreSQL."""
-    with closing(connection.connection.cursor()) as cursor:
+    with closing(driver.cursor()) as cursor:
         copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
-
-
-def are_large(rows: Sequence[SegmentRow]) -> bool:
-    """Check whether segments hold so much data that COPY pays."""
-    return sum([len(row.data) for row in rows]) >= COPY_FROM_BYTES
 
 
 def check_ids(error: Exception, envelope_id: UUID, event_ids: Sequence[UUID]) -> None:

@@ -1,6 +1,6 @@
 """Statements for the back's progress: cursors, delivery rows, and failures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -10,8 +10,8 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
 from xbus.broker.journal.commit.statements.cures import close_delivered
 from xbus.broker.journal.commit.statements.deciding import decide
-from xbus.broker.journal.commit.statements.rows import Row, update_rows
-from xbus.broker.journal.writes.cursor import Cursor
+from xbus.broker.journal.commit.statements.rows import update_rows, write_rows
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError
 from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
@@ -30,31 +30,29 @@ _INSERT_FAILURE = sa.insert(model.failure)
 
 
 def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) -> None:
-    _move_cursors(connection, {cursor.role_id: cursor for write in group for cursor in write.cursors})
+    # Each role's cursor is where the last write has it: those of the writes before are of no use then.
+    cursors = {cursor.role_id: cursor for write in group for cursor in write.cursors}
+    if cursors:
+        rows = [(each.position, each.bitmap(), each.handed_to, role_id) for role_id, each in cursors.items()]
+        if write_rows(driver_of(connection), (_MOVE_CURSORS, rows)) != len(rows):
+            raise JournalError(f"one of the roles {', '.join(map(str, cursors))} has no cursor")
     for write in group:
         for move in write.deliveries:
             _move_delivery(connection, write, move)
         if write.failures:
             connection.execute(_INSERT_FAILURE, [_failure_row(write, failure) for failure in write.failures])
-        delivered = {
-            (move.new.role_id, move.new.envelope_id)
-            for move in write.deliveries
-            if move.new.state is DeliveryState.SETTLED
-        }
-        if delivered:
-            close_delivered(connection, write.at, delivered)
-        decide(connection, write.at, write.decided)
-
-
-def _move_cursors(connection: sa.Connection, cursors: Mapping[int, Cursor]) -> None:
-    """Move cursors, each to where the last write of the group has it, as the writes before are of no use then."""
-    rows = [_cursor_row(role_id, cursor) for role_id, cursor in cursors.items()]
-    if _MOVE_CURSORS.execute(connection, rows) != len(rows):
-        raise JournalError(f"one of the roles {', '.join(map(str, cursors))} has no cursor")
-
-
-def _cursor_row(role_id: int, cursor: Cursor) -> Row:
-    return (cursor.position, cursor.bitmap(), cursor.handed_to, role_id)
+        if write.deliveries:
+            close_delivered(
+                connection,
+                write.at,
+                {
+                    (move.new.role_id, move.new.envelope_id)
+                    for move in write.deliveries
+                    if move.new.state is DeliveryState.SETTLED
+                },
+            )
+        if write.decided:
+            decide(connection, write.at, write.decided)
 
 
 def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:

@@ -1,8 +1,8 @@
 """Whole envelopes: their rows are written as they stay, by three statements for however many envelopes."""
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from itertools import accumulate, chain
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -15,26 +15,52 @@ from xbus.broker.journal.commit.statements.emission import (
     INTEGRITY_ERRORS,
     NO_SEGMENT,
     SMALL_BYTES,
-    are_large,
     check_ids,
+    copies,
     copy_segments,
-    insert_segments,
 )
-from xbus.broker.journal.commit.statements.rows import Columns, Row, write_columns, write_together
+from xbus.broker.journal.commit.statements.rows import (
+    Driver,
+    Row,
+    RowStatement,
+    insert_rows,
+    moment_text,
+    write_rows,
+)
 from xbus.broker.journal.commit.statements.stored import lasting_puts
 from xbus.broker.journal.database.compression import compress
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
-from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken
-from xbus.headers import NO_TAGS, EventTags
+from xbus.headers import NO_TAGS
 from xbus.states import EnvelopeState
 
 RECEIVED = EnvelopeState.RECEIVED.value
 
 ASKED_AT_ONCE = 500
 """Ids about which one statement asks. More make fewer statements, and each longer."""
+
+
+_PUT_ENVELOPES = insert_rows(
+    "put_envelopes",
+    model.envelope,
+    [
+        *("id", "emitter_id", "opened_at", *[column.name for column in model.ENVELOPE_HEAD], "closed_at"),
+        *("position", "items", "bytes", "hash", "content_hash"),
+    ],
+    {"state": f"'{RECEIVED}'", "events": "1"},
+)
+_PUT_EVENTS = insert_rows(
+    "put_events",
+    model.event,
+    [
+        *("id", "envelope_id", "event_type_id", "graph_id", "estimate", "items"),
+        *(*[column.name for column in model.EVENT_TAGS], "data", "data_hash", "plain_bytes"),
+    ],
+    {"number": "1"},
+)
 
 
 def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequence[int]) -> list[SealReceipt]:
@@ -62,14 +88,19 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
         receipt = _receipt(write, position, own_segments)
         receipts.append(receipt)
         envelopes.append(_envelope_row(write, receipt))
-    together, large = ((), segments) if are_large(segments) else (segments, ())
+    driver = driver_of(connection)
+    is_copied = copies(driver, segments)
+    rows: list[tuple[RowStatement, Sequence[Row]]] = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events)]
+    if not is_copied:
+        rows.append((INSERT_SEGMENTS, segments))
     try:
-        write_together(connection, (INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, together))
+        write_rows(driver, *[(statement, statement.plain(some)) for statement, some in rows if some])
     except INTEGRITY_ERRORS as error:
         check_ids(error, group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else [])
         raise
-    check_keys(connection, [write.envelope_id for write in group if write.head.key is not None])
-    insert_segments(connection, large)
+    check_keys(driver, [write.envelope_id.hex for write in group if write.head.key is not None])
+    if is_copied:
+        copy_segments(driver, segments)
     return receipts
 
 
@@ -108,7 +139,7 @@ def _event_row(write: PutEnvelope, number: int, event: PutEvent, small: SegmentR
     return (*ids, event.items, event.items, *event.tags, *segment)
 
 
-def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Sequence[int]) -> list[SealedGroup]:
+def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]) -> list[SealedGroup]:
     """Insert the envelopes of groups that are received at once.
 
     Args:
@@ -118,123 +149,89 @@ def put_groups(connection: sa.Connection, groups: Sequence[PutGroup], firsts: Se
         EnvelopeIdTaken: an envelope of one of the ids exists.
         EventIdTaken: another envelope has an event of one of the ids; told only of a group of one that is alone.
     """
-    whole = groups[0] if len(groups) == 1 else _joined(groups)
-    ids, event_ids, types, counts = whole.envelope_ids, whole.event_ids, whole.types, whole.items
-    heads, tags, data = whole.heads, whole.tags, whole.data
-    segment_hashes = [sha256(each).digest() if each else b"" for each in data]
-    hashes = _hashes(types, counts, segment_hashes, heads, tags)
-    stored, plain_sizes = _stored(types, data)
-    sizes = [len(group.envelope_ids) for group in groups]
-    moments = [*chain.from_iterable([[group.at] * size for group, size in zip(groups, sizes, strict=True)])]
-    positions = [*chain.from_iterable([range(first, first + size) for first, size in zip(firsts, sizes, strict=True)])]
-    number = len(ids)
-    ones = [1] * number
-    ordering_keys, keys, headers = zip(*heads, strict=True)
-    type_ids, _, _, graph_ids, _ = zip(*types, strict=True)
-    # One segment each, so the hash is also the one that does not depend on how it is cut.
-    keyed = [None if key is None else hashed for key, hashed in zip(keys, hashes, strict=True)]
-    envelopes: Columns = (
-        *(ids, whole.emitter_ids, [RECEIVED] * number, moments, ordering_keys, keys, headers),
-        *(moments, positions, ones, counts, [*map(len, data)], hashes, keyed),
-    )
-    events: Columns = (event_ids, ids, ones, type_ids, graph_ids, counts, counts, *zip(*tags, strict=True))
-    small, segments = _laid_out(event_ids, counts, (stored, segment_hashes, plain_sizes))
-    writes = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, (*events, *small))]
-    is_copied = connection.dialect.name == "postgresql" and are_large(segments)
+    envelopes: list[Row] = []
+    events: list[Row] = []
+    segments: list[SegmentRow] = []
+    keyed: list[str] = []
+    sealed: list[SealedGroup] = []
+    for group, first in zip(groups, firsts, strict=True):
+        at = moment_text(group.at)
+        hashes: list[bytes] = []
+        known: GroupType | None = None
+        columns = (
+            *(group.envelope_ids, group.event_ids, group.emitter_ids, group.types),
+            *(group.items, group.data, group.heads, group.tags),
+        )
+        for position, (id_bytes, event_bytes, emitter_id, of_type, items, data, head, tags) in enumerate(
+            zip(*columns, strict=True), first
+        ):
+            if of_type is not known:
+                known = of_type
+                type_id, _, hashed_name, graph_id, is_compressed = of_type
+                name = hashed_name.encode() + b"\0"
+            envelope_id, event_id = id_bytes.hex(), event_bytes.hex()
+            ordering_key, key, headers = head
+            event_headers, partition_key = tags
+            data_hash = sha256(data).digest() if data else b""
+            if headers is None and tags is NO_TAGS:
+                whole = sha256(name + items.to_bytes(8, "big") + data_hash).digest()
+            else:
+                whole = content_hash([Content(hashed_name, items, (data_hash,) if data else (), tags)], headers)
+            hashes.append(whole)
+            if key is not None:
+                keyed.append(envelope_id)
+            # One segment, so the hash is also the one that does not depend on how it is cut.
+            of_content = None if key is None else whole
+            envelopes.append(
+                (
+                    *(envelope_id, emitter_id, at, ordering_key, key, headers, at, position, items),
+                    *(len(data), whole, of_content),
+                )
+            )
+            stored, plain_bytes = compress(data) if is_compressed else (data, None)
+            if len(stored) > SMALL_BYTES:
+                segments.append(SegmentRow(UUID(bytes=event_bytes), 0, items, stored, data_hash, None, plain_bytes))
+            in_event = (stored, data_hash, plain_bytes) if 0 < len(stored) <= SMALL_BYTES else NO_SEGMENT
+            events.append(
+                (event_id, envelope_id, type_id, graph_id, items, items, event_headers, partition_key, *in_event)
+            )
+        sealed.append(SealedGroup(first, group, hashes))
+    rows: list[tuple[RowStatement, Sequence[Row]]] = [(_PUT_ENVELOPES, envelopes), (_PUT_EVENTS, events)]
+    is_copied = bool(segments) and copies(driver, segments)
     if segments and not is_copied:
-        writes.append((INSERT_SEGMENTS, tuple(zip(*segments, strict=True))))
+        rows.append((INSERT_SEGMENTS, INSERT_SEGMENTS.plain(segments)))
     try:
-        write_columns(connection, *writes)
+        write_rows(driver, *rows)
     except INTEGRITY_ERRORS as error:
-        check_ids(error, UUID(bytes=ids[0]), [UUID(bytes=event_ids[0])] if number == 1 else [])
+        alone = groups[0]
+        event_ids = [UUID(bytes=alone.event_ids[0])] if len(envelopes) == 1 else []
+        check_ids(error, UUID(bytes=alone.envelope_ids[0]), event_ids)
         raise
-    if keys.count(None) < number:
-        check_keys(connection, [UUID(bytes=each) for each, key in zip(ids, keys, strict=True) if key is not None])
+    if keyed:
+        check_keys(driver, keyed)
     if is_copied:
-        copy_segments(connection, segments)
-    ends = accumulate(sizes)
-    return [
-        SealedGroup(first, group, hashes[end - size : end])
-        for group, first, size, end in zip(groups, firsts, sizes, ends, strict=True)
-    ]
+        copy_segments(driver, segments)
+    return sealed
 
 
-def _laid_out(
-    event_ids: Sequence[bytes],
-    counts: Sequence[int],
-    stored: tuple[Sequence[bytes], Sequence[bytes], Sequence[int | None]],
-) -> tuple[Columns, list[SegmentRow]]:
-    """Part the segments that lie in the rows of their events from those with rows of their own.
-
-    Args:
-        stored: the columns of data, hash and size of the plain data.
-    """
-    data = stored[0]
-    if 0 not in counts and max(map(len, data)) <= SMALL_BYTES:
-        return stored, []
-    segments = [
-        SegmentRow(UUID(bytes=event_id), 0, items, each, hashed, None, plain_bytes)
-        for event_id, items, each, hashed, plain_bytes in zip(event_ids, counts, *stored, strict=True)
-        if len(each) > SMALL_BYTES
-    ]
-    in_events = [0 < len(each) <= SMALL_BYTES for each in data]
-    small = [[value if lies else None for value, lies in zip(column, in_events, strict=True)] for column in stored]
-    return small, segments
-
-
-def _joined(groups: Sequence[PutGroup]) -> PutGroup:
-    """Join the columns of groups; the moment is that of the first."""
-    return PutGroup(
-        [*chain.from_iterable([group.emitter_ids for group in groups])],
-        groups[0].at,
-        [*chain.from_iterable([group.envelope_ids for group in groups])],
-        [*chain.from_iterable([group.event_ids for group in groups])],
-        [*chain.from_iterable([group.types for group in groups])],
-        [*chain.from_iterable([group.items for group in groups])],
-        [*chain.from_iterable([group.data for group in groups])],
-        [*chain.from_iterable([group.heads for group in groups])],
-        [*chain.from_iterable([group.tags for group in groups])],
-        sum([group.size for group in groups]),
-    )
-
-
-def _hashes(
-    types: Sequence[GroupType],
-    counts: Sequence[int],
-    segment_hashes: Sequence[bytes],
-    heads: Sequence[EnvelopeHead],
-    tags: Sequence[EventTags],
-) -> list[bytes]:
-    """Hash envelopes as ``content_hash`` does, without a call for each that has no headers."""
-    names = {each: each.hashed_name.encode() + b"\0" for each in set(types)}
-    return [
-        sha256(names[of_type] + items.to_bytes(8, "big") + hashed).digest()
-        if head.headers is None and of_event is NO_TAGS
-        else content_hash([Content(of_type.hashed_name, items, (hashed,) if hashed else (), of_event)], head.headers)
-        for of_type, items, hashed, head, of_event in zip(types, counts, segment_hashes, heads, tags, strict=True)
-    ]
-
-
-def _stored(types: Sequence[GroupType], data: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[int | None]]:
-    """Give the data as it is stored, and the size of the plain data where it is compressed."""
-    if True not in {each.compress for each in types}:
-        return data, [None] * len(data)
-    pairs = [compress(each) if of_type.compress else (each, None) for of_type, each in zip(types, data, strict=True)]
-    return [each for each, _ in pairs], [size for _, size in pairs]
-
-
-def check_keys(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> None:
+def check_keys(driver: Driver, envelope_ids: Sequence[str]) -> None:
     """Let envelopes with keys pass that were just inserted.
 
     Asked before that, nobody would see the key of an envelope that retention removes meanwhile.
 
+    Args:
+        envelope_ids: as 32 hexadecimal digits.
+
     Raises:
         EnvelopeIdTaken: the key of one of them stands for an envelope that was removed.
     """
+    mark = "?" if isinstance(driver, sqlite3.Connection) else "%s"
     for some in portions(envelope_ids, ASKED_AT_ONCE):
-        taken = connection.execute(_SPENT, {"ids": some}).scalars().first()
-        if taken is not None:
-            raise EnvelopeIdTaken(f"there was an envelope {taken}", "give each envelope a key of its own")
+        cursor = driver.cursor()
+        places = ", ".join((mark,) * len(some))
+        cursor.execute(f"SELECT envelope_id FROM spent_key WHERE envelope_id IN ({places})", some)
+        for (taken,) in cursor.fetchall():
+            raise EnvelopeIdTaken(f"there was an envelope {UUID(str(taken))}", "give each envelope a key of its own")
 
 
 def leave_taken(connection: sa.Connection, groups: Sequence[PutGroup]) -> list[tuple[PutGroup, frozenset[int]]]:

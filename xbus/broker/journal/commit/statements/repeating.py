@@ -10,6 +10,7 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.commit.statements.closing import next_positions, receive
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
+from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.event_states import RETRIED
 from xbus.errors import JournalError
 from xbus.states import DELIVERY_MOVES, DeliveryState, EnvelopeState, check_move
@@ -38,7 +39,7 @@ _DELETE_PARKED = sa.delete(model.delivery).where(
 def repeat(connection: sa.Connection, group: Sequence[writes.Repeat]) -> list[writes.SealReceipt]:
     origins = [_repeat_open(connection, write) for write in group]
     receipts = []
-    for position, write, origin in zip(next_positions(connection, len(group)), group, origins, strict=True):
+    for position, write, origin in zip(next_positions(driver_of(connection), len(group)), group, origins, strict=True):
         # What is received has the same content as its origin, so its receipt says the same.
         receipt = writes.SealReceipt(
             write.envelope_id, position, origin["events"], origin["items"], origin["bytes"], bytes(origin["hash"])

@@ -1,30 +1,74 @@
-"""Rows of the hot tables, many by one statement, handed to the driver past SQLAlchemy.
+"""Statements of the hot tables, handed to the driver past SQLAlchemy.
 
-Each statement is written out once for each database. SQLite executes it for each row; PostgreSQL prepares it, and gets
-a column of all rows as one array, which costs the client an eighth of what values in the statement's text cost.
+Each statement is written out once for each database. SQLite executes those for rows once for each of them. PostgreSQL
+prepares them, and gets a column of all rows as one array, which costs the client an eighth of what values in the
+statement's text cost.
 """
 
 import json
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.postgresql import psycopg2
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, Dialect
 
+from xbus.broker.journal.database.engine import driver_of
+from xbus.broker.journal.database.postgres_session import PostgresSession
 from xbus.model.base import Timestamp
 
+Driver: TypeAlias = DBAPIConnection
+"""A connection of the driver, in a transaction."""
+
 Row: TypeAlias = tuple[object, ...]
-Columns: TypeAlias = Sequence[Sequence[object]]
-"""The values of rows column by column; an id may be a UUID or its 16 bytes."""
-
-_PREPARED = "xbus_prepared"
-"""Where a connection notes the statements that it has prepared."""
-
 
 _MOMENT_CHARACTERS = len("2020-02-29 12:00:00.000000")
 """What SQLite keeps of a moment: without its time zone, which is UTC."""
+
+
+def moment_text(at: datetime) -> str:
+    """Write a moment as SQLite keeps it."""
+    return at.astimezone(UTC).isoformat(" ", "microseconds")[:_MOMENT_CHARACTERS]
+
+
+class Prepared:
+    """A statement that is written out once for each kind of database.
+
+    Args:
+        statement: its parameters are plain numbers and texts, which need no conversion.
+    """
+
+    def __init__(self, statement: sa.ClauseElement) -> None:
+        self._statement = statement
+        self._written: dict[type, _Written] = {}
+
+    def execute(self, driver: Driver, parameters: dict[str, Any]) -> DBAPICursor:
+        """Execute it with values for its parameters."""
+        text, in_order = self._written.get(type(driver)) or self._write(driver)
+        cursor = driver.cursor()
+        cursor.execute(text, parameters if in_order is None else in_order(parameters))
+        return cursor
+
+    def _write(self, driver: Driver) -> "_Written":
+        is_sqlite = isinstance(driver, sqlite3.Connection)
+        dialect: Dialect = sqlite.dialect() if is_sqlite else psycopg2.dialect()  # type: ignore[no-untyped-call]
+        compiled = self._statement.compile(dialect=dialect)
+        order = getattr(compiled, "positiontup", None)
+        in_order: Callable[[dict[str, Any]], tuple[object, ...]] | None = None
+        if order:
+            # A getter of one value would give it bare.
+            in_order = itemgetter(*order) if len(order) > 1 else lambda values: (values[order[0]],)
+        written = self._written[type(driver)] = (str(compiled), in_order)
+        return written
+
+
+_Written: TypeAlias = tuple[str, Callable[[dict[str, Any]], tuple[object, ...]] | None]
+"""A statement's text, and a function that gives its values in their order; None where the driver knows their names."""
 
 
 class RowStatement:
@@ -47,61 +91,66 @@ class RowStatement:
 
     def execute(self, connection: sa.Connection, rows: Sequence[Row]) -> int:
         """Write rows; returns how many were changed."""
-        return write_together(connection, (self, rows))
+        return write_rows(driver_of(connection), (self, self.plain(rows))) if rows else 0
 
-    def _execute_each(self, cursor: DBAPICursor, columns: Columns) -> None:
-        written = [
-            values if kind.sqlite is None else kind.sqlite(values)
-            for kind, values in zip(self._kinds, columns, strict=True)
+    def plain(self, rows: Sequence[Row]) -> list[Row]:
+        """Give rows as ``write_rows`` takes them: ids, moments and JSON as SQLite keeps them.
+
+        A column is converted in one go: a function called for each value would take most of the time.
+        """
+        columns = zip(*rows, strict=True)
+        plain = [
+            values if kind.plain is None else kind.plain(values)
+            for kind, values in zip(self._kinds, columns, strict=False)
         ]
-        cursor.executemany(self._sqlite, list(zip(*written, strict=True)))
+        return [*zip(*plain, strict=True)]
 
-    def _arrays(self, columns: Columns) -> list[str]:
+    def _arrays(self, rows: Sequence[Row]) -> list[str]:
+        columns = zip(*rows, strict=True)
         return ["{" + ",".join(kind.texts(values)) + "}" for kind, values in zip(self._kinds, columns, strict=True)]
 
-    def _be_prepared(self, connection: sa.Connection, cursor: DBAPICursor) -> None:
-        prepared: set[str] = connection.info.setdefault(_PREPARED, set())
-        if self._name not in prepared:
-            cursor.execute(self._prepare)
-            prepared.add(self._name)
+
+def write_rows(driver: Driver, *writes: tuple[RowStatement, Sequence[Row]]) -> int:
+    """Write the rows of several statements, in one round trip to PostgreSQL.
+
+    Args:
+        writes: each with one row at the least, as ``RowStatement.plain`` gives them.
+
+    Returns:
+        How many the last one changed.
+    """
+    cursor = driver.cursor()
+    if isinstance(driver, sqlite3.Connection):
+        for statement, rows in writes:
+            cursor.executemany(statement._sqlite, rows)
+    else:
+        prepared = cast(PostgresSession, driver).prepared
+        for statement, _ in writes:
+            if statement._name not in prepared:
+                cursor.execute(statement._prepare)
+                prepared.add(statement._name)
+        texts = [statement._execute for statement, _ in writes]
+        cursor.execute("; ".join(texts), [array for statement, rows in writes for array in statement._arrays(rows)])
+    return cursor.rowcount
 
 
-def write_together(connection: sa.Connection, *writes: tuple[RowStatement, Sequence[Row]]) -> int:
-    """Write the rows of several statements, in one round trip to PostgreSQL; returns how many the last one changed."""
-    columns = [(statement, tuple(zip(*rows, strict=True))) for statement, rows in writes if rows]
-    return write_columns(connection, *columns) if columns else 0
-
-
-def write_columns(connection: sa.Connection, *writes: tuple[RowStatement, Columns]) -> int:
-    """Write rows as ``write_together`` does that are given by their columns; each statement has at least one."""
-    cursor = connection.connection.cursor()
-    try:
-        if connection.dialect.name == "sqlite":
-            for statement, columns in writes:
-                statement._execute_each(cursor, columns)
-        else:
-            for statement, _ in writes:
-                statement._be_prepared(connection, cursor)
-            texts = [statement._execute for statement, _ in writes]
-            arrays = [array for statement, columns in writes for array in statement._arrays(columns)]
-            cursor.execute("; ".join(texts), arrays)
-        return cursor.rowcount
-    finally:
-        cursor.close()
-
-
-def insert_rows(table: sa.Table, *names: str) -> RowStatement:
+def insert_rows(
+    statement: str, table: sa.Table, names: Sequence[str], constants: Mapping[str, str] | None = None
+) -> RowStatement:
     """A statement that inserts rows.
 
     Args:
-        names: the columns that its rows have values for; the others get their defaults.
+        statement: its name.
+        names: the columns that its rows have values for.
+        constants: values, as SQL, of columns that are the same in all rows. All other columns get their defaults.
     """
-    into = f"INSERT INTO {table.name} ({', '.join(names)})"
+    same = constants or {}
+    into = f"INSERT INTO {table.name} ({', '.join((*names, *same))})"
     return RowStatement(
-        f"xbus_insert_{table.name}",
+        f"xbus_{statement}",
         [table.c[name] for name in names],
-        f"{into} VALUES ({', '.join('?' * len(names))})",
-        f"{into} SELECT * FROM unnest({_arrays(len(names))})",
+        f"{into} VALUES ({', '.join((*'?' * len(names), *same.values()))})",
+        f"{into} SELECT {', '.join(('*', *same.values()))} FROM unnest({_arrays(len(names))})",
     )
 
 
@@ -131,17 +180,15 @@ def update_rows(
 class _Kind(NamedTuple):
     """Hands the values of a column over, None among them, as SQLAlchemy's types would.
 
-    A column is converted in one go: a function called for each value would take most of the time.
-
     Attributes:
         postgresql: the type of an element.
-        texts: writes the elements of an array.
-        sqlite: makes what SQLite keeps; None where the values are kept as they are.
+        texts: writes plain values as the elements of an array.
+        plain: makes plain values, which SQLite keeps as they are; None where they are plain.
     """
 
     postgresql: str
     texts: Callable[[Sequence[Any]], Sequence[str]]
-    sqlite: Callable[[Sequence[Any]], Sequence[object]] | None = None
+    plain: Callable[[Sequence[Any]], Sequence[object]] | None = None
 
 
 def _kind(column: "sa.Column[Any]") -> _Kind:
@@ -152,18 +199,11 @@ def _arrays(count: int) -> str:
     return ", ".join(f"${place}" for place in range(1, count + 1))
 
 
-def _hexes(values: Sequence[UUID | bytes | None]) -> list[str | None]:
-    return [
-        value.hex() if type(value) is bytes else None if value is None else f"{cast(UUID, value).int:032x}"
-        for value in values
-    ]
+def _hexes(values: Sequence[UUID | None]) -> list[str | None]:
+    return [None if value is None else f"{value.int:032x}" for value in values]
 
 
-def _hex_texts(values: Sequence[UUID | bytes | None]) -> list[str]:
-    return [value or "NULL" for value in _hexes(values)]
-
-
-def _numbers(values: Sequence[int | None]) -> list[str]:
+def _plain_texts(values: Sequence[object]) -> list[str]:
     return ["NULL" if value is None else str(value) for value in values]
 
 
@@ -177,35 +217,27 @@ def _byteas(values: Sequence[bytes | None]) -> list[str]:
     return ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
 
 
-def _json_texts(values: Sequence[object]) -> list[str]:
-    return _quoted(_json(values))
-
-
 def _json(values: Sequence[object]) -> list[str | None]:
     return [None if value is None else json.dumps(value) for value in values]
 
 
-def _moment_texts(values: Sequence[datetime | None]) -> list[str]:
+def _moments(values: Sequence[datetime | None]) -> list[str | None]:
     # The rows of a group mostly have one moment.
-    texts = {value: "NULL" if value is None else value.isoformat() for value in set(values)}
+    texts = {value: None if value is None else moment_text(value) for value in set(values)}
     return [texts[value] for value in values]
 
 
-def _sqlite_moments(values: Sequence[datetime | None]) -> list[str | None]:
-    texts = {
-        value: None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:_MOMENT_CHARACTERS]
-        for value in set(values)
-    }
-    return [texts[value] for value in values]
+def _moment_texts(values: Sequence[str | None]) -> list[str]:
+    return ["NULL" if value is None else f'"{value}+00"' for value in values]
 
 
 _KINDS: dict[type, _Kind] = {
-    sa.Uuid: _Kind("uuid", _hex_texts, _hexes),
-    Timestamp: _Kind("timestamptz", _moment_texts, _sqlite_moments),
-    sa.JSON: _Kind("json", _json_texts, _json),
+    sa.Uuid: _Kind("uuid", _plain_texts, _hexes),
+    Timestamp: _Kind("timestamptz", _moment_texts, _moments),
+    sa.JSON: _Kind("json", _quoted, _json),
     sa.LargeBinary: _Kind("bytea", _byteas),
-    sa.BigInteger: _Kind("bigint", _numbers),
-    sa.Integer: _Kind("integer", _numbers),
+    sa.BigInteger: _Kind("bigint", _plain_texts),
+    sa.Integer: _Kind("integer", _plain_texts),
     sa.String: _Kind("text", _quoted),
 }
 """By the type of a column, the first that fits: a BigInteger is an Integer, a Text a String."""

@@ -5,10 +5,10 @@ the corrections for all roles laid over them. They come from the database, or fr
 here writes, waits or knows a reader.
 """
 
-from xbus.broker.journal.log.slices.items import ItemSpan, SegmentSize
+from xbus.broker.journal.log.slices.items import DamagedItems, ItemSpan, SegmentSize
 from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage, read_list_page, read_types
 from xbus.broker.journal.log.slices.lists import EventLists
-from xbus.broker.journal.log.slices.reading import cut_slice, read_slice
+from xbus.broker.journal.log.slices.reading import cut_slice, read_heads, read_slice
 from xbus.broker.journal.log.slices.starting import Start, parse_start, read_start
 from xbus.broker.journal.log.slices.values import (
     LAST_HASH,
@@ -27,6 +27,7 @@ from xbus.broker.journal.log.slices.values import (
 __all__ = [
     "LAST_HASH",
     "BadPlace",
+    "DamagedItems",
     "EventHead",
     "EventLists",
     "ItemSpan",
@@ -42,6 +43,7 @@ __all__ = [
     "cut_slice",
     "key_hash",
     "parse_start",
+    "read_heads",
     "read_list_page",
     "read_slice",
     "read_start",

@@ -6,10 +6,12 @@ The sizes of segments are read before their data, so that memory is bounded howe
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.cutting import cut_items, replace_items
 from xbus.broker.journal.log.slices.listing import ListedEvent
 from xbus.broker.journal.log.slices.values import Place, SliceBounds, SliceEvent
+from xbus.errors import JournalError
 
 CHUNK_EVENTS = 512
 """Events whose segments are read by one statement at the most. More make fewer statements, and longer ones."""
@@ -51,6 +53,27 @@ class ItemSpan(NamedTuple):
     def place(self, item: int) -> Place:
         """Give the place before one of the items."""
         return self.event.facts.place._replace(item=item)
+
+    @property
+    def behind(self) -> Place:
+        """The place behind the items."""
+        here = self.event.facts.place
+        return self.place(self.end) if self.end < self.event.items else Place(here.position, here.event + 1)
+
+
+class DamagedItems(JournalError):
+    """The next items of a slice do not have their hash.
+
+    Args:
+        error: of the first damaged segment.
+        to: the place behind the items of that event which the slice would have held.
+    """
+
+    default_code = DAMAGED
+
+    def __init__(self, error: JournalError, to: Place) -> None:
+        super().__init__(error.cause, error.next_step)
+        self.to = to
 
 
 class SegmentSize(NamedTuple):
@@ -100,19 +123,21 @@ class SliceItems:
     def __init__(self, source: ItemSource, bounds: SliceBounds | None) -> None:
         self._source = source
         self._left = bounds
+        self._is_bounded = bounds is not None
         self._is_empty = True
         self.events: list[SliceEvent] = []
         """The items that were read."""
         self.stopped_at: Place | None = None
-        """The place of the first item that did not fit; None while all did."""
+        """The place of the first item that did not fit, or is damaged; None while all did."""
 
     def read(self, spans: Iterable[ItemSpan]) -> None:
-        """Read items as far as they fit.
+        """Read items as far as they fit, and up to an event with damaged ones.
 
         Args:
             spans: in the order of the log.
 
         Raises:
+            DamagedItems: the first items are damaged, or some of those that are read without bounds.
             JournalError: the log misses items that it should have.
         """
         for chunk in _chunks(_pieces(spans), self._left):
@@ -169,10 +194,18 @@ class SliceItems:
 
     def _take(self, spans: Sequence[ItemSpan]) -> None:
         """Read the data of items that fit."""
-        whole = self._source.segments([span for span in spans if span.is_whole])
         corrections = self._source.corrections(spans)
+        whole = self._read_whole([span for span in spans if span.is_whole])
         for span in spans:
-            segments = whole if span.is_whole else self._source.segments([span])
+            try:
+                segments = whole if whole is not None and span.is_whole else self._source.segments([span])
+            except JournalError as error:
+                if error.code != DAMAGED:
+                    raise
+                if self.events and self._is_bounded:
+                    self.stopped_at = span.place(span.first)
+                    return
+                raise DamagedItems(error, span.behind) from error
             found = _cut(segments.get(span.event.segments_id, ()), span)
             if found is None:
                 self._source.pass_missing(span)
@@ -184,6 +217,15 @@ class SliceItems:
             }
             data = replace_items(found, span.items, corrected) if corrected else found
             self._add(SliceEvent(span.event.facts, span.first, span.items, data))
+
+    def _read_whole(self, spans: Sequence[ItemSpan]) -> Mapping[str, Sequence[Segment]] | None:
+        """Read whole events together; None where one of them is damaged, so that each has to be read alone."""
+        try:
+            return self._source.segments(spans)
+        except JournalError as error:
+            if error.code != DAMAGED:
+                raise
+            return None
 
     def _add(self, event: SliceEvent) -> None:
         if self.events and self.events[-1].facts is event.facts:

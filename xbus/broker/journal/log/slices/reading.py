@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from xbus.broker.journal.log.slices.items import ItemSource, ItemSpan, SliceItems
 from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage, read_list_page
 from xbus.broker.journal.log.slices.stored import StoredItems
-from xbus.broker.journal.log.slices.values import Place, Slice, SliceBounds, Stretch
+from xbus.broker.journal.log.slices.values import EventHead, Place, Slice, SliceBounds, Stretch
 
 MOST_PAGES = 16
 """Lists of events that are looked through for one slice at the most, so that no read takes long."""
@@ -37,6 +37,24 @@ def read_slice(
     return cut_slice(partial(lists, connection), StoredItems(connection), types, stretches, bounds, most_pages)
 
 
+def read_heads(
+    connection: sa.Connection, types: frozenset[int], stretches: Sequence[Stretch], until: Place
+) -> list[EventHead]:
+    """Read which events of some types have items in stretches, up to a place, without the items.
+
+    The list ends before what only an archive has.
+    """
+    place = min(stretch.position for stretch in stretches)
+    found: list[EventHead] = []
+    while place < until:
+        page = read_list_page(connection, types, place)
+        found += [span.event.facts for span in _wanted(page.events_from(place), stretches)]
+        if page.to == place:
+            break
+        place = page.to
+    return found
+
+
 def cut_slice(
     pages: Pages,
     source: ItemSource,
@@ -59,6 +77,7 @@ def cut_slice(
         What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``.
 
     Raises:
+        DamagedItems: the next items are damaged, or some of those between a place and ``until``.
         JournalError: the log misses items that it should have.
         ValueError: some stretches have ``until`` and others have not.
     """
