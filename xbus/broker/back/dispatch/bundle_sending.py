@@ -225,18 +225,21 @@ class BundleSender:
     async def send_after(
         self,
         party: BundleParty,
-        instance: RecipientProxy,
+        taken: Mapping[RecipientProxy, ServedRole],
         bundle: Sequence[SmallEnvelope],
         results: Sequence[BundleResult],
         seconds: float,
     ) -> None:
-        """Note what became of a bundle that one instance of the only consumer was given, and send what waits."""
-        shares, outcome = {instance: bundle}, {instance: results}
-        recipients = [each for each in party.recipients if each.role.id == instance.role.id]
+        """Note what became of a bundle that one instance of the only consumer was given, and send what waits.
+
+        Args:
+            taken: the consumer, which may have left its party meanwhile, by that instance.
+        """
+        shares, outcome = dict.fromkeys(taken, bundle), dict.fromkeys(taken, results)
         self._learn(party, outcome, seconds)
         self._run.note_committed(shares, outcome)
         try:
-            await self._note_others(party, recipients, bundle, shares, outcome, {instance: 1})
+            await self._note_others(party, list(taken.values()), bundle, shares, outcome, dict.fromkeys(taken, 1))
         except BaseException:
             self._end_sending(party)
             raise

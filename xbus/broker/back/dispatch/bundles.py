@@ -256,7 +256,7 @@ class Bundles:
     def begin_noting(
         self,
         party: BundleParty,
-        instance: RecipientProxy,
+        taken: Mapping[RecipientProxy, ServedRole],
         bundle: Sequence[SmallEnvelope],
         results: Sequence[BundleResult],
         seconds: float,
@@ -264,11 +264,11 @@ class Bundles:
         """Have noted what became of envelopes that the one consumer of a party was given, and send on what waits.
 
         Args:
-            instance: the instance that it was; its slot is given back.
+            taken: the consumer, by its instance that was given them, whose slot is given back.
             results: of each envelope.
             seconds: how long it took.
         """
-        self._begin(party, self._sender.send_after(party, instance, bundle, results, seconds))
+        self._begin(party, self._sender.send_after(party, taken, bundle, results, seconds))
 
     def _begin(self, party: BundleParty, work: Coroutine[Any, Any, None]) -> None:
         logins = ", ".join([recipient.role.login for recipient in party.recipients])

@@ -34,7 +34,7 @@ class _Taker(NamedTuple):
     party: BundleParty
 
 
-class HandOver:
+class GroupCall:
     """Envelopes that are out at an instance of a role.
 
     Args:
@@ -102,7 +102,7 @@ class GroupDelivery:
         self._results = results
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._out: set[HandOver] = set()
+        self._out: set[GroupCall] = set()
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
         self.envelopes = 0
@@ -233,7 +233,7 @@ class GroupDelivery:
         return is_owed and is_plain and role.state is ConsumerState.READING
 
     def _hand_over(self, taker: _Taker, instance: RecipientProxy, shares: Sequence[Share]) -> None:
-        hand_over = HandOver(taker, instance, shares, self._loop.time())
+        hand_over = GroupCall(taker, instance, shares, self._loop.time())
         taker.party.out.add(hand_over)
         self._out.add(hand_over)
         try:
@@ -244,7 +244,7 @@ class GroupDelivery:
             log.exception("a bundle died", extra={"action": "bundle_died", "role": instance.role.login})
             self._note(hand_over, [fault_among_many(error)] * len(hand_over.ids))
 
-    def _answered(self, hand_over: HandOver, answer: Value, error: CallError | None) -> None:
+    def _answered(self, hand_over: GroupCall, answer: Value, error: CallError | None) -> None:
         if hand_over.is_over:
             return
         instance, ids = hand_over.instance, hand_over.ids
@@ -257,16 +257,22 @@ class GroupDelivery:
         self._results.settled_group(instance, hand_over.positions, ids, hand_over.items)
         role.in_flight.end_all(hand_over.positions)
         party.size.learn(len(ids), self._loop.time() - hand_over.began, has_failed=False)
+        are_awaited = self._slots.are_awaited
         self._context.release_slot(instance)
-        self._go_on(hand_over.taker)
+        if are_awaited:
+            # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
+            self._loop.call_soon(self._go_on, hand_over.taker)
+        else:
+            self._go_on(hand_over.taker)
 
-    def _note(self, hand_over: HandOver, results: Sequence[BundleResult]) -> None:
+    def _note(self, hand_over: GroupCall, results: Sequence[BundleResult]) -> None:
         """Have noted what became of each envelope, where not all are committed."""
         self._end(hand_over)
         seconds = self._loop.time() - hand_over.began
-        self._bundles.begin_noting(hand_over.taker.party, hand_over.instance, hand_over.bundle(), results, seconds)
+        recipient, _, party = hand_over.taker
+        self._bundles.begin_noting(party, {hand_over.instance: recipient}, hand_over.bundle(), results, seconds)
 
-    def _end(self, hand_over: HandOver) -> None:
+    def _end(self, hand_over: GroupCall) -> None:
         hand_over.is_over = True
         hand_over.taker.party.out.discard(hand_over)
         self._out.discard(hand_over)

@@ -189,7 +189,7 @@ class BundleParty:
 
     @property
     def size(self) -> BundleSize:
-        """How many go together."""
+        """The number of envelopes that go together."""
         return self._queue.size
 
     @property

@@ -4,7 +4,7 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -31,36 +31,44 @@ LAZY_SECONDS = 1.0
 """What is in no hurry is written after this long."""
 
 
+@dataclass(slots=True)
 class _Page:
     """A page that is being written: the next one is made when its outcome is known.
-
-    It is a ``WriteAnswer``: the journal gives it the answer of the part that comes first.
 
     Args:
         parts: what is left of it to write, each part in a transaction of its own: usually it is one.
         noted: how much was noted up to its end.
-        taker: called with the error of a part, or None where it is written.
+        over: done when all of it is written; None while nobody waits for it.
     """
 
-    __slots__ = ("noted", "over", "parts", "taker")
+    parts: list[ProgressUpdate]
+    noted: int
+    over: "asyncio.Future[None] | None" = None
 
-    def __init__(
-        self, parts: list[ProgressUpdate], noted: int, taker: "Callable[[_Page, BaseException | None], None]"
-    ) -> None:
-        self.parts = parts
-        self.noted = noted
-        self.taker = taker
-        self.over: asyncio.Future[None] | None = None
-        """Done when all of it is written; None while nobody waits for it."""
+
+class _PartAnswer:
+    """Takes the answer to a try to write the first part of a page; a ``WriteAnswer``."""
+
+    __slots__ = ("_is_done", "_page", "_taker")
+
+    def __init__(self, page: _Page, taker: Callable[[_Page, BaseException | None], None]) -> None:
+        self._page = page
+        self._taker = taker
+        self._is_done = False
 
     def done(self) -> bool:
-        return False
+        """Check whether the answer has come; a later one of the same try says nothing."""
+        return self._is_done
 
     def set_result(self, answer: None, /) -> None:
-        self.taker(self, None)
+        """Take it that the part is written."""
+        self._is_done = True
+        self._taker(self._page, answer)
 
     def set_exception(self, error: BaseException, /) -> None:
-        self.taker(self, error)
+        """Take it that the part is not written."""
+        self._is_done = True
+        self._taker(self._page, error)
 
 
 class DeliveryLedger:
@@ -334,12 +342,13 @@ class DeliveryLedger:
         cursors = [copy.copy(self._known(role_id)) for role_id in self._dirty]
         progress = ProgressUpdate(self._clock.now(), cursors, self._moves, self._failures, self._decided)
         self._dirty, self._moves, self._failures, self._decided = set(), [], [], []
-        self._page = page = _Page([progress], self._noted, self._take_outcome)
+        self._page = page = _Page([progress], self._noted)
         self._submit(page)
         return page
 
     def _submit(self, page: _Page) -> None:
-        self._journal.submit(page.parts[0], page, promises=self._is_urgent(page.parts[0]))
+        part = page.parts[0]
+        self._journal.submit(part, _PartAnswer(page, self._take_outcome), promises=self._is_urgent(part))
 
     def _take_outcome(self, page: _Page, error: BaseException | None) -> None:
         match error:

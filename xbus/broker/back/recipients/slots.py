@@ -152,6 +152,11 @@ class Slots(Generic[Member]):
         while all(self._those(member) and not self.is_free(member) for member in members):
             await self._changed()
 
+    @property
+    def are_awaited(self) -> bool:
+        """Check whether anybody waits for a slot, or for any change."""
+        return bool(self._waiters) or self._change is not None
+
     async def _changed(self) -> None:
         if self._change is None:
             self._change = asyncio.Event()
