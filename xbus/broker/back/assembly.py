@@ -261,6 +261,7 @@ class DeliveryAssembly:
         """The figures of this moment."""
         return DeliveryFigures(
             self._results.counts,
+            self._groups.envelopes,
             {role.id: len(role.in_flight.positions) for role in self._roles},
             self._bundles.waiting_bytes,
             self._log.tail_bytes,

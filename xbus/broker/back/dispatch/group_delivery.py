@@ -13,7 +13,7 @@ from typing import NamedTuple
 from xbus import tracing
 from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.parties import BundleParty
-from xbus.broker.back.log import SMALL_BYTES, LogReader, Share, SmallEnvelope, shares_on_wire, small_envelopes
+from xbus.broker.back.log import SMALL_BYTES, GroupPart, LogReader, SmallEnvelope, parts_on_wire, small_envelopes
 from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies, RunResults
 from xbus.broker.back.recipients import BundleResult, RecipientProxy, ServedRole, Slots, fault_among_many
 from xbus.broker.back.run import BackRunContext
@@ -40,32 +40,32 @@ class GroupCall:
     Args:
         taker: the role.
         instance: which one of it.
-        shares: the envelopes.
+        parts: the envelopes.
         began: when that was, on the loop's clock.
     """
 
-    __slots__ = ("began", "ids", "instance", "is_over", "positions", "shares", "taker")
+    __slots__ = ("began", "ids", "instance", "is_over", "parts", "positions", "taker")
 
-    def __init__(self, taker: _Taker, instance: RecipientProxy, shares: Sequence[Share], began: float) -> None:
+    def __init__(self, taker: _Taker, instance: RecipientProxy, parts: Sequence[GroupPart], began: float) -> None:
         self.taker = taker
         self.instance = instance
-        self.shares = shares
+        self.parts = parts
         self.began = began
         self.is_over = False
-        self.positions = _positions(shares)
-        if len(shares) == 1:
-            self.ids = shares[0].column(shares[0].sealed.group.envelope_ids)
+        self.positions = _positions(parts)
+        if len(parts) == 1:
+            self.ids = parts[0].column(parts[0].sealed.group.envelope_ids)
         else:
-            self.ids = [each for share in shares for each in share.column(share.sealed.group.envelope_ids)]
+            self.ids = [each for part in parts for each in part.column(part.sealed.group.envelope_ids)]
 
     @property
     def items(self) -> int:
         """The number of all their items."""
-        return sum([sum(share.column(share.sealed.group.items)) for share in self.shares])
+        return sum([sum(part.column(part.sealed.group.items)) for part in self.parts])
 
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
-        return [small for share in self.shares for small in small_envelopes(share)]
+        return [small for part in self.parts for small in small_envelopes(part)]
 
 
 class GroupDelivery:
@@ -117,20 +117,20 @@ class GroupDelivery:
         if self._is_finishing or self._is_unusual_now():
             return
         position = lane.position
-        going: dict[_Taker, list[Share]] = {}
+        going: dict[_Taker, list[GroupPart]] = {}
         for each in sealed:
             if each.first != position + 1 or not isinstance(each, SealedGroup) or not self._add(lane, each, going):
                 break
             position = each.last
-        if not all(self._may_take(taker, shares) for taker, shares in going.items()):
+        if not all(self._may_take(taker, parts) for taker, parts in going.items()):
             lane.takers.clear()
             return
         lane.position = position
-        for taker, shares in going.items():
-            positions = _positions(shares)
+        for taker, parts in going.items():
+            positions = _positions(parts)
             taker.role.in_flight.begin_all(positions)
             self._ledger.owe_all(taker.role.id, positions)
-            taker.party.shares += shares
+            taker.party.parts += parts
             taker.party.go_on = partial(self._go_on, taker)
         for taker in going:
             self._go_on(taker)
@@ -140,21 +140,21 @@ class GroupDelivery:
         replies = self._open_replies
         return self._log.has_corrections or bool(replies) or replies.may_any_be_open or not self._ledger.has_room
 
-    def _add(self, lane: Lane, sealed: SealedGroup, going: dict[_Taker, list[Share]]) -> bool:
-        """Add to the roles of a lane their shares of a group; false where any of it is unusual."""
+    def _add(self, lane: Lane, sealed: SealedGroup, going: dict[_Taker, list[GroupPart]]) -> bool:
+        """Add to the roles of a lane their parts of a group; false where any of it is unusual."""
         if self._is_unusual(sealed):
             return False
-        found: list[tuple[_Taker, Share]] = []
+        found: list[tuple[_Taker, GroupPart]] = []
         graph_ids = {each.graph_id for each in set(sealed.group.types)}
         for graph_id in graph_ids:
             takers = self._takers(lane, graph_id)
             if takers is None:
                 return False
             if takers:
-                share = Share.of_graph(sealed, None if len(graph_ids) == 1 else graph_id)
-                found += [(taker, share) for taker in takers]
-        for taker, share in found if len(graph_ids) == 1 else _joined(found):
-            going.setdefault(taker, []).append(share)
+                part = GroupPart.of_graph(sealed, None if len(graph_ids) == 1 else graph_id)
+                found += [(taker, part) for taker in takers]
+        for taker, part in found if len(graph_ids) == 1 else _joined(found):
+            going.setdefault(taker, []).append(part)
         return True
 
     def _is_unusual(self, sealed: SealedGroup) -> bool:
@@ -182,11 +182,11 @@ class GroupDelivery:
             return None
         return [_Taker(each, self._roles[each.role.id], self._bundles.alone(each)) for each in recipients]
 
-    def _may_take(self, taker: _Taker, shares: Sequence[Share]) -> bool:
+    def _may_take(self, taker: _Taker, parts: Sequence[GroupPart]) -> bool:
         """Check whether a role gets envelopes as they are, in its turn and by one call."""
         recipient, role, party = taker
         cursor, keys, abilities = role.cursor, role.keys, recipient.abilities
-        first, last = shares[0].positions[0], shares[-1].positions[-1]
+        first, last = parts[0].positions[0], parts[-1].positions[-1]
         return (
             role.state is ConsumerState.READING
             and role.served is recipient
@@ -197,8 +197,8 @@ class GroupDelivery:
             and cursor.from_position <= first
             and (cursor.until_position is None or last < cursor.until_position)
             and abilities.bundles
-            and (not abilities.immediate_reply or not any(_replied(abilities.immediate_reply, each) for each in shares))
-            and party.has_room_for(shares)
+            and (not abilities.immediate_reply or not any(_replied(abilities.immediate_reply, each) for each in parts))
+            and party.has_room_for(parts)
             and self._bundles.has_only(recipient, party)
         )
 
@@ -206,10 +206,10 @@ class GroupDelivery:
         """Hand over what waits for a role, as far as its instances are free."""
         recipient, role, party = taker
         is_unusual = False
-        while party.shares and not party.sending and len(party.out) < party.takers and not is_unusual:
+        while party.parts and not party.sending and len(party.out) < party.takers and not is_unusual:
             if not self._is_still_usual(taker):
                 is_unusual = True
-            elif not self._ledger.is_reserved(role, party.shares[-1].positions[-1], partial(self._go_on, taker)):
+            elif not self._ledger.is_reserved(role, party.parts[-1].positions[-1], partial(self._go_on, taker)):
                 return
             elif (instance := self._slots.take_at_once(recipient)) is None:
                 # Somebody else has the slot, and gives it to whoever stands in line.
@@ -217,7 +217,7 @@ class GroupDelivery:
                 if party.out:
                     return
             elif instance.abilities.bundles:
-                self._hand_over(taker, instance, party.take_shares())
+                self._hand_over(taker, instance, party.take_parts())
             else:
                 self._slots.free(instance)
                 is_unusual = True
@@ -227,18 +227,18 @@ class GroupDelivery:
     def _is_still_usual(self, taker: _Taker) -> bool:
         """Check whether envelopes that wait may still go as they are."""
         _, role, party = taker
-        cursor, first = role.cursor, party.shares[0].positions[0]
+        cursor, first = role.cursor, party.parts[0].positions[0]
         is_owed = cursor is not None and cursor.position + cursor.above.bit_length() < first
         is_plain = not role.keys and not role.keys.is_wanted and not self._log.has_corrections
         return is_owed and is_plain and role.state is ConsumerState.READING
 
-    def _hand_over(self, taker: _Taker, instance: RecipientProxy, shares: Sequence[Share]) -> None:
-        hand_over = GroupCall(taker, instance, shares, self._loop.time())
+    def _hand_over(self, taker: _Taker, instance: RecipientProxy, parts: Sequence[GroupPart]) -> None:
+        hand_over = GroupCall(taker, instance, parts, self._loop.time())
         taker.party.out.add(hand_over)
         self._out.add(hand_over)
         try:
             logins = self._log.known_logins if instance.abilities.notes else None
-            entries = shares_on_wire(shares, logins, wants_headers=instance.abilities.headers)
+            entries = parts_on_wire(parts, logins, wants_headers=instance.abilities.headers)
             instance.hand_over(hand_over.ids, entries, partial(self._answered, hand_over))
         except Exception as error:
             log.exception("a bundle died", extra={"action": "bundle_died", "role": instance.role.login})
@@ -293,24 +293,24 @@ class GroupDelivery:
                     hand_over.instance.stop_all(hand_over.bundle())
 
 
-def _joined(found: Sequence[tuple[_Taker, Share]]) -> Sequence[tuple[_Taker, Share]]:
-    """Give each role one share of a group, where envelopes of several graphs come to it."""
-    shares: dict[_Taker, Share] = {}
-    for taker, share in found:
-        shares[taker] = share if taker not in shares else shares[taker].with_those_of(share)
-    return list(shares.items())
+def _joined(found: Sequence[tuple[_Taker, GroupPart]]) -> Sequence[tuple[_Taker, GroupPart]]:
+    """Give each role one part of a group, where envelopes of several graphs come to it."""
+    parts: dict[_Taker, GroupPart] = {}
+    for taker, part in found:
+        parts[taker] = part if taker not in parts else parts[taker].with_those_of(part)
+    return list(parts.items())
 
 
-def _positions(shares: Sequence[Share]) -> Sequence[int]:
-    """Give the positions of all envelopes of some shares, in their order."""
-    if len(shares) == 1:
-        return shares[0].positions
-    first, last = shares[0].positions[0], shares[-1].positions[-1]
-    if sum([len(share.positions) for share in shares]) == last - first + 1:
+def _positions(parts: Sequence[GroupPart]) -> Sequence[int]:
+    """Give the positions of all envelopes of some parts, in their order."""
+    if len(parts) == 1:
+        return parts[0].positions
+    first, last = parts[0].positions[0], parts[-1].positions[-1]
+    if sum([len(part.positions) for part in parts]) == last - first + 1:
         return range(first, last + 1)
-    return [each for share in shares for each in share.positions]
+    return [each for part in parts for each in part.positions]
 
 
-def _replied(types: Collection[str], share: Share) -> bool:
-    """Check whether a share has envelopes of types to which a consumer gives immediate replies."""
-    return not share.type_names.isdisjoint(types)
+def _replied(types: Collection[str], part: GroupPart) -> bool:
+    """Check whether a part has envelopes of types to which a consumer gives immediate replies."""
+    return not part.type_names.isdisjoint(types)

@@ -27,11 +27,11 @@ WireNote: TypeAlias = tuple[str | None, str | None, str | None, int, float | Non
 BundleEntry: TypeAlias = tuple[str, list[WireEvent]] | tuple[str, list[WireEvent], WireNote]
 
 
-class Share(NamedTuple):
+class GroupPart(NamedTuple):
     """The envelopes of a sealed group that one role gets.
 
     Args:
-        places: theirs in the group; a range where all between the first and the last belong to the share.
+        places: theirs in the group; a range where all between the first and the last belong to the part.
         positions: theirs in the log.
         size: the bytes of their items and headers.
     """
@@ -42,8 +42,8 @@ class Share(NamedTuple):
     size: int
 
     @classmethod
-    def at(cls, sealed: SealedGroup, places: Sequence[int]) -> "Share":
-        """Give the share of the envelopes at some places of a group, which grow."""
+    def at(cls, sealed: SealedGroup, places: Sequence[int]) -> "GroupPart":
+        """Give the part of the envelopes at some places of a group, which grow."""
         first, number = sealed.first, len(places)
         if places[-1] - places[0] == number - 1:
             size = sealed.group.size if number == len(sealed.hashes) else sum(map(sealed.group.size_at, places))
@@ -52,8 +52,8 @@ class Share(NamedTuple):
         return cls(sealed, places, [first + place for place in places], sum(map(sealed.group.size_at, places)))
 
     @classmethod
-    def of_graph(cls, sealed: SealedGroup, graph_id: int | None) -> "Share":
-        """Give the share of the envelopes that take a graph; None for all."""
+    def of_graph(cls, sealed: SealedGroup, graph_id: int | None) -> "GroupPart":
+        """Give the part of the envelopes that take a graph; None for all."""
         if graph_id is None:
             return cls.at(sealed, range(len(sealed.hashes)))
         return cls.at(sealed, [place for place, each in enumerate(sealed.group.types) if each.graph_id == graph_id])
@@ -69,13 +69,13 @@ class Share(NamedTuple):
         """The names of the types of their events."""
         return {each.name for each in set(self.column(self.sealed.group.types))}
 
-    def cut(self, number: int) -> "tuple[Share, Share]":
+    def cut(self, number: int) -> "tuple[GroupPart, GroupPart]":
         """Give the first envelopes, and the others."""
-        return Share.at(self.sealed, self.places[:number]), Share.at(self.sealed, self.places[number:])
+        return GroupPart.at(self.sealed, self.places[:number]), GroupPart.at(self.sealed, self.places[number:])
 
-    def with_those_of(self, other: "Share") -> "Share":
-        """Give the share of the envelopes of two shares of a group."""
-        return Share.at(self.sealed, sorted([*self.places, *other.places]))
+    def with_those_of(self, other: "GroupPart") -> "GroupPart":
+        """Give the part of the envelopes of two parts of a group."""
+        return GroupPart.at(self.sealed, sorted([*self.places, *other.places]))
 
 
 class SmallEnvelope(NamedTuple):
@@ -178,8 +178,8 @@ def bundle_on_wire(
     return list(zip(texts, events, notes, strict=True))
 
 
-def shares_on_wire(
-    shares: Sequence[Share], logins: Mapping[int, str | None] | None, *, wants_headers: bool
+def parts_on_wire(
+    parts: Sequence[GroupPart], logins: Mapping[int, str | None] | None, *, wants_headers: bool
 ) -> list[BundleEntry]:
     """Write envelopes of sealed groups as :func:`bundle_on_wire` does.
 
@@ -187,18 +187,18 @@ def shares_on_wire(
         logins: of their emitters, for a recipient that wants notes; None for one that wants none.
     """
     found: list[BundleEntry] = []
-    for share in shares:
-        group = share.sealed.group
-        data = share.column(group.data)
+    for part in parts:
+        group = part.sealed.group
+        data = part.column(group.data)
         batches: list[WireBatches] = [
             [(0, items, each, None)] if items else []
-            for items, each in zip(share.column(group.items), data, strict=True)
+            for items, each in zip(part.column(group.items), data, strict=True)
         ]
-        names = [each.name for each in share.column(group.types)]
-        texts = texts_of([*share.column(group.envelope_ids), *share.column(group.event_ids)])
-        heads, event_texts = share.column(group.heads), texts[len(names) :]
+        names = [each.name for each in part.column(group.types)]
+        texts = texts_of([*part.column(group.envelope_ids), *part.column(group.event_ids)])
+        heads, event_texts = part.column(group.heads), texts[len(names) :]
         if wants_headers:
-            tags = share.column(group.tags)
+            tags = part.column(group.tags)
             events = _with_headers(event_texts, names, batches, tags, [head.headers for head in heads])
         else:
             events = [[each] for each in zip(event_texts, names, batches, strict=True)]
@@ -206,8 +206,8 @@ def shares_on_wire(
             found += zip(texts, events, strict=False)
         else:
             notes = zip(
-                *(map(logins.get, share.column(group.emitter_ids)), [head.key for head in heads]),
-                *([head.ordering_key for head in heads], share.positions, repeat(group.at.timestamp()), repeat(1)),
+                *(map(logins.get, part.column(group.emitter_ids)), [head.key for head in heads]),
+                *([head.ordering_key for head in heads], part.positions, repeat(group.at.timestamp()), repeat(1)),
                 strict=False,
             )
             found += zip(texts, events, notes, strict=False)

@@ -8,7 +8,7 @@ from itertools import repeat
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.log.small import Share, SmallEnvelope, named_tuples
+from xbus.broker.back.log.small import GroupPart, SmallEnvelope, named_tuples
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedGroup
@@ -90,7 +90,7 @@ class LogTail:
             if isinstance(sealed, SealedGroup):
                 begin = position + len(found) + 1 - sealed.first
                 end = min(len(sealed.hashes), begin + limit - len(found))
-                envelopes, of_group = _of_share(Share.at(sealed, range(begin, end)))
+                envelopes, of_group = _of_part(GroupPart.at(sealed, range(begin, end)))
                 found += envelopes
                 small += of_group
             elif sealed.content is None:
@@ -133,14 +133,14 @@ def _memory(sealed: Sealed) -> int:
     return ENVELOPE_BYTES + (0 if sealed.content is None else sealed.content.size + sealed.content.header_bytes)
 
 
-def small_envelopes(share: Share) -> list[SmallEnvelope]:
+def small_envelopes(part: GroupPart) -> list[SmallEnvelope]:
     """Give envelopes of a group, each of which is small, as objects."""
-    return [small for small in _of_share(share)[1] if small is not None]
+    return [small for small in _of_part(part)[1] if small is not None]
 
 
-def _of_share(share: Share) -> tuple[list[LogEnvelope], list[SmallEnvelope | None]]:
+def _of_part(part: GroupPart) -> tuple[list[LogEnvelope], list[SmallEnvelope | None]]:
     """Give envelopes of a group as objects, and each with its items where it is small."""
-    group, column = share.sealed.group, share.column
+    group, column = part.sealed.group, part.column
     types, items, data = column(group.types), column(group.items), column(group.data)
     names = [each.name for each in types]
     graphs = [each.graph_id for each in types]
@@ -149,7 +149,7 @@ def _of_share(share: Share) -> tuple[list[LogEnvelope], list[SmallEnvelope | Non
     envelopes = list(
         named_tuples(
             LogEnvelope,
-            *(column(group.envelope_ids), share.positions, zip(events), [ways[each] for each in graphs]),
+            *(column(group.envelope_ids), part.positions, zip(events), [ways[each] for each in graphs]),
             *(repeat(None), column(group.heads), column(group.emitter_ids), repeat(group.at), map(len, data)),
         )
     )
