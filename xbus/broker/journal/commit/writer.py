@@ -17,6 +17,7 @@ from xbus.broker.journal.commit.events import WriterEvents, sealed_envelopes, st
 from xbus.broker.journal.commit.fence import Seen
 from xbus.broker.journal.writes import Write, WriteAnswer, write_size
 from xbus.errors import JournalUnavailable, XbusError
+from xbus.loop_turn import LoopTurn
 
 T = TypeVar("T")
 
@@ -88,6 +89,7 @@ class Writer:
         pace: its times.
         events: tells on the loop of room, and of what was sealed.
         seen: the end of the log that this process has seen.
+        turn: of the loop.
     """
 
     def __init__(
@@ -100,11 +102,13 @@ class Writer:
         pace: WriterPace,
         events: WriterEvents,
         seen: Seen,
+        turn: LoopTurn,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes, seen)
         self.max_pending_bytes = max_pending_bytes
         self._pace = pace
         self._events = events
+        self._turn = turn
         self._gathered: list[_Pending | None] = []
         self._unpromised: asyncio.TimerHandle | None = None
         self._is_handing_over = False
@@ -251,7 +255,7 @@ class Writer:
         """Hand over when this turn of the loop is done: what it submits shares a commit, and wakes the thread once."""
         if not self._is_handing_over:
             self._is_handing_over = True
-            self._loop.call_soon(self._hand_over)
+            self._turn.at_end(self._hand_over)
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
@@ -309,7 +313,7 @@ class Writer:
             self._tell(decided, answers)
 
     def _tell(self, group: Sequence[_Pending], answers: Sequence[object]) -> None:
-        self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
+        self._loop.call_soon_threadsafe(self._turn.run, self._answer, group, answers, self._committer.faults)
 
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and take all others that are there; false says that the writer is being closed.
