@@ -195,7 +195,7 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
             events.append(
                 (event_id, envelope_id, type_id, graph_id, items, items, event_headers, partition_key, *in_event)
             )
-        sealed.append(SealedGroup(first, group, hashes))
+        sealed.append(SealedGroup(first, first + len(hashes) - 1, group, hashes))
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(_PUT_ENVELOPES, envelopes), (_PUT_EVENTS, events)]
     is_copied = bool(segments) and copies(driver, segments)
     if segments and not is_copied:
