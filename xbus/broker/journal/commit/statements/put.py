@@ -196,6 +196,13 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
                 (event_id, envelope_id, type_id, graph_id, items, items, event_headers, partition_key, *in_event)
             )
         sealed.append(SealedGroup(first, first + len(hashes) - 1, group, hashes))
+    _insert(driver, envelopes, events, segments)
+    if keyed:
+        check_keys(driver, keyed)
+    return sealed
+
+
+def _insert(driver: Driver, envelopes: Sequence[Row], events: Sequence[Row], segments: Sequence[SegmentRow]) -> None:
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(_PUT_ENVELOPES, envelopes), (_PUT_EVENTS, events)]
     is_copied = bool(segments) and copies(driver, segments)
     if segments and not is_copied:
@@ -203,15 +210,11 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
     try:
         write_rows(driver, *rows)
     except INTEGRITY_ERRORS as error:
-        alone = groups[0]
-        event_ids = [UUID(bytes=alone.event_ids[0])] if len(envelopes) == 1 else []
-        check_ids(error, UUID(bytes=alone.envelope_ids[0]), event_ids)
+        (envelope_id, *_), (event_id, *_) = envelopes[0], events[0]
+        check_ids(error, UUID(str(envelope_id)), [UUID(str(event_id))] if len(envelopes) == 1 else [])
         raise
-    if keyed:
-        check_keys(driver, keyed)
     if is_copied:
         copy_segments(driver, segments)
-    return sealed
 
 
 def check_keys(driver: Driver, envelope_ids: Sequence[str]) -> None:
