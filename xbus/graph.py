@@ -112,9 +112,9 @@ class Graph:
             }
         )
 
-    @property
+    @cached_property
     def is_cyclic(self) -> bool:
-        """Check whether nodes lead back to themselves: nothing could go that way."""
+        """True where nodes lead back to themselves: nothing could go that way."""
         return any(True for _ in _cycles(_reachable({node.name: node.children for node in self.nodes.values()})))
 
     @property

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
-from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.operating import run_xbus, xbus
+from tests.support.showing import become, progress
 from tests.support.waiting import eventually
 from xbus import model
 from xbus.broker.journal.database.connection import writing
@@ -150,6 +151,44 @@ async def test_what_makes_no_sense_is_told_and_the_last_good_configuration_stays
         await edit(daemon, database_url, *right)
         assert "healthy" in await xbus(daemon, "health")
         await consumer.wait_for([await emitter.emit(b"item", type_name="direct")])
+
+
+async def test_a_circular_graph_parks_what_goes_that_way_and_stops_nobody_else(
+    database_url: str, start_daemon: StartDaemon
+) -> None:
+    """The broker takes no more of that type, but some envelopes were sealed before the edit."""
+    add_bus(
+        database_url,
+        {"test_event": {"w": ["v"], "v": ["c"], "c": []}, "half": {"u": ["d"], "d": [], "c": []}, "direct": {"c": []}},
+    )
+    daemon = start_daemon(database_url)
+    ends = "FROM node a, node b WHERE a.name = '{0}' AND b.name = '{1}'"
+    back = [ends.format("w", "v"), ends.format("u", "u")]
+    async with OldEmitter(daemon.front) as emitter:
+        circular = await emitter.emit(b"item")
+        half = await emitter.emit(b"item", type_name="half")
+        direct = await emitter.emit(b"item", type_name="direct")
+        run_sql(database_url, *(f"INSERT INTO edge (parent_id, child_id) SELECT b.id, a.id {edge}" for edge in back))
+        await eventually(lambda: "configuration wrong" in daemon.log, "it is noticed")
+    async with (
+        OldWorker(daemon.back, "w_1"),
+        OldWorker(daemon.back, "v_1"),
+        OldConsumer(daemon.back, "c_1") as consumer,
+    ):
+        await consumer.wait_for([direct, half])
+        await become(database_url, circular, c_1="parked")
+        parked = progress(database_url, circular)["c_1"]
+        assert parked.code == "graph_circular"
+        assert 'the graph of event type "test_event" leads back to itself' in str(parked.cause)
+        assert set(consumer.committed) == {direct, half}
+        right = [
+            f"DELETE FROM edge WHERE parent_id = (SELECT id FROM node WHERE name = '{parent}') "
+            f"AND child_id = (SELECT id FROM node WHERE name = '{child}')"
+            for parent, child in [("v", "w"), ("u", "u")]
+        ]
+        await edit(daemon, database_url, *right)
+        await xbus(daemon, "parked", "resume", circular)
+        await consumer.wait_for([circular])
 
 
 async def test_a_broker_starts_without_a_row_that_makes_no_sense(sqlite_url: str, start_daemon: StartDaemon) -> None:

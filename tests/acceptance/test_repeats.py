@@ -16,6 +16,7 @@ from tests.support.showing import become, shown
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
+from xbus.states import TrackingState
 
 UNKNOWN = str(uuid.UUID(int=4711))
 TOO_OLD = (False, [([0], "too old")])
@@ -46,6 +47,10 @@ async def code_of(call: Any) -> str:
     return caught.value.code
 
 
+def tracked(url: str, envelope_id: str) -> set[TrackingState]:
+    return {failure.tracking for failure in shown(url, envelope_id).failures}
+
+
 async def test_a_retry_is_for_those_who_lack_it_and_a_replay_for_all(
     database_url: str, start_daemon: StartDaemon
 ) -> None:
@@ -64,6 +69,7 @@ async def test_a_retry_is_for_those_who_lack_it_and_a_replay_for_all(
         await emitter.send(envelope_id, other, b"c")
         await emitter.end(envelope_id, note, other)
         await become(database_url, envelope_id, c_1="parked", c_2="done")
+        assert tracked(database_url, envelope_id) == {TrackingState.UNPROCESSED}
 
         first.behave.clear()
         asked = [emitter.call.retry_event(emitter.token, event_id) for event_id in (note, other) * 3]
@@ -77,6 +83,9 @@ async def test_a_retry_is_for_those_who_lack_it_and_a_replay_for_all(
         assert shown(database_url, retried).hash == shown(database_url, envelope_id).hash
         await become(database_url, envelope_id, c_1="retried", c_2="done")
         await become(database_url, retried, c_1="done")
+        await eventually(
+            lambda: tracked(database_url, envelope_id) == {TrackingState.CORRECTED}, "its failures are closed"
+        )
 
         # What was retried stays so, whatever becomes of the broker.
         daemon.kill()

@@ -272,6 +272,45 @@ async def test_a_delivery_closes_the_failures_before_it(journal: Journal, scribe
     }
 
 
+@pytest.mark.parametrize("is_in_turn", [True, False], ids=["in its turn", "by a row"])
+async def test_a_repeat_closes_the_failures_of_what_it_repeats(
+    journal: Journal, scribe: Scribe, is_in_turn: bool
+) -> None:
+    """It closes none whose own envelope is still owed."""
+    first, owed = await scribe.put([b"one"]), await scribe.put([b"two"])
+    one, worker = scribe.role_id("store_1"), scribe.role_id("names_1")
+    failures = [
+        Failure(receipt.envelope_id, None, role_id, "send_item", "refused", message, None, "shop")
+        for receipt, role_id, message in [
+            (first, one, "first"),
+            (first, worker, "of the worker"),
+            (first, scribe.role_id("store_2"), "of another role"),
+            (owed, one, "owed"),
+        ]
+    ]
+    parked = replace(set_aside(scribe, owed, DeliveryState.RETRY, "store_1"), state=DeliveryState.PARKED)
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, parked)], failures=failures))
+    # Somebody repeats the repeat.
+    once = await scribe.again(first.envelope_id)
+    await journal.write(once)
+    again = await scribe.again(once.envelope_id)
+    of_owed = await scribe.again(owed.envelope_id)
+    receipts = [await journal.write(again), await journal.write(of_owed)]
+    if is_in_turn:
+        delivered = [(one, receipt.envelope_id) for receipt in receipts]
+        await journal.write(ProgressUpdate(NOW, repeated=delivered))
+    else:
+        for receipt in receipts:
+            row = set_aside(scribe, receipt, DeliveryState.RETRY, "store_1")
+            settled = DeliveryMove(DeliveryState.RETRY, replace(row, state=DeliveryState.SETTLED))
+            await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, row)]))
+            await journal.write(ProgressUpdate(NOW, deliveries=[settled]))
+    open_ones = sa.select(model.failure.c.message).where(model.failure.c.tracking == "unprocessed")
+    assert set(await journal.read(lambda connection: connection.execute(open_ones).scalars())) == {
+        *("of another role", "owed")
+    }
+
+
 async def test_a_text_that_a_database_can_not_keep_harms_no_other(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
     strange = Failure(receipt.envelope_id, None, None, "send_item", "c" * 1000, "zero \0 character")

@@ -233,13 +233,13 @@ class LogReader:
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph; versions never change, but by SQL.
 
-        One that leads back to itself, or to a service that does not exist, is waited for: health tells of it until
-        somebody has corrected it.
+        One that leads to a service that does not exist is waited for, as nobody knows whom its events are owed to.
+        Health tells of it until somebody has corrected it.
         """
         while graph_id not in self._graphs:
             found = await self.read(catalog.read_graph, graph_id)
-            if found.is_cyclic or found.lacks_services:
-                cause = "leads back to itself" if found.is_cyclic else "leads to a service that does not exist"
+            if found.lacks_services:
+                cause = "leads to a service that does not exist"
                 log.error("graph %s %s", graph_id, cause, extra={"action": "graph_wrong"})
                 await asyncio.sleep(RETRY_SECONDS)
             else:

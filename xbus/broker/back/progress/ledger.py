@@ -80,6 +80,7 @@ class DeliveryLedger:
         self._moves: list[DeliveryMove] = []
         self._failures: list[Failure] = []
         self._decided: list[Decided] = []
+        self._repeated: list[tuple[int, UUID]] = []
         self._watched: set[tuple[int, UUID]] | None = None
         self._noted = 0
         self._written = 0
@@ -189,6 +190,10 @@ class DeliveryLedger:
         self._failures += failure.rows(envelope_id)
         self._note()
 
+    def cure(self, role_id: int, envelope_id: UUID) -> None:
+        """Note that a role has committed a repeat in its turn; ``settle`` tells of the turn."""
+        self._repeated.append((role_id, envelope_id))
+
     def watch(self) -> set[tuple[int, UUID]]:
         """Role and envelope of each delivery whose row is moved from now on, until this is called again."""
         self._watched = set()
@@ -281,8 +286,9 @@ class DeliveryLedger:
 
     def _new_page(self) -> "_Page":
         cursors = [copy.copy(self._known(role_id)) for role_id in self._dirty]
-        progress = ProgressUpdate(self._clock.now(), cursors, self._moves, self._failures, self._decided)
-        self._dirty, self._moves, self._failures, self._decided = set(), [], [], []
+        noted = (self._moves, self._failures, self._decided, self._repeated)
+        progress = ProgressUpdate(self._clock.now(), cursors, *noted)
+        self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []
         return _Page([progress], self._noted)
 
     async def _write(self, page: "_Page") -> None:
@@ -334,6 +340,7 @@ def _singly(progress: ProgressUpdate, error: JournalError) -> list[ProgressUpdat
         *(replace(nothing, deliveries=[move]) for move in progress.deliveries),
         *(replace(nothing, failures=[failure]) for failure in progress.failures),
         *(replace(nothing, decided=[step]) for step in progress.decided),
+        *(replace(nothing, repeated=[repeat]) for repeat in progress.repeated),
         *(replace(nothing, cursors=[cursor]) for cursor in progress.cursors),
     ]
     if len(pieces) > 1:

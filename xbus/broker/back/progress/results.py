@@ -87,6 +87,7 @@ class RunResults:
         self._open_replies.mark_closed(envelope.envelope_id, recipient.role.id)
         if row is None:
             self._ledger.settle(recipient.role.id, envelope.position)
+            self._cure([envelope], recipient)
         else:
             self._ledger.move(row, transitions.settled(row))
         self._probing.went_well(recipient.role.id)
@@ -98,10 +99,17 @@ class RunResults:
         if not bundle:
             return
         self._ledger.settle_all(recipient.role.id, [envelope.position for envelope in bundle])
+        self._cure(bundle, recipient)
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed(bundle)
         for envelope in bundle if log.isEnabledFor(logging.DEBUG) else ():
             _log_delivered(envelope, recipient)
+
+    def _cure(self, delivered: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
+        """Have repeats cure the failures of what they repeat."""
+        # Such envelopes are rare, and others pass here by the hundred: nothing is called for them.
+        for envelope in [each for each in delivered if each.events and each.events[0].origin is not None]:
+            self._ledger.cure(recipient.role.id, envelope.envelope_id)
 
     def worked(self, worker: RecipientProxy) -> None:
         """Note that a worker has committed."""

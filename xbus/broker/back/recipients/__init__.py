@@ -9,6 +9,7 @@ from xbus.broker.back.recipients.calls import CallTimeouts
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
 from xbus.broker.back.recipients.failures import (
     FailureClass,
+    ItemError,
     RecipientFailed,
     failure_of_report,
     fault_among_many,
@@ -39,6 +40,7 @@ __all__ = [
     "CircuitBreakers",
     "FailureClass",
     "Handshake",
+    "ItemError",
     "OwnRegistrations",
     "RecipientFailed",
     "RecipientHosts",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from xbus.broker.back.log import NOTHING_SAID, DeliveryNote, FirstWords, RunBatch
-from xbus.broker.back.recipients import Absent, FailureClass, RecipientFailed, RecipientProxy, This
+from xbus.broker.back.recipients import Absent, FailureClass, ItemError, RecipientFailed, RecipientProxy, This
 from xbus.broker.back.run.flow_control import together
 from xbus.broker.back.run.pipeline import EventStream, Members, OutputSource
 from xbus.broker.back.run.plan import EventPlan
@@ -168,11 +168,13 @@ class Run:
 
     async def _carry_out_event(self, event: LogEvent, *, may_commit: bool) -> EventStream | None:
         """Bring an event to those of the consumers that its graph leads to; None where there are none."""
-        graph = await self._context.graph(event.graph_id)
+        whole = await self._context.graph(event.graph_id)
         services = {recipient.role.service for recipient in self._consumers.values()}
-        graph = graph.leading_to(services & graph.consumer_services)
+        graph = whole.leading_to(services & whole.consumer_services)
         if not graph.nodes:
             return None
+        if whole.is_cyclic and graph.is_cyclic:
+            raise _circular(event)
         plan = self._context.plan(event, graph)
         workers = await self._acquire(event, sorted(plan.graph.worker_services))
         at_work = set(workers)
@@ -311,3 +313,12 @@ class Run:
         self._begun.pop(consumer, None)
         del self._consumers[consumer.role.id]
         settled(consumer)
+
+
+def _circular(event: LogEvent) -> RecipientFailed:
+    """Make the failure of an event whose graph leads back to itself, as somebody has edited the tables."""
+    said = (
+        f'the graph of event type "{event.type_name}" leads back to itself: '
+        "correct it, then resume what is parked (xbus parked resume)"
+    )
+    return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, "graph_circular", [ItemError(None, said)])

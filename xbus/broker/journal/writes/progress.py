@@ -99,13 +99,19 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class ProgressUpdate(Write[None]):
-    """Write the back's progress down in one transaction: cursors move only together with the rows they pass."""
+    """Write the back's progress down in one transaction: cursors move only together with the rows they pass.
+
+    Args:
+        repeated: role and envelope of each repeat that a role has committed in its turn. It cures the failures of the
+            envelope that it repeats.
+    """
 
     at: datetime
     cursors: Sequence[Cursor] = ()
     deliveries: Sequence[DeliveryMove] = ()
     failures: Sequence[Failure] = ()
     decided: Sequence[Decided] = ()
+    repeated: Sequence[tuple[int, UUID]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def goes_past_sqlalchemy(group: Sequence[writes.Write[object]]) -> bool:
     """Check whether all statements of a group go straight to the driver, as those of ordinary writes do."""
     for write in group:
         if isinstance(write, writes.ProgressUpdate):
-            if write.deliveries or write.failures or write.decided:
+            if write.deliveries or write.failures or write.decided or write.repeated:
                 return False
         elif isinstance(write, writes.Append):
             if write.stored is not None:

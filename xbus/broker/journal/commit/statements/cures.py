@@ -29,35 +29,53 @@ _OPEN_FAILURES = (
 
 
 def close_delivered(connection: sa.Connection, at: datetime, delivered: Collection[tuple[int, UUID]]) -> None:
-    """Close the failures of deliveries that went well in the end.
+    """Close the failures of deliveries that went well in the end, and of what the delivered envelopes repeat.
 
     A failure of a worker is closed with the last delivery of its envelope. A failure stays open that names an item
-    which is still parked alone.
+    which is still parked alone, or whose own envelope is still owed to the role, though a repeat of it was delivered.
 
     Args:
-        delivered: role and envelope of each delivery whose row is settled.
+        delivered: role and envelope of each delivery whose row is settled, or which is a repeat.
     """
     for ids in portions(sorted({envelope_id for _, envelope_id in delivered}), ENVELOPES):
-        failures = connection.execute(_OPEN_FAILURES.where(_FAILURE.envelope_id.in_(ids))).all()
+        repeats = _read_repeats(connection, ids)
+        known = [*repeats]
+        failures = connection.execute(_OPEN_FAILURES.where(_FAILURE.envelope_id.in_(known))).all()
         if not failures:
             continue
         delivery, item = model.delivery.c, model.parked_item.c
-        owed = sa.select(delivery.envelope_id).where(delivery.envelope_id.in_(ids))
-        lacking = set(connection.execute(owed).scalars())
-        is_parked = sa.and_(item.envelope_id.in_(ids), item.state == ItemState.PARKED.value)
+        owed = sa.select(delivery.role_id, delivery.envelope_id).where(delivery.envelope_id.in_(known))
+        lacking = {(role_id, envelope_id) for role_id, envelope_id in connection.execute(owed)}
+        lacked = {envelope_id for _, envelope_id in lacking}
+        is_parked = sa.and_(item.envelope_id.in_(known), item.state == ItemState.PARKED.value)
         parked = connection.execute(sa.select(item.event_id, item.item_index).where(is_parked))
         kept = {(event_id, index) for event_id, index in parked}
         cured = [
             failure.id
             for failure in failures
             if (
-                (failure.role_id, failure.envelope_id) in delivered
+                any((failure.role_id, each) in delivered for each in repeats[failure.envelope_id])
+                and (failure.role_id, failure.envelope_id) not in lacking
                 if failure.is_consumers
-                else failure.envelope_id not in lacking
+                else lacked.isdisjoint({failure.envelope_id, *repeats[failure.envelope_id]})
             )
             and not any((failure.event_id, index) in kept for index in failure.indices or ())
         ]
         _close(connection, at, cured, "closed by the broker: the envelope was delivered")
+
+
+def _read_repeats(connection: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
+    """Map each of some envelopes to itself, and each envelope that one of them repeats to those that repeat it."""
+    envelope = model.envelope.c
+    repeats = {each: {each} for each in ids}
+    ahead: Sequence[UUID] = ids
+    while ahead:
+        is_repeat = sa.and_(envelope.id.in_(ahead), envelope.origin_id.is_not(None))
+        ahead = []
+        for repeat_id, origin_id in connection.execute(sa.select(envelope.id, envelope.origin_id).where(is_repeat)):
+            repeats.setdefault(origin_id, set()).update(repeats[repeat_id])
+            ahead.append(origin_id)
+    return repeats
 
 
 def close_corrected(

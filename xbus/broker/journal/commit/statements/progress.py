@@ -41,16 +41,10 @@ def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) 
             _move_delivery(connection, write, move)
         if write.failures:
             connection.execute(_INSERT_FAILURE, [_failure_row(write, failure) for failure in write.failures])
-        if write.deliveries:
-            close_delivered(
-                connection,
-                write.at,
-                {
-                    (move.new.role_id, move.new.envelope_id)
-                    for move in write.deliveries
-                    if move.new.state is DeliveryState.SETTLED
-                },
-            )
+        if write.deliveries or write.repeated:
+            settled = (move.new for move in write.deliveries if move.new.state is DeliveryState.SETTLED)
+            delivered = {*write.repeated, *((row.role_id, row.envelope_id) for row in settled)}
+            close_delivered(connection, write.at, delivered)
         if write.decided:
             decide(connection, write.at, write.decided)
 
