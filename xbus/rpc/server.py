@@ -11,6 +11,7 @@ import zmq
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, ProtocolError
 from xbus.log_throttle import LogThrottle
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
@@ -21,7 +22,7 @@ from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.ports import CallerConnection, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
-from xbus.rpc.zmtp import TCP, SocketWatch
+from xbus.rpc.zmtp import TCP
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Server:
         may_read: asked before each call; after a no nothing is read until ``resume``.
         clock: stamps the replies.
         life_signs: how soon it notices that a peer's machine has vanished.
-        watch: of its sockets; it closes that. By default it makes one.
+        turn: of the loop, shared with others; answers go at its end.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Server:
         may_read: Callable[[], bool] = always,
         clock: Clock | None = None,
         life_signs: LifeSigns = OF_PEERS,
-        watch: SocketWatch | None = None,
+        turn: LoopTurn | None = None,
     ) -> None:
         self.name = name
         clock = clock or SystemClock()
@@ -107,9 +108,7 @@ class Server:
         self._context = context
         self._limits = limits
         self._life_signs = life_signs
-        self._plain = PlainPort(
-            self._owner, limits.frame_bytes, life_signs, limits.replies_unread, watch or SocketWatch()
-        )
+        self._plain = PlainPort(self._owner, limits.frame_bytes, life_signs, limits.replies_unread, turn or LoopTurn())
         self._router: RouterPort | None = None
 
     @property
@@ -320,6 +319,10 @@ class Server:
         return True
 
     def _transmit(self, frames: Sequence[Frame]) -> bool:
+        peer = self._plain.peers.get(bytes(frames[0]))
+        if peer is not None and not peer.stream.waits_for_room:
+            peer.stream.send(frames[1:])
+            return True
         port = self._port_of(bytes(frames[0]))
         try:
             port.send(frames)

@@ -319,12 +319,11 @@ class Front:
         Raises:
             CallError: one of them could not come alone.
         """
-        self._group_types(group)
+        self._group_types(group, group.header_sizes[1])
 
-    def _group_types(self, group: NewGroup) -> list[GroupType]:
+    def _group_types(self, group: NewGroup, most_bytes: int) -> list[GroupType]:
         if self._large_bytes is not None and max(map(len, group.data)) >= self._large_bytes:
             raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
-        most_bytes = group.header_sizes[1]
         return self._checks.group(group.emitter_ids, group.type_names, group.items, group.data, most_bytes)
 
     def put_group(self, group: NewGroup) -> Promise[SealedGroup]:
@@ -333,9 +332,9 @@ class Front:
         Raises:
             CallError: one of them could not come alone, or all together are too much for now.
         """
-        header_bytes, _ = group.header_sizes
+        header_bytes, most_bytes = group.header_sizes
         emitter_ids, items, data = group.emitter_ids, group.items, group.data
-        types = self._group_types(group)
+        types = self._group_types(group, most_bytes)
         self._space.check_new()
         self._space.take_all(emitter_ids, [*map(len, data)])
         self._checks.throttle.charge_all(emitter_ids, items, data)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.answers import on_wire
@@ -24,15 +24,13 @@ from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.headers import NO_TAGS
 from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
-from xbus.rpc.zmtp import SocketWatch
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 SHARED_SECONDS = 0.05
 """Seconds for which the front counts as shared behind puts of two emitters in turn. Longer protects emitters that put
@@ -46,12 +44,14 @@ TOGETHER_BYTES = 512 * 1024
 """The bytes of items of several messages in a group. More make the group, which is sealed as a whole, longer."""
 
 ID_BYTES = 16
-COLUMNS = 7
 
 _DATA: Callable[[Any], bytes] = itemgetter(4)
 
-_VERSION_BYTE = 6
-"""The byte of a UUID whose upper half is its version (RFC 9562)."""
+_VERSION: Callable[[bytes], int] = itemgetter(6)
+"""Gives the byte of a UUID whose upper half is its version (RFC 9562)."""
+
+_COMPUTED = bytes(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
+"""Such bytes of the ids that the bus computes."""
 
 _Columns: TypeAlias = tuple[
     tuple[bytes, ...],
@@ -78,7 +78,7 @@ class GroupIntake:
         front: takes groups, and envelopes alone.
         note_refusal: called for each envelope that is refused.
         now: the time in seconds.
-        watch: of the sockets by which messages come: it says when all of a turn of the loop are read.
+        turn: of the loop: the messages of one become a group at its end.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class GroupIntake:
         front: Front,
         note_refusal: NoteRefusal,
         now: Callable[[], float] = time.monotonic,
-        watch: SocketWatch | None = None,
+        turn: LoopTurn | None = None,
     ) -> None:
         self._front = front
         self._note_refusal = note_refusal
         self._now = now
-        self._watch = watch or SocketWatch()
+        self._turn = turn or LoopTurn()
         self.gathered: list[_Message] = []
         """The messages that wait for the end of the turn."""
         self._last_emitter: int | None = None
@@ -152,7 +152,7 @@ class GroupIntake:
             group = _group_of_messages(messages)
             if self._front.heard_of(group.envelope_ids):
                 raise _not_plain()
-            self._front.put_group(group).add_done_callback(partial(self._sealed_in_turn, messages))
+            self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
             plain = [message for message in messages if message.is_plain] if len(messages) > 1 else []
@@ -166,12 +166,8 @@ class GroupIntake:
             if plain:
                 self._put_together(plain)
 
-    def _sealed_in_turn(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
-        # The answers go at once, and not in the next turn of the loop.
-        self._watch.run(partial(self._sealed, messages, writing))
-
     def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
-        error = writing.exception()
+        error = writing.error
         if isinstance(error, JournalError) and not isinstance(error, JournalUnavailable) and len(messages) > 1:
             # It is the fault of one of them.
             for message in messages:
@@ -213,7 +209,7 @@ class GroupIntake:
         if message.entries:
             self.gathered.append(message)
             if len(self.gathered) == 1:
-                self._watch.at_end(self.flush)
+                self._turn.at_end(self.flush)
         return message
 
 
@@ -437,15 +433,25 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
     Raises:
         Refused: one of them is none that may be in a group.
     """
+    found: _Columns
     try:
-        columns: list[tuple[Value, ...]] = [*zip(*cast("list[list[Value]]", entries), strict=True)]
+        found = tuple(zip(*entries, strict=True))
+        ids, event_ids, names, items, data, heads, tags = found
     except (TypeError, ValueError):
         raise _not_plain() from None
-    if len(columns) != COLUMNS or not all(map(_has_type, columns[2:5], (str, int, bytes))):
+    if (
+        not {str}.issuperset(map(type, names))
+        or not {int}.issuperset(map(type, items))
+        or not {bytes}.issuperset(map(type, data))
+    ):
         raise _not_plain()
-    ids, event_ids, names, items, data, heads, tags = cast("_Columns", tuple(columns))
-    read_heads = _plain_or(heads, PLAIN_HEAD, head_of_array)
-    read_tags = _plain_or(tags, NO_TAGS, tags_of_array)
+    number = len(ids)
+    if heads.count(None) == tags.count(None) == number:
+        own: Sequence[bytes] = (*ids, *event_ids)
+        _check_ids(own)
+        return NewGroup(emitter_ids, ids, event_ids, names, items, data, [PLAIN_HEAD] * number, [NO_TAGS] * number)
+    read_heads = [PLAIN_HEAD if value is None else head_of_array(value) for value in heads]
+    read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
     if {head.key for head in read_heads} != {None}:
         pairs = [
             (envelope_id, event_id) if head.key is None else keyed_ids(emitter_id, head.key)
@@ -453,22 +459,18 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
         ]
         ids, event_ids = zip(*pairs, strict=True)
     own = [each for each, head in zip((*ids, *event_ids), (*read_heads, *read_heads), strict=True) if head.key is None]
-    if not _has_type(own, bytes) or not {ID_BYTES}.issuperset(map(len, own)):
-        raise _not_plain()
-    if COMPUTED_VERSION in {each[_VERSION_BYTE] >> 4 for each in own} or len({*ids, *event_ids}) < 2 * len(ids):
+    _check_ids(own)
+    if len({*ids, *event_ids}) < 2 * number:
         raise _not_plain()
     return NewGroup(emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags)
 
 
-def _has_type(values: Iterable[object], kind: type) -> bool:
-    return {kind}.issuperset(map(type, values))
-
-
-def _plain_or(values: Sequence[Value], plain: T, read: Callable[[Value], T]) -> Sequence[T]:
-    """Read the heads of envelopes or events, of which most are mostly plain."""
-    if values.count(None) == len(values):
-        return [plain] * len(values)
-    return [plain if value is None else read(value) for value in values]
+def _check_ids(ids: Sequence[bytes]) -> None:
+    """Let ids pass that callers made."""
+    if not {bytes}.issuperset(map(type, ids)) or not {ID_BYTES}.issuperset(map(len, ids)):
+        raise _not_plain()
+    if len(bytes(map(_VERSION, ids)).translate(None, _COMPUTED)) < len(ids) or len({*ids}) < len(ids):
+        raise _not_plain()
 
 
 def _not_plain() -> Refused:

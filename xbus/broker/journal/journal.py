@@ -27,6 +27,7 @@ from xbus.calling import CALLING
 from xbus.clock import SystemClock
 from xbus.config import JournalSettings
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
+from xbus.loop_turn import LoopTurn
 
 READERS = 2
 
@@ -56,6 +57,9 @@ class Journal:
         look_seconds: between two looks of an idle writer whether another broker has taken over.
         objects: where the data of large writes goes; None for the database.
 
+    Attributes:
+        turn: of the loop: writes are handed over at its end.
+
     Example:
         >>> journal = Journal(create_engine("sqlite:///xbus.db"), "broker")     # doctest: +SKIP
         >>> async with journal:                                                  # doctest: +SKIP
@@ -79,6 +83,7 @@ class Journal:
         self.answer_seconds = answer_seconds
         self._engine = engine
         self._seen = Seen()
+        self.turn = LoopTurn()
         self._writer = Writer(
             engine,
             name,
@@ -86,6 +91,7 @@ class Journal:
             max_pending_bytes=max_pending_bytes,
             pace=WriterPace(answer_seconds, ask_again_seconds, look_seconds),
             seen=self._seen,
+            turn=self.turn,
         )
         self._hold: FileHold | None = None
         self._objects = objects

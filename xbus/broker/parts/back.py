@@ -222,6 +222,7 @@ class BackPart:
                 max_unsent_bytes=WINDOWS_UNREAD * max(config.back.window_bytes, config.front.max_batch_bytes),
             ),
             clock=shared.clock,
+            turn=shared.journal.turn,
             # By TCP alone, as libzmq before 4.2 of an old recipient takes ZMTP's question for a call.
             life_signs=replace(OF_PEERS, keepalive_seconds=KEEPALIVE_SECONDS),
         )

@@ -41,7 +41,6 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.exchange import SHARE_BYTES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.server import Server
-from xbus.rpc.zmtp import SocketWatch
 
 LARGEST_UNREAD = 4
 """The answers that one emitter may leave unread, in largest messages: an immediate reply may be as large as a batch.
@@ -102,10 +101,9 @@ class FrontPart:
         )
         lifetimes = SessionLifetimes(config.session_seconds, config.session_hours * 3600)
         self._sessions = sessions(shared, "emitter", lifetimes, self._front.has_open_envelope, lambda: self._server)
-        watch = SocketWatch()
         self._server = Server(
             shared.context,
-            self._dispatch(checks, repeating, watch),
+            self._dispatch(checks, repeating),
             name="front",
             limits=ServerLimits(
                 max_message_bytes=largest,
@@ -115,10 +113,10 @@ class FrontPart:
             ),
             may_read=self._may_read,
             clock=shared.clock,
-            watch=watch,
+            turn=shared.journal.turn,
         )
 
-    def _dispatch(self, checks: Checks, repeating: Replay, watch: SocketWatch) -> ThrottlingDispatch:
+    def _dispatch(self, checks: Checks, repeating: Replay) -> ThrottlingDispatch:
         """Make the table of the verbs."""
         shared, config = self._shared, self._shared.config.front
         refusals = Refusals(shared.clock)
@@ -132,7 +130,7 @@ class FrontPart:
             config.session_seconds,
             config.immediate_reply_timeout,
             refusals.note_grouped,
-            watch,
+            shared.journal.turn,
         )
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),

@@ -13,6 +13,7 @@ from functools import partial
 
 from xbus.errors import ProtocolError
 from xbus.log_throttle import LogThrottle
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame
 from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, UNREAD_ANSWERS, CutLog
 from xbus.rpc.life_signs import LifeSigns, keep_alive
@@ -85,7 +86,7 @@ class _Peer:
 
     def may_read(self, message: list[bytes]) -> bool:
         port = self.port
-        turn = port.watch.turn
+        turn = port.turn.number
         if (
             self.read_in != turn
             and self.is_known
@@ -124,11 +125,11 @@ class PlainPort:
         frame_bytes: of a frame; a peer that sends a larger one is cut off.
         signs: how soon it notices that a peer is away, or does not say who it is.
         replies_unread: messages that one peer may leave unread; it gets no further ones.
-        watch: of its sockets.
+        turn: of the loop; answers go at its end.
     """
 
     def __init__(
-        self, owner: PortOwner, frame_bytes: float, signs: LifeSigns, replies_unread: int, watch: SocketWatch
+        self, owner: PortOwner, frame_bytes: float, signs: LifeSigns, replies_unread: int, turn: LoopTurn
     ) -> None:
         self._owner = owner
         self._signs = signs
@@ -156,7 +157,8 @@ class PlainPort:
         self._kept = 0
         self._kept_of_strangers = 0
         self._is_paused = True
-        self.watch = watch
+        self.turn = turn
+        self._watch = SocketWatch(turn)
         self.serve = owner.serve
         self.line = owner.line
         self.allowed_in = 0
@@ -258,7 +260,7 @@ class PlainPort:
         for peer in list(self.peers.values()):
             peer.stream.close()
             self._forget(peer)
-        self.watch.close()
+        self._watch.close()
 
     # -- what the connections tell ---------------------------------------------------------------------------------
 
@@ -268,10 +270,10 @@ class PlainPort:
             self._is_paused = True
             self._stopped[peer.peer] = peer
             return False
-        if not self._owner.has_room_for(peer.peer):
+        if self.line and not self._owner.has_room_for(peer.peer):
             self._stopped[peer.peer] = peer
             return False
-        self.allowed_in, self.allowed_bytes = self.watch.turn, _ALLOWED_BYTES
+        self.allowed_in, self.allowed_bytes = self.turn.number, _ALLOWED_BYTES
         return peer.is_known or self._has_turn(peer)
 
     def _has_turn(self, peer: _Peer) -> bool:
@@ -372,7 +374,7 @@ class PlainPort:
         peer_id = self._prefix + next(self._numbers).to_bytes(_NUMBER_BYTES, "big")
         keep_alive(connected, self._signs)
         peer = _Peer(self, peer_id, address, self._loop.time())
-        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer, self.watch)
+        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer, self._watch)
         self.peers[peer_id] = self._shy[peer_id] = peer
         peer.stream.start()
 

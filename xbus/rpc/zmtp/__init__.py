@@ -7,8 +7,7 @@ and what goes is sent by the loop. So each byte is bounded where it arrives, and
 
 from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way
 from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits, encode_message
-from xbus.rpc.zmtp.stream import StreamOwner, ZmtpStream
-from xbus.rpc.zmtp.watch import SocketWatch
+from xbus.rpc.zmtp.stream import SocketWatch, StreamOwner, ZmtpStream
 
 __all__ = [
     "DEALER",

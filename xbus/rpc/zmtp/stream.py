@@ -1,7 +1,12 @@
-"""A connected socket that carries messages by ZMTP, driven by the event loop."""
+"""A connected socket that carries messages by ZMTP, driven by the event loop.
+
+A callback of the loop for each socket costs ten calls of Python functions for each part that is read. So the sockets of
+a server have one for all of them (``SocketWatch``).
+"""
 
 import asyncio
 import contextlib
+import selectors
 import socket
 import struct
 from collections import deque
@@ -10,9 +15,9 @@ from itertools import islice
 from typing import Protocol
 
 from xbus.errors import ProtocolError
+from xbus.loop_turn import Act, LoopTurn, tell
 from xbus.rpc.codec import Frame
 from xbus.rpc.zmtp.codec import PART_BYTES, Incoming, message_pieces
-from xbus.rpc.zmtp.watch import SocketWatch
 
 _PIECES_AT_ONCE = 256
 """The most pieces that one call of the system sends; the system takes 1,024."""
@@ -30,6 +35,81 @@ _DROPPED_PARTS = 64
 and on must not delay the end."""
 
 _NO_LINGER = struct.pack("=ii", 1, 0)
+
+
+class SocketWatch:
+    """Calls the readers and writers of sockets, all that are ready in one turn of the loop behind each other.
+
+    Args:
+        turn: what is to be done at its end is done when all sockets are read.
+    """
+
+    def __init__(self, turn: LoopTurn) -> None:
+        # Made with the first socket, as its own descriptor is ready when one of its sockets is.
+        self._selector: selectors.DefaultSelector | None = None
+        self._watched: dict[int, tuple[Act | None, Act | None]] = {}
+        """By descriptor, its reader and its writer."""
+        self.turn = turn
+
+    def add_reader(self, descriptor: int, act: Act) -> None:
+        """Have ``act`` called whenever something can be read."""
+        self._watch(descriptor, act, self._watched.get(descriptor, (None, None))[1])
+
+    def remove_reader(self, descriptor: int) -> None:
+        """Call nobody any more when something can be read."""
+        self._watch(descriptor, None, self._watched.get(descriptor, (None, None))[1])
+
+    def add_writer(self, descriptor: int, act: Act) -> None:
+        """Have ``act`` called whenever something can be written."""
+        self._watch(descriptor, self._watched.get(descriptor, (None, None))[0], act)
+
+    def remove_writer(self, descriptor: int) -> None:
+        """Call nobody any more when something can be written."""
+        self._watch(descriptor, self._watched.get(descriptor, (None, None))[0], None)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._watched.clear()
+        if self._selector is not None:
+            asyncio.get_running_loop().remove_reader(self._selector)
+            self._selector.close()
+            self._selector = None
+
+    def _watch(self, descriptor: int, reader: Act | None, writer: Act | None) -> None:
+        events = (selectors.EVENT_READ if reader else 0) | (selectors.EVENT_WRITE if writer else 0)
+        if self._selector is None:
+            self._selector = selectors.DefaultSelector()
+            asyncio.get_running_loop().add_reader(self._selector, self._look)
+        is_watched = descriptor in self._watched
+        if not events:
+            if is_watched:
+                del self._watched[descriptor]
+                self._selector.unregister(descriptor)
+            return
+        self._watched[descriptor] = reader, writer
+        if is_watched:
+            self._selector.modify(descriptor, events)
+        else:
+            self._selector.register(descriptor, events)
+
+    def _look(self) -> None:
+        assert self._selector is not None, "it is watched"
+        turn = self.turn
+        turn.number += 1
+        turn.is_busy = True
+        for key, events in self._selector.select(0):
+            # One before it may have ended this connection, or stopped it.
+            if events & selectors.EVENT_READ and (act := self._watched.get(key.fd, (None, None))[0]):
+                try:
+                    act()
+                except Exception as error:
+                    tell(error)
+            if events & selectors.EVENT_WRITE and (act := self._watched.get(key.fd, (None, None))[1]):
+                try:
+                    act()
+                except Exception as error:
+                    tell(error)
+        turn.end()
 
 
 class StreamOwner(Protocol):
@@ -81,7 +161,7 @@ class ZmtpStream:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._watch = watch or self._loop
-        self._at_end: Callable[[Callable[[], None]], object] = watch.at_end if watch else self._loop.call_soon
+        self._at_end: Callable[[Act], object] = watch.turn.at_end if watch else self._loop.call_soon
         self._was_ready = False
         self._held_back: list[bytes] | None = None
         """A message that came when nothing might be read any more."""

@@ -237,11 +237,13 @@ class Checks:
         if largest > limits.batch_bytes or min(items) < 0:
             raise Refused("a batch of a group is too large, or counted wrong", code="batch_too_large")
         try:
-            self.item_size(largest_of(data, items))
+            if (size := largest_of(data, items)) > limits.item_bytes:
+                self.item_size(size)
         except (ProtocolError, ValueError) as error:
             raise Refused("a batch does not hold its items", code="bad_items") from error
-        check_room(NO_ID, max(items), largest + most_bytes, limits)
-        return cast("list[GroupType]", types)
+        if max(items) > limits.envelope_items or largest + most_bytes > limits.envelope_bytes:
+            check_room(NO_ID, max(items), largest + most_bytes, limits)
+        return [*filter(None, types)]
 
     def _group_type(self, emitter_id: int, type_name: str) -> GroupType:
         found = self._allowed.get((emitter_id, type_name))

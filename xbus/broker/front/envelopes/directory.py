@@ -291,8 +291,7 @@ class EnvelopeDirectory:
     def _answer_group(self, group: PutGroup, writing: Promise[SealedGroup]) -> None:
         for envelope_id in group.envelope_ids:
             self._grouped.pop(envelope_id, None)
-        if writing.exception() is None:
-            sealed = writing.result()
+        if (sealed := writing.answer) is not None:
             self.intake.take_group(sealed)
             for place, head in enumerate(sealed.group.heads):
                 if head.headers is not None:

@@ -14,11 +14,11 @@ from xbus.broker.journal.writes import SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import token_hash
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value
 from xbus.rpc.deferred import Answer, Promise, map_answer
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, EventOptionsMap, FrontLimitsMap, FrontLogin
-from xbus.rpc.zmtp import SocketWatch
 
 
 class FrontBatchVerbs:
@@ -31,7 +31,7 @@ class FrontBatchVerbs:
         session_seconds: part of the answer to a login.
         reply_seconds: how long an emitter waits for an immediate reply; part of the answer to a login.
         note_refusal: called for each envelope of a group that is refused.
-        watch: as of ``GroupIntake``.
+        turn: as of ``GroupIntake``.
 
     Attributes:
         groups: takes the messages of ``xbus.put_envelopes``.
@@ -45,10 +45,10 @@ class FrontBatchVerbs:
         session_seconds: float,
         reply_seconds: float,
         note_refusal: NoteRefusal,
-        watch: SocketWatch | None = None,
+        turn: LoopTurn | None = None,
     ) -> None:
         self._front = front
-        self.groups = GroupIntake(front, note_refusal, watch=watch)
+        self.groups = GroupIntake(front, note_refusal, turn=turn)
         self._sessions = sessions
         self._limits = limits
         self._session_seconds = session_seconds

@@ -18,7 +18,6 @@ from xbus.broker.journal.commit.fence import Seen
 from xbus.broker.journal.writes import (
     Append,
     PutEnvelope,
-    PutGroup,
     Repeat,
     Sealed,
     SealedEnvelope,
@@ -29,6 +28,7 @@ from xbus.broker.journal.writes import (
     write_size,
 )
 from xbus.errors import JournalUnavailable, XbusError
+from xbus.loop_turn import LoopTurn
 
 T = TypeVar("T")
 
@@ -110,6 +110,7 @@ class Writer:
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
         pace: its times.
         seen: the end of the log that this process has seen.
+        turn: of the loop.
 
     Attributes:
         room_listeners: called on the loop whenever ``has_room`` turns true again.
@@ -126,10 +127,12 @@ class Writer:
         max_pending_bytes: int,
         pace: WriterPace,
         seen: Seen,
+        turn: LoopTurn,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes, seen)
         self.max_pending_bytes = max_pending_bytes
         self._pace = pace
+        self._turn = turn
         self.room_listeners: list[Callable[[], None]] = []
         self.append_listeners: list[Callable[[Sequence[Append]], None]] = []
         self.seal_listeners: list[Callable[[Sequence[Sealed]], None]] = []
@@ -167,7 +170,7 @@ class Writer:
         self._bell, self._rung = socket.socketpair()
         self._bell.setblocking(False)
         self._rung.setblocking(False)
-        self._loop.add_reader(self._rung, self._hear)
+        self._loop.add_reader(self._rung, self._turn.run, self._hear)
         self._thread.start()
         try:
             await self.run(self._committer.begin_epoch)
@@ -246,10 +249,7 @@ class Writer:
             promises: false where nobody waits for it: then it waits a moment for one that promises something.
         """
         self._gather(write, write_size(write), answer)
-        if type(write) is PutGroup:
-            # It is all that a turn of the loop has read: nothing else is waited for.
-            self._hand_over()
-        elif promises:
+        if promises:
             self._hand_over_soon()
         elif not self._unpromised_since:
             self._unpromised_since = time.monotonic()
@@ -298,7 +298,7 @@ class Writer:
         """Hand over when this turn of the loop is done: what it submits shares a commit, and wakes the thread once."""
         if not self._is_handing_over:
             self._is_handing_over = True
-            self._loop.call_soon(self._hand_over)
+            self._turn.at_end(self._hand_over)
 
     def _hand_over_late(self) -> None:
         """Hand over what promises nothing, if it has waited long enough."""

@@ -1,0 +1,55 @@
+"""Does things once for all that one turn of the event loop brings, and without a turn of their own."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+Act: TypeAlias = Callable[[], object]
+
+
+class LoopTurn:
+    """Collects acts for the end of a turn of the loop: envelopes are put, writes handed over, answers sent.
+
+    Attributes:
+        number: grows with each turn in which something was read.
+        is_busy: whether somebody is at work who calls ``end`` then.
+    """
+
+    def __init__(self) -> None:
+        self._acts: list[Act] = []
+        self.number = 0
+        self.is_busy = False
+
+    def at_end(self, act: Act) -> None:
+        """Do something when all is read that is ready in this turn; in the next turn where nobody is at work."""
+        if not self._acts and not self.is_busy:
+            asyncio.get_running_loop().call_soon(self.end)
+        self._acts.append(act)
+
+    def run(self, act: Callable[..., object], *args: object) -> None:
+        """Do something, and then at once what ``at_end`` got meanwhile."""
+        if self.is_busy:
+            act(*args)
+            return
+        self.is_busy = True
+        try:
+            act(*args)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Do what is to be done at the end."""
+        self.is_busy = True
+        while self._acts:
+            acts, self._acts = self._acts, []
+            for act in acts:
+                try:
+                    act()
+                except Exception as error:
+                    tell(error)
+        self.is_busy = False
+
+
+def tell(error: Exception) -> None:
+    """Tell of an error as the loop does: all that comes behind it is done all the same."""
+    asyncio.get_running_loop().call_exception_handler({"message": "a turn of the loop failed", "exception": error})
