@@ -28,7 +28,7 @@ from xbus.broker.journal.writes import (
     write_size,
 )
 from xbus.errors import JournalUnavailable, XbusError
-from xbus.loop_turn import LoopTurn
+from xbus.loop_turn import LoopTurn, tell
 
 T = TypeVar("T")
 
@@ -418,10 +418,13 @@ class Writer:
             pass
         while self._told:
             told = self._told.popleft()
-            if len(told) == 3:
-                self._answer(*told)
-            else:
-                self._end(*told)
+            try:
+                if len(told) == 3:
+                    self._answer(*told)
+                else:
+                    self._end(*told)
+            except Exception as error:
+                tell(error)
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
         if faults != self._faults_known:
