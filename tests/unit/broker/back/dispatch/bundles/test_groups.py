@@ -36,7 +36,7 @@ def cut(group: PutGroup, how: str, random: Random) -> list[PutGroup | PutEnvelop
     if how == "in parts":
         edges = sorted({0, len(group), *random.sample(places, 5)})
         return [group.at_places(places[first:end]) for first, end in pairwise(edges)]
-    return [SealedGroup(0, group, ()).envelope(place) for place in places]
+    return [SealedGroup(0, -1, group, ()).envelope(place) for place in places]
 
 
 async def taken(group: Any, how: str, random: Random, *, is_read_back: bool) -> list[Any]:
