@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
-from xbus.broker.journal.commit.events import sealed_envelopes, stored_appends
-from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
+from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS, news
 from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import Append, Sealed, Write, WriteAnswer
 from xbus.errors import XbusError
@@ -225,10 +224,9 @@ class VirtualJournal:
         if self._is_dead:
             return
         self._faults_known = faults
-        appends = stored_appends([call for call, _ in group], answers)
+        appends, sealed = news([call for call, _ in group], answers)
         for tell_stored in self._store_listeners if appends else ():
             tell_stored(appends)
-        sealed = sealed_envelopes([call for call, _ in group], answers)
         for tell_sealed in self._seal_listeners if sealed else ():
             tell_sealed(sealed)
         for (_, waiting), answer in zip(group, answers, strict=True):

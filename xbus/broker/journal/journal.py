@@ -12,7 +12,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.events import WriterEvents
 from xbus.broker.journal.commit.fence import Seen, SeenEnd, read_holder
 from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
 from xbus.broker.journal.database.compression import DAMAGED
@@ -83,7 +82,6 @@ class Journal:
         self.name = name
         self.answer_seconds = answer_seconds
         self._engine = engine
-        self._events = WriterEvents()
         self._seen = Seen()
         self.turn = LoopTurn()
         self._writer = Writer(
@@ -92,7 +90,6 @@ class Journal:
             max_segment_bytes=max_segment_bytes,
             max_pending_bytes=max_pending_bytes,
             pace=WriterPace(answer_seconds, ask_again_seconds, look_seconds),
-            events=self._events,
             seen=self._seen,
             turn=self.turn,
         )
@@ -328,19 +325,19 @@ class Journal:
 
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""
-        self._events.on_room(listener)
+        self._writer.room_listeners.append(listener)
 
     def on_stored(self, listener: Callable[[Sequence[Append]], None]) -> None:
         """Have ``listener`` called after each commit that stored items of envelopes that come in parts, before those
         of them are known as sealed that the commit sealed."""
-        self._events.on_stored(listener)
+        self._writer.append_listeners.append(listener)
 
     def on_sealed(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
         """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.
 
         It gets the envelopes of one commit, in position order. Those that others seal, such as commands, it misses.
         """
-        self._events.on_sealed(listener)
+        self._writer.seal_listeners.append(listener)
 
     async def ended(self) -> None:
         """Wait until the journal is closed, or raise what its writer died of: then the broker must stop."""

@@ -14,7 +14,14 @@ from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
 from xbus.broker.journal.commit.rehearsal import lacks_room, rehearse
 from xbus.broker.journal.commit.statements import carry_out, carry_out_free, goes_past_sqlalchemy, stored_bytes
-from xbus.broker.journal.database.engine import READ_ONLY, WRITES, DriverTransaction, is_memory, journal_errors
+from xbus.broker.journal.database.engine import (
+    READ_ONLY,
+    WRITES,
+    DriverTransaction,
+    driver_of,
+    is_memory,
+    journal_errors,
+)
 from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import PutEnvelope, PutGroup, StartEvent, Write, write_size
 from xbus.clock import SystemClock
@@ -196,7 +203,7 @@ class Committer:
         try:
             with journal_errors(), self._connected().begin():
                 yield
-                self._fence.stamp(self._connected(), is_first=self._is_new)
+                self._fence.stamp(driver_of(self._connected()), is_first=self._is_new)
         except XbusError as error:
             if isinstance(error, JournalUnavailable):
                 self.outage = error
@@ -276,17 +283,18 @@ class Committer:
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
-        group = [cast(Write[object], call.what) for call in calls]
+        group = [call.what for call in calls if isinstance(call.what, Write)]
         data_bytes = 0
         try:
             with journal_errors():
                 connection = self._connected()
+                driver = driver_of(connection)
                 is_past_sqlalchemy = not leaves_taken and goes_past_sqlalchemy(group)
-                with DriverTransaction(connection) if is_past_sqlalchemy else connection.begin():
+                with DriverTransaction(connection, driver) if is_past_sqlalchemy else connection.begin():
                     write = carry_out_free if leaves_taken else carry_out
                     answers = write(connection, group, self._max_segment_bytes)
                     data_bytes = stored_bytes(group, answers)
-                    self._fence.stamp(connection, data_bytes, is_first=self._is_new)
+                    self._fence.stamp(driver, data_bytes, is_first=self._is_new)
                     committing = True
         except JournalUnavailable as error:
             self._disconnect()

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from xbus import model
-from xbus.broker.journal.commit.statements.rows import Prepared
+from xbus.broker.journal.commit.statements.rows import Driver, Prepared
 from xbus.broker.journal.database.engine import driver_of
 from xbus.errors import TakenOver, WentBack
 
@@ -101,7 +101,7 @@ class Fence:
         self._own = {"of_name": self._name, "of_epoch": self._epoch, "of_holder": self._holder}
         self._committed = self.number
 
-    def stamp(self, connection: sa.Connection, data_bytes: int = 0, *, is_first: bool = False) -> None:
+    def stamp(self, driver: Driver, data_bytes: int = 0, *, is_first: bool = False) -> None:
         """Number the transaction, if this process may still write.
 
         Args:
@@ -114,15 +114,15 @@ class Fence:
             WentBack: the journal lacks what was committed.
         """
         self.number += 1
-        driver, end = driver_of(connection), self._seen.end
+        end = self._seen.end
         values = {"committed": self._committed, "number": self.number, "data_bytes": data_bytes, **self._own}
         if not is_first or end.envelope_id is None:
             cursor = _STAMP.execute(driver, values)
         else:
             cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.position, "seen_id": end.envelope_id.hex})
         if cursor.rowcount != 1:
-            self._check(connection, _ROW_OF_WRITER.execute(driver, {"of_name": self._name}).fetchall())
-            raise self._went_back(connection, self._committed)
+            self._check(driver, _ROW_OF_WRITER.execute(driver, {"of_name": self._name}).fetchall())
+            raise self._went_back(driver, self._committed)
 
     def confirm(self) -> None:
         """Note that the transaction that was stamped last is committed."""
@@ -135,7 +135,7 @@ class Fence:
             TakenOver: as of ``stamp``.
             WentBack: as of ``stamp``.
         """
-        self._check(connection, connection.execute(_READ_WRITER, {"of_name": self._name}).all())
+        self._check(driver_of(connection), connection.execute(_READ_WRITER, {"of_name": self._name}).all())
 
     def is_committed(self, connection: sa.Connection, number: int) -> bool:
         """Check whether a transaction was committed though its answer got lost.
@@ -149,25 +149,25 @@ class Fence:
         """
         # Locked, so that a COMMIT that is still under way on the lost connection comes to its end first.
         rows = connection.execute(_LOCK_WRITER, {"of_name": self._name}).all()
-        self._check(connection, rows)
+        self._check(driver_of(connection), rows)
         return any(committed == number for _, _, committed in rows)
 
-    def _check(self, connection: sa.Connection, rows: Sequence[Any]) -> None:
+    def _check(self, driver: Driver, rows: Sequence[Any]) -> None:
         """Check what the row of this writer says, if there is one."""
         ((epoch, holder, committed),) = rows or [(0, None, 0)]
         if epoch < self._epoch:
             # Not even the beginning of this process is there.
-            raise self._went_back(connection, committed)
+            raise self._went_back(driver, committed)
         if (epoch, holder) != (self._epoch, self._holder):
             raise TakenOver(
                 f"another broker writes to this journal now ({holder or 'unknown'})",
                 "start this one again only if it is to take the journal over",
             )
         if committed < self._committed:
-            raise self._went_back(connection, committed)
+            raise self._went_back(driver, committed)
 
-    def _went_back(self, connection: sa.Connection, number: int) -> WentBack:
-        ((found,),) = _READ_HEAD.execute(driver_of(connection), {}).fetchall()
+    def _went_back(self, driver: Driver, number: int) -> WentBack:
+        ((found,),) = _READ_HEAD.execute(driver, {}).fetchall()
         return WentBack(self._committed - number, self._seen.end.position, found)
 
 

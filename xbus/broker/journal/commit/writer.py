@@ -2,22 +2,33 @@
 
 import asyncio
 import queue
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
-from xbus.broker.journal.commit.events import WriterEvents, sealed_envelopes, stored_appends
 from xbus.broker.journal.commit.fence import Seen
-from xbus.broker.journal.writes import Write, WriteAnswer, write_size
+from xbus.broker.journal.writes import (
+    Append,
+    PutEnvelope,
+    Repeat,
+    Sealed,
+    SealedEnvelope,
+    SealedGroup,
+    SealReceipt,
+    Write,
+    WriteAnswer,
+    write_size,
+)
 from xbus.errors import JournalUnavailable, XbusError
-from xbus.loop_turn import LoopTurn
+from xbus.loop_turn import LoopTurn, tell
 
 T = TypeVar("T")
 
@@ -39,6 +50,10 @@ UNPROMISED_SECONDS = 0.02
 LOOK_SECONDS = 1.0
 """Seconds after which a writer without work looks whether it may still write. Less ends it sooner where another broker
 has taken over, and costs reads."""
+
+
+RINGS_AT_ONCE = 4096
+"""The rings of the thread, a byte each, that are heard at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,13 @@ class _Pending(WriteJob):
     answer: WriteAnswer[Any]
 
 
+_Outcome: TypeAlias = tuple[Sequence[_Pending], Sequence[object], int]
+"""Calls, their answers, and how many faults there were until then."""
+
+_End: TypeAlias = tuple[BaseException | None, Sequence[_Pending]]
+"""What the thread died of, if it did, and the calls that it was at."""
+
+
 class CommitFigures(NamedTuple):
     """The counts of the commits; the writer's thread counts on.
 
@@ -87,9 +109,13 @@ class Writer:
         max_segment_bytes: appends are gathered up to this size.
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
         pace: its times.
-        events: tells on the loop of room, and of what was sealed.
         seen: the end of the log that this process has seen.
         turn: of the loop.
+
+    Attributes:
+        room_listeners: called on the loop whenever ``has_room`` turns true again.
+        append_listeners: called after each commit that stored items of envelopes that come in parts.
+        seal_listeners: called after each commit that sealed envelopes, before their emitters know.
     """
 
     def __init__(
@@ -100,17 +126,20 @@ class Writer:
         max_segment_bytes: int,
         max_pending_bytes: int,
         pace: WriterPace,
-        events: WriterEvents,
         seen: Seen,
         turn: LoopTurn,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes, seen)
         self.max_pending_bytes = max_pending_bytes
         self._pace = pace
-        self._events = events
         self._turn = turn
+        self.room_listeners: list[Callable[[], None]] = []
+        self.append_listeners: list[Callable[[Sequence[Append]], None]] = []
+        self.seal_listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self._gathered: list[_Pending | None] = []
-        self._unpromised: asyncio.TimerHandle | None = None
+        self._unpromised_since = 0.0
+        """When the first of those was gathered that promise nothing; 0.0 without one."""
+        self._timer: asyncio.TimerHandle | None = None
         self._is_handing_over = False
         self._calls: queue.SimpleQueue[list[_Pending | None]] = queue.SimpleQueue()
         self._taken: deque[_Pending | None] = deque()
@@ -123,6 +152,10 @@ class Writer:
         self._tried_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop
+        self._told: deque[_Outcome | _End] = deque()
+        """What the thread has to tell on the loop; it rings for each."""
+        self._bell: socket.socket
+        self._rung: socket.socket
         self._ended: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -134,6 +167,10 @@ class Writer:
         """
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
+        self._bell, self._rung = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rung.setblocking(False)
+        self._loop.add_reader(self._rung, self._turn.run, self._hear)
         self._thread.start()
         try:
             await self.run(self._committer.begin_epoch)
@@ -147,7 +184,14 @@ class Writer:
             self._closing = True
             self._gathered.append(None)
             self._hand_over()
-            await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
+        await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
+        if self._rung.fileno() >= 0:
+            self._hear()
+            self._loop.remove_reader(self._rung)
+            self._rung.close()
+        # One that is left behind may still ring.
+        if self.has_ended:
+            self._bell.close()
 
     @property
     def has_ended(self) -> bool:
@@ -207,8 +251,10 @@ class Writer:
         self._gather(write, write_size(write), answer)
         if promises:
             self._hand_over_soon()
-        elif self._unpromised is None:
-            self._unpromised = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over)
+        elif not self._unpromised_since:
+            self._unpromised_since = time.monotonic()
+            if self._timer is None:
+                self._timer = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over_late)
 
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
@@ -218,7 +264,7 @@ class Writer:
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
-        if self._unpromised is not None:
+        if self._unpromised_since:
             self._hand_over_soon()
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
@@ -236,20 +282,17 @@ class Writer:
         return answer
 
     def _gather(self, what: Write[T] | Step | Callable[[sa.Connection], T], size: int, answer: WriteAnswer[T]) -> None:
-        refusal = self._refusal
-        if refusal is None:
-            self._pending_bytes += size
-            self._full = self._full or self._pending_bytes > self.max_pending_bytes
-            self._gathered.append(_Pending(what, self._faults_known, size, answer))
-        elif not answer.done():
-            answer.set_exception(refusal)
-
-    @property
-    def _refusal(self) -> JournalUnavailable | None:
-        """Why nothing more is taken; None while it is."""
-        if self._closing:
-            return JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
-        return self.overdue if self._full else None
+        if self._closing or self._full:
+            refusal = self.overdue
+            if self._closing:
+                refusal = JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
+            if refusal is not None:
+                if not answer.done():
+                    answer.set_exception(refusal)
+                return
+        self._pending_bytes += size
+        self._full = self._full or self._pending_bytes > self.max_pending_bytes
+        self._gathered.append(_Pending(what, self._faults_known, size, answer))
 
     def _hand_over_soon(self) -> None:
         """Hand over when this turn of the loop is done: what it submits shares a commit, and wakes the thread once."""
@@ -257,11 +300,21 @@ class Writer:
             self._is_handing_over = True
             self._turn.at_end(self._hand_over)
 
+    def _hand_over_late(self) -> None:
+        """Hand over what promises nothing, if it has waited long enough."""
+        self._timer = None
+        if not self._unpromised_since:
+            return
+        left = self._unpromised_since + UNPROMISED_SECONDS - time.monotonic()
+        if left > 0:
+            # What the timer was set for has gone with another write.
+            self._timer = self._loop.call_later(left, self._hand_over_late)
+        else:
+            self._hand_over()
+
     def _hand_over(self) -> None:
         self._is_handing_over = False
-        if self._unpromised is not None:
-            self._unpromised.cancel()
-            self._unpromised = None
+        self._unpromised_since = 0.0
         if self._gathered:
             self._calls.put(self._gathered)
             self._gathered = []
@@ -283,12 +336,12 @@ class Writer:
                 elif not group and going_on:
                     self._committer.look()
                 answers = self._committer.do(group)
-                self._undecided += [
-                    pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED
-                ]
+                for pending, answer in zip(group, answers, strict=True):
+                    if answer is UNDECIDED:
+                        self._undecided.append(pending)
                 if not self._undecided:
                     self._busy_since = None
-                self._tell(group, answers)
+                self._tell((group, answers, self._committer.faults))
                 if group:
                     # What the first of them knew, all that come behind them know.
                     self._committer.forget_faults(group[0].faults_known)
@@ -296,7 +349,7 @@ class Writer:
             died_of = error
         finally:
             self._committer.close()
-        self._loop.call_soon_threadsafe(self._end, died_of, group)
+        self._tell((died_of, group))
 
     def _is_time_to_try(self, group: Sequence[_Pending]) -> bool:
         """Check whether to try again to write: where nothing comes; for want of room also beside what comes."""
@@ -310,36 +363,39 @@ class Writer:
         answers = self._committer.decide()
         if answers is not None:
             decided, self._undecided = self._undecided, []
-            self._tell(decided, answers)
+            self._tell((decided, answers, self._committer.faults))
 
-    def _tell(self, group: Sequence[_Pending], answers: Sequence[object]) -> None:
-        self._loop.call_soon_threadsafe(self._turn.run, self._answer, group, answers, self._committer.faults)
+    def _tell(self, what: "_Outcome | _End") -> None:
+        self._told.append(what)
+        # With as many rings unheard as the socket holds, or none to hear them, one more changes nothing.
+        try:
+            self._bell.send(b"\0")
+        except OSError:
+            pass
 
     def _take(self) -> tuple[list[_Pending], bool]:
-        """Wait for a call, and take all others that are there; false says that the writer is being closed.
+        """Wait for a call, and choose of all that are there then; false says that the writer is being closed.
 
-        Nothing may come for the time of a look: then it takes nothing.
+        Nothing may come for the time of a look: then it takes nothing. Writes pass steps for which this group has no
+        room, and errands pass nothing.
         """
+        taken = self._taken
         try:
-            if not self._taken:
+            if not taken:
                 asks = self._undecided or self._committer.outage
-                self._taken.extend(self._calls.get(timeout=self._pace.ask_again if asks else self._pace.look))
+                taken += self._calls.get(timeout=self._pace.ask_again if asks else self._pace.look)
             while True:
-                self._taken.extend(self._calls.get_nowait())
+                taken += self._calls.get_nowait()
         except queue.Empty:
             pass
-        return self._group()
-
-    def _group(self) -> tuple[list[_Pending], bool]:
-        """Choose of what was taken. Writes pass steps for which this group has no room, and errands pass nothing."""
         group: list[_Pending] = []
         left: list[_Pending] = []
         size = steps = 0
-        while self._taken and size <= GROUP_BYTES and len(group) < GROUP_CALLS:
-            pending = self._taken[0]
+        while taken and size <= GROUP_BYTES and len(group) < GROUP_CALLS:
+            pending = taken[0]
             if left and (pending is None or callable(pending.what)):
                 break
-            self._taken.popleft()
+            taken.popleft()
             if pending is None:
                 return group, False
             is_step = isinstance(pending.what, Step)
@@ -349,22 +405,39 @@ class Writer:
             steps += is_step
             group.append(pending)
             size += pending.size
-        self._taken.extendleft(reversed(left))
+        taken.extendleft(reversed(left))
         return group, True
 
     # -- on the loop -----------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Carry out what the thread has to tell."""
+        try:
+            self._rung.recv(RINGS_AT_ONCE)
+        except BlockingIOError:
+            pass
+        while self._told:
+            told = self._told.popleft()
+            try:
+                if len(told) == 3:
+                    self._answer(*told)
+                else:
+                    self._end(*told)
+            except Exception as error:
+                tell(error)
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
         if faults != self._faults_known:
             # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
             # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
             self._loop.call_soon(self._know, faults)
-        appends = stored_appends(group, answers)
+        appends, sealed = news(group, answers)
         if appends:
-            self._events.tell_stored(appends)
-        sealed = sealed_envelopes(group, answers)
+            for tell_stored in self.append_listeners:
+                tell_stored(appends)
         if sealed:
-            self._events.tell_sealed(sealed)
+            for tell_sealed in self.seal_listeners:
+                tell_sealed(sealed)
         for pending, answer in zip(group, answers, strict=True):
             if answer is UNDECIDED:
                 continue
@@ -375,12 +448,14 @@ class Writer:
                 pending.answer.set_exception(answer)
             else:
                 pending.answer.set_result(answer)
-        self._look_for_room()
+        if self._full:
+            self._look_for_room()
 
     def _look_for_room(self) -> None:
         if self._full and self._pending_bytes <= self.max_pending_bytes // 2:
             self._full = False
-            self._events.tell_room()
+            for tell_room in self.room_listeners:
+                tell_room()
 
     def _know(self, faults: int) -> None:
         self._faults_known = faults
@@ -399,6 +474,33 @@ class Writer:
         for pending in waiting:
             if pending is not None and not pending.answer.done():
                 pending.answer.set_exception(JournalUnavailable("the journal has ended", "see the broker's log"))
+
+
+def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[Append], list[Sealed]]:
+    """Give what calls have stored and sealed.
+
+    Args:
+        answers: of ``Committer.do``, or of ``Committer.decide``.
+
+    Returns:
+        The items stored in the database of envelopes that come in parts, in their order. What lies in an object store
+        is left out: it is large, and would take the place of all others. And the sealed envelopes, in position order.
+    """
+    appends: list[Append] = []
+    sealed: list[Sealed] = []
+    for call, answer in zip(calls, answers, strict=True):
+        if answer is None:
+            if type(call.what) is Append and call.what.stored is None:
+                appends.append(call.what)
+        elif type(answer) is SealedGroup:
+            if answer.hashes:
+                sealed.append(answer)
+        elif type(answer) is SealReceipt:
+            content = call.what if type(call.what) is PutEnvelope else None
+            sealed.append(SealedEnvelope(answer, content, type(call.what) is Repeat))
+    if len(sealed) > 1:
+        sealed.sort(key=lambda each: each.first)
+    return appends, sealed
 
 
 def silent(seconds: float) -> JournalUnavailable:

@@ -5,6 +5,6 @@ outlives the block that opens it. Every other package of the journal may import 
 ``connection``, ``grants``, ``place``, ``pool``, ``promises`` and ``schema``.
 
 Face: ``binary_copy``, ``clearing_items``, ``compression``, ``connection``, ``engine``, ``exclusive``, ``foreign``,
-``grants``, ``holding``, ``paging``, ``place``, ``pool``, ``promises``, ``raw_reader``, ``read_turns``, ``rows``,
-``schema``, ``table_rows``.
+``grants``, ``holding``, ``paging``, ``place``, ``pool``, ``postgres_session``, ``promises``, ``raw_reader``,
+``read_turns``, ``rows``, ``schema``, ``table_rows``.
 """

@@ -183,6 +183,7 @@ class DriverTransaction(AbstractContextManager[None, None]):
 
     Args:
         connection: which is in no transaction.
+        driver: that of it.
 
     Raises:
         JournalUnavailable: the database only reads.
@@ -190,10 +191,10 @@ class DriverTransaction(AbstractContextManager[None, None]):
 
     __slots__ = ("_connection", "_dialect", "_driver")
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, driver: DBAPIConnection) -> None:
         self._connection = connection
         self._dialect = connection.dialect
-        self._driver = driver_of(connection)
+        self._driver = driver
 
     def __enter__(self) -> None:
         if isinstance(self._driver, sqlite3.Connection):

@@ -284,20 +284,17 @@ class SealedGroup(NamedTuple):
 
     Args:
         first: the position of the first of them.
+        last: that of the last.
         group: those that were received.
         hashes: of their contents, see ``model.envelope``.
         taken: the places of the others in the group that was handed in, whose ids are taken.
     """
 
     first: int
+    last: int
     group: PutGroup
     hashes: Sequence[bytes]
     taken: frozenset[int] = frozenset()
-
-    @property
-    def last(self) -> int:
-        """The position of the last of them."""
-        return self.first + len(self.hashes) - 1
 
     @property
     def last_id(self) -> UUID:

@@ -125,7 +125,7 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
     for handler in _IN_ORDER:
         if handler not in places:
             continue
-        calls: list[Any] = [group[place] for place in places[handler]]
+        calls: list[Any] = [*map(group.__getitem__, places[handler])]
         if handler is emission.insert_segments:
             appends = lasting_appends(connection, cast(list[writes.Append], calls))
             calls = gather(appends, max_segment_bytes)
@@ -148,6 +148,6 @@ def carry_out_free(
         if not isinstance(kept, writes.PutGroup):
             answers.append(next(done))
             continue
-        sealed = cast(writes.SealedGroup, next(done)) if len(kept) else writes.SealedGroup(0, kept, ())
+        sealed = cast(writes.SealedGroup, next(done)) if len(kept) else writes.SealedGroup(0, -1, kept, ())
         answers.append(sealed._replace(taken=found[id(write)][1]))
     return answers

@@ -171,7 +171,6 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
                 name = hashed_name.encode() + b"\0"
             envelope_id, event_id = id_bytes.hex(), event_bytes.hex()
             ordering_key, key, headers = head
-            event_headers, partition_key = tags
             data_hash = sha256(data).digest() if data else b""
             if headers is None and tags is NO_TAGS:
                 whole = sha256(name + items.to_bytes(8, "big") + data_hash).digest()
@@ -181,21 +180,21 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
             if key is not None:
                 keyed.append(envelope_id)
             # One segment, so the hash is also the one that does not depend on how it is cut.
-            of_content = None if key is None else whole
-            envelopes.append(
-                (
-                    *(envelope_id, emitter_id, at, ordering_key, key, headers, at, position, items),
-                    *(len(data), whole, of_content),
-                )
-            )
+            totals = (position, items, len(data), whole, None if key is None else whole)
+            envelopes.append((envelope_id, emitter_id, at, ordering_key, key, headers, at, *totals))
             stored, plain_bytes = compress(data) if is_compressed else (data, None)
             if len(stored) > SMALL_BYTES:
                 segments.append(SegmentRow(UUID(bytes=event_bytes), 0, items, stored, data_hash, None, plain_bytes))
             in_event = (stored, data_hash, plain_bytes) if 0 < len(stored) <= SMALL_BYTES else NO_SEGMENT
-            events.append(
-                (event_id, envelope_id, type_id, graph_id, items, items, event_headers, partition_key, *in_event)
-            )
-        sealed.append(SealedGroup(first, group, hashes))
+            events.append((event_id, envelope_id, type_id, graph_id, items, items, *tags, *in_event))
+        sealed.append(SealedGroup(first, first + len(hashes) - 1, group, hashes))
+    _insert(driver, envelopes, events, segments)
+    if keyed:
+        check_keys(driver, keyed)
+    return sealed
+
+
+def _insert(driver: Driver, envelopes: Sequence[Row], events: Sequence[Row], segments: Sequence[SegmentRow]) -> None:
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(_PUT_ENVELOPES, envelopes), (_PUT_EVENTS, events)]
     is_copied = bool(segments) and copies(driver, segments)
     if segments and not is_copied:
@@ -203,15 +202,11 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
     try:
         write_rows(driver, *rows)
     except INTEGRITY_ERRORS as error:
-        alone = groups[0]
-        event_ids = [UUID(bytes=alone.event_ids[0])] if len(envelopes) == 1 else []
-        check_ids(error, UUID(bytes=alone.envelope_ids[0]), event_ids)
+        (envelope_id, *_), (event_id, *_) = envelopes[0], events[0]
+        check_ids(error, UUID(str(envelope_id)), [UUID(str(event_id))] if len(envelopes) == 1 else [])
         raise
-    if keyed:
-        check_keys(driver, keyed)
     if is_copied:
         copy_segments(driver, segments)
-    return sealed
 
 
 def check_keys(driver: Driver, envelope_ids: Sequence[str]) -> None:
