@@ -27,10 +27,10 @@ ROUNDS = 5
 PUTS = 20
 """The puts of a round, each made when the one before is answered."""
 
-CALLS_OF_ONE = 1250
+CALLS_OF_ONE = 420
 """The calls for an envelope that is alone."""
 
-CALLS_OF_A_FURTHER_ONE = 4
+CALLS_OF_A_FURTHER_ONE = 1.5
 """The calls for each further envelope of a group."""
 
 

@@ -335,8 +335,7 @@ class Front:
         header_bytes, most_bytes = group.header_sizes
         emitter_ids, items, data = group.emitter_ids, group.items, group.data
         types = self._group_types(group, most_bytes)
-        self._space.check_new()
-        self._space.take_all(emitter_ids, [*map(len, data)])
+        self._space.take_new(emitter_ids, data)
         self._checks.throttle.charge_all(emitter_ids, items, data)
         columns = (group.envelope_ids, group.event_ids, types, items, data, group.heads, group.tags)
         size = sum(map(len, data)) + header_bytes

@@ -104,14 +104,19 @@ class Space:
         Raises:
             Failed: journal_full.
         """
-        self.take_all((emitter_id,), (data_bytes,))
+        self._take_all((emitter_id,), (data_bytes,))
 
-    def take_all(self, emitter_ids: Sequence[int], sizes: Sequence[int]) -> None:
-        """Let the items of several emitters pass, all or none of them; see ``take``.
+    def take_new(self, emitter_ids: Sequence[int], data: Sequence[bytes]) -> None:
+        """Let new envelopes of several emitters pass, all or none of them; see ``check_new`` and ``take``.
 
         Args:
-            sizes: the bytes of each.
+            data: the items of each.
         """
+        if self._max_bytes:
+            self.check_new()
+            self._take_all(emitter_ids, [*map(len, data)])
+
+    def _take_all(self, emitter_ids: Sequence[int], sizes: Sequence[int]) -> None:
         if not self._max_bytes or (live := self.live_bytes) <= self._max_bytes * REOPEN_SHARE:
             return
         for emitter_id in {*emitter_ids}:

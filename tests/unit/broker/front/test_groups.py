@@ -440,7 +440,7 @@ async def test_a_limit_of_one_emitter_leaves_the_others_of_its_turn(
 
 # -- what it costs ---------------------------------------------------------------------------------------------------
 
-MOST_CALLS_OF_A_GROUP = 235
+MOST_CALLS_OF_A_GROUP = 200
 MOST_CALLS_OF_A_MESSAGE = 3.5
 MOST_CALLS_OF_AN_ENVELOPE = 0.5
 """Python calls, of loop and writer, from the message to its answer; they only fall."""
