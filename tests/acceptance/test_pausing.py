@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import json
+import logging
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,17 +13,19 @@ import pytest
 import sqlalchemy as sa
 
 from tests.conftest import StartDaemon
-from tests.support.bus import add_bus
+from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.operating import run_xbus, xbus
 from tests.support.processes import run, script
-from tests.support.sdk import emit, send_numbers
+from tests.support.sdk import Keeps, emit, send_numbers
+from tests.support.serving import serving
 from tests.support.showing import become, progress
 from tests.support.waiting import eventually
 from xbus import model
 from xbus.broker.journal.database.connection import reading
 from xbus.errors import Failed
+from xbus.reader import AsyncReader
 
 IN_FORCE_SECONDS = 2.0
 """A pause, or its end, is in force so soon."""
@@ -78,6 +81,36 @@ async def test_a_paused_role_gets_nothing_and_keeps_what_it_is_owed(
         await xbus(daemon, "resume", "role", "c_1", "--reason", "moved")
         await first.wait_for([*owed, last])
     assert first.committed == [had, *owed, last]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "program"), [("role", "c_1", "recipient"), ("service", "audit", "reader")], ids=["c_1", "audit"]
+)
+async def test_a_paused_program_hears_of_it_once(
+    kind: str, name: str, program: str, sqlite_url: str, start_daemon: StartDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_bus(sqlite_url, {"numbers": {"c": []}})
+    add_reader(sqlite_url, "audit", "numbers", lease=1.0)
+    daemon = start_daemon(sqlite_url)
+    caplog.set_level(logging.INFO, "xbus")
+    paused, resumed = f"{program}_paused", f"{program}_resumed"
+
+    def told() -> list[str]:
+        actions = (vars(record).get("action", "") for record in caplog.records)
+        return [action for action in actions if action.endswith(("_paused", "_resumed"))]
+
+    async with serving(daemon, "c_1", Keeps()), AsyncReader(daemon.back, "audit_1", PASSWORD) as reader:
+        reading = asyncio.create_task(reader.next_batch())
+        await pause(daemon, kind, name)
+        await eventually(lambda: told() == [paused], "it hears of the pause")
+        assert f'"{name}" is paused by {getpass.getuser()}: moving house' in caplog.text
+        # Signs of life go on meanwhile.
+        await pause(daemon, "emitter", "emitter_1")
+        await xbus(daemon, "resume", kind, name, "--reason", "moved")
+        await eventually(lambda: told() == [paused, resumed], "it hears that it goes on, and each once")
+        await xbus(daemon, "resume", "emitter", "emitter_1", "--reason", "moved")
+        await emit(daemon, send_numbers(3))
+        assert len(await reading) == 3
 
 
 async def test_a_paused_worker_keeps_its_events_waiting_and_nothing_fails(

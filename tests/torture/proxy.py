@@ -33,10 +33,12 @@ class Proxy:
 
     async def close(self) -> None:
         """Cut everything, and listen no longer."""
+        # asyncio drops a connection without closing it that it has accepted and not attached when its server closes.
+        asyncio.get_running_loop().remove_reader(self._socket)
+        await self._settle()
         if self._server is not None:
             self._server.close()
         self._socket.close()
-        await self._settle()
         self.cut()
         await asyncio.gather(*self._connections, return_exceptions=True)
         await self._settle()

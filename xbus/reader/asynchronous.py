@@ -12,6 +12,7 @@ from typing import Unpack
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, Refused
+from xbus.pause_notes import PauseNotes
 from xbus.reader.claimed import LEASE_LOST, ReaderBatch, lease_lost
 from xbus.reader.options import ReaderKeywords, ReaderOptions
 from xbus.reader.session import ReaderSession, VerbCaller
@@ -74,6 +75,7 @@ class AsyncReader:
         self._asking = asyncio.Lock()
         """Held by the call that settles and reads, so that nothing is settled twice."""
         self._renewing: asyncio.Task[None] | None = None
+        self._pause_notes = PauseNotes(logger, "reader")
         self._has_asked = False
         """Whether the bus may have given ranges to this program."""
 
@@ -173,6 +175,7 @@ class AsyncReader:
             options["done"] = self._batch.settled()
         answer = _BATCH.read(await self._settling("xbus.read_batch", options, wait=wait))
         self._lease = answer["lease"]
+        self._pause_notes.told(answer.get("paused"))
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._keep_leases(), name="xbus reader renews its leases")
         self._batch = None if answer["batch"] is None else ReaderBatch(answer["batch"])

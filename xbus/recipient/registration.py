@@ -8,6 +8,7 @@ from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
 from xbus.ids import token_hash
+from xbus.pause_notes import PauseNotes
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerWay
 from xbus.rpc.client import Client
@@ -64,6 +65,7 @@ class Registration:
         self._wanted_seconds = 0.0
         self._token = ""
         self._stands_by = False
+        self._pause_notes = PauseNotes(logger, "recipient")
         self._doubt = asyncio.Event()
         # A broker that went away is asked at once, when it is back, whether it still knows us.
         self._client = Client(
@@ -168,6 +170,7 @@ class Registration:
                 answer = _HEARTBEAT.read(await self._heartbeat(api))
                 is_registered = answer["registered"]
                 self._note_standby(answer.get("standby", False))
+                self._pause_notes.told(answer.get("paused"))
             except Refused as refusal:
                 if refusal.code in FINAL:
                     raise

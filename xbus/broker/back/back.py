@@ -21,7 +21,7 @@ from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration
-from xbus.broker.journal.writes import Introduce, Register, Unregister, is_served, served_uri
+from xbus.broker.journal.writes import Introduce, PauseEntry, Register, Unregister, is_served, served_uri
 from xbus.config import BackSettings
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
@@ -147,6 +147,11 @@ class Back:
         """Check whether a recipient is registered and waits for a place of its role."""
         recipient = self.registry.find(role_id, token_hash)
         return recipient is not None and self.registry.is_standing_by(recipient)
+
+    def pause_of(self, role_id: int) -> PauseEntry | None:
+        """Give the pause of a role; None for one that is not paused."""
+        role = self._configuration.catalog.roles.get(role_id)
+        return None if role is None else role.pause
 
     async def recover(self) -> None:
         """Take up what the last run of the broker left, and learn which recipients it knew.

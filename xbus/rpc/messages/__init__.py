@@ -97,10 +97,14 @@ class ServingLimits(TypedDict):
 
 
 class Registered(TypedDict):
-    """The answer to ``xbus.heartbeat``: whether the recipient is registered, and waits for a place of its role."""
+    """The answer to ``xbus.heartbeat``: whether the recipient is registered, and waits for a place of its role.
+
+    ``paused`` tells of the pause of its role in a sentence.
+    """
 
     registered: bool
     standby: NotRequired[bool]
+    paused: NotRequired[str]
 
 
 class ReadEventMap(TypedDict):
@@ -319,11 +323,12 @@ ClaimedBatchMap = TypedDict(
 
 
 class BatchAnswer(TypedDict):
-    """The answer to ``xbus.read_batch``; ``lease`` in seconds."""
+    """The answer to ``xbus.read_batch``; ``lease`` in seconds, ``paused`` a sentence about the pause of the program."""
 
     lease: int | float
     ranges: int
     batch: ClaimedBatchMap | None
+    paused: NotRequired[str]
 
 
 class CheckpointAnswer(TypedDict):

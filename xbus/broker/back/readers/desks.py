@@ -16,7 +16,7 @@ from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.readers import ReaderEntry, read_readers
 from xbus.broker.journal.readers.parked import BatchFailure
-from xbus.broker.journal.writes import PauseKind
+from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused
 from xbus.periodic import every
@@ -108,9 +108,13 @@ class ReaderDesks:
                 log.info("ranges not written: %s", error, extra={"action": "ranges_unwritten"})
 
     async def read(self, program: ReadingProgram, call: BatchCall) -> BatchAnswer:
-        """See :meth:`ReaderDesk.read`; a paused reader or role gets nothing."""
+        """See :meth:`ReaderDesk.read`; a paused reader or role gets nothing but a word about that."""
         desk = self._desk(program)
-        return await desk.read(program, call, lambda: self._is_paused(desk, program))
+        answer = await desk.read(program, call, lambda: self._gets_nothing(desk, program))
+        pause = self._pause_of(desk, program)
+        if answer["batch"] is None and pause is not None:
+            answer["paused"] = pause.told
+        return answer
 
     async def settle(self, program: ReadingProgram, done: Settlement) -> float:
         """See :meth:`ReaderDesk.settle`; returns the lease in seconds."""
@@ -197,13 +201,22 @@ class ReaderDesks:
             raise Refused("the reader has been made just now", "ask again in a second", code="reader_not_ready")
         return desk
 
-    def _is_paused(self, desk: ReaderDesk, program: ReadingProgram) -> bool:
-        catalog, role_id = self._catalog(), program.role_id
-        if program.reader:
-            gateway = None if role_id is None else catalog.runners.get(role_id)
-            is_served = (
-                self._desks.get(program.reader) is desk and (PauseKind.SERVICE, desk.entry.id) not in catalog.pauses
-            )
-            return gateway is None or gateway.pause is not None or not is_served
-        role = None if role_id is None else catalog.reader_roles.get(role_id)
-        return role is None or role.pause is not None or self._desks.get(role.service) is not desk
+    def _gets_nothing(self, desk: ReaderDesk, program: ReadingProgram) -> bool:
+        """Check whether a program is paused, or its role or its reader was removed."""
+        role = self._known_role(program)
+        reader = role.service if isinstance(role, RoleEntry) else program.reader
+        is_served = role is not None and self._desks.get(reader) is desk
+        return not is_served or self._pause_of(desk, program) is not None
+
+    def _pause_of(self, desk: ReaderDesk, program: ReadingProgram) -> PauseEntry | None:
+        role = self._known_role(program)
+        pause = None if role is None else role.pause
+        # The pause of a reader is among those of its own roles, and not of a gateway's.
+        return pause or self._catalog().pauses.get((PauseKind.SERVICE, desk.entry.id))
+
+    def _known_role(self, program: ReadingProgram) -> RoleEntry | RunnerEntry | None:
+        """Find the role of a program, which is a gateway's if it names its reader; None where it was removed."""
+        if program.role_id is None:
+            return None
+        catalog = self._catalog()
+        return (catalog.runners if program.reader else catalog.reader_roles).get(program.role_id)

@@ -98,5 +98,9 @@ class BackBatchVerbs:
         self._back.check_in_place(token_hash(token))
         role_id = self._sessions.owner(token)
         is_registered = self._back.heartbeat(role_id, token_hash(token), work, self._port().caller)
-        standby: Registered = {"registered": is_registered, "standby": True}
-        return standby if self._back.stands_by(role_id, token_hash(token)) else {"registered": is_registered}
+        answer: Registered = {"registered": is_registered}
+        if self._back.stands_by(role_id, token_hash(token)):
+            answer["standby"] = True
+        if (pause := self._back.pause_of(role_id)) is not None:
+            answer["paused"] = pause.told
+        return answer
