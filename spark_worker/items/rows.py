@@ -103,7 +103,7 @@ class RowMaker(ABC):
         _, causes = self._columns([item])
         return causes[0]
 
-    def decode_all(self, items: Sequence[bytes]) -> list[dict[Any, Any]] | None:
+    def decode_all(self, items: Sequence[bytes]) -> list[dict[Key, object]] | None:
         """Decode items at once if each is a map of the format; None if each has to be decoded alone."""
         return None
 
@@ -210,7 +210,7 @@ class JsonRows(RowMaker):
             raise DoesNotFit(f"the item is {_json_kind(value)}, not an object")
         return value
 
-    def decode_all(self, items: Sequence[bytes]) -> list[dict[Any, Any]] | None:
+    def decode_all(self, items: Sequence[bytes]) -> list[dict[Key, object]] | None:
         try:
             texts = [item.decode() for item in items]
             found = [_SCAN(text, 0) for text in texts]
