@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from random import Random
 from typing import Any, cast
+from uuid import uuid4
 
 import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
-from tests.support.journal import Scribe
+from tests.support.journal import NOW, Scribe
 from tests.support.recipients import NEW, Script, ScriptedClient, metadata
 from xbus import model
 from xbus.broker.back.back import Back
@@ -20,10 +21,13 @@ from xbus.broker.back.runtime import BackIntervals, Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
-from xbus.broker.journal.writes import SealReceipt, Write
+from xbus.broker.journal.writes import GroupType, PutGroup, SealReceipt, Write
 from xbus.config import BackSettings
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import JournalUnavailable, Refused
+from xbus.headers import NO_TAGS
 from xbus.rpc.bell import Bell
+from xbus.rpc.codec import pack_items
 from xbus.rpc.exchange import Callee
 from xbus.supervision.health import Health
 
@@ -140,9 +144,25 @@ class Broker:
         await self.back.unregister(recipient, "the test said so")
 
     async def put(self, *items: bytes, type_name: str = "notes", ordering_key: str | None = None) -> SealReceipt:
-        receipt = await self.scribe.put(list(items), type_name=type_name, ordering_key=ordering_key)
+        """Put an envelope of one event, as the front does: in a group, here of one."""
+        kind = self.scribe.catalog.event_types[type_name]
+        data = pack_items(items) if items else b""
+        sealed = await self.journal.write(
+            PutGroup(
+                [self.scribe.emitter_id()],
+                NOW,
+                [uuid4().bytes],
+                [uuid4().bytes],
+                [GroupType(kind.id, kind.name, kind.hashed_name, kind.graph_id, compress=False)],
+                [len(items)],
+                [data],
+                [PLAIN_HEAD if ordering_key is None else EnvelopeHead(ordering_key=ordering_key)],
+                [NO_TAGS],
+                len(data),
+            )
+        )
         self.ring()
-        return receipt
+        return sealed.receipt(0)
 
     def ring(self) -> None:
         """As the front does."""

@@ -11,7 +11,7 @@ from xbus.broker.back.recipients import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import ConnectionLost, Failed, Refused, TimedOut
-from xbus.rpc.exchange import OverdueCall
+from xbus.rpc.exchange import AnswerTaker, OverdueCall, pass_on
 from xbus.rpc.frames import UNKNOWN_METHOD
 
 TIMEOUTS = CallTimeouts(1.0, 2.0, 3.0, 4.0, 5.0)
@@ -156,6 +156,16 @@ class ScriptedClient:
         else:
             future.set_result(answer)
         return future
+
+    def ask(
+        self,
+        verb: str,
+        args: tuple[Any, ...],
+        taker: AnswerTaker,
+        timeout: float | None = None,
+        renewed: Any = None,
+    ) -> None:
+        pass_on(self.call(verb, *args, timeout=timeout, renewed=renewed), taker)
 
     def _obliging(self, verb: str, *args: Any) -> Answer:
         match verb, args:

@@ -10,7 +10,7 @@ from xbus.rpc.codec import Frame, Value
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
 from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer
-from xbus.rpc.exchange import Channels, OverdueCall, OwedCalls
+from xbus.rpc.exchange import AnswerTaker, Channels, OverdueCall, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
 from xbus.rpc.zmtp import TCP
@@ -100,10 +100,25 @@ class Client:
     ) -> "asyncio.Future[Value]":
         """Call a verb; see ``OwedCalls.call``. Without a connection the call waits for one, or for a refusal of one."""
         if self._is_closed:
-            return self._calls.refuse(method, self._closed_here())
+            return self._calls.refuse(self._closed_here())
         if self._refusal is not None:
-            return self._calls.refuse(method, self._refusal)
+            return self._calls.refuse(self._refusal)
         return self._calls.call(method, args, timeout, renewed)
+
+    def ask(
+        self,
+        method: str,
+        args: tuple[object, ...],
+        taker: AnswerTaker,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> None:
+        """Call a verb; see ``OwedCalls.ask``. Without a connection the call waits as one of ``call`` does."""
+        refusal = self._closed_here() if self._is_closed else self._refusal
+        if refusal is not None:
+            taker(None, refusal)
+        else:
+            self._calls.ask(method, args, taker, timeout, renewed)
 
     @property
     def owed(self) -> int:

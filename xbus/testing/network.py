@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, TimedOut, XbusError
 from xbus.rpc.codec import Value, pack, unpack
-from xbus.rpc.exchange import OverdueCall
+from xbus.rpc.exchange import AnswerTaker, OverdueCall, pass_on
 from xbus.testing.timing import Timing
 
 STOPPED_SECONDS = 1.0
@@ -121,6 +121,17 @@ class VirtualConnection:
         if timeout is not None:
             self._loop.call_later(timeout, _fail, told, TimedOut(f"no answer to {verb} within {timeout:g} s"))
         return told
+
+    def ask(
+        self,
+        verb: str,
+        args: tuple[object, ...],
+        taker: AnswerTaker,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> None:
+        """Call a verb; the taker gets its answer or its error."""
+        pass_on(self.call(verb, *args, timeout=timeout, renewed=renewed), taker)
 
     def _arrive(self, verb: str, packed: bytes, owed: "asyncio.Future[Any]") -> None:
         served = self._process.served

@@ -27,6 +27,7 @@ from xbus.broker.back.dispatch import (
     Dispatcher,
     DueRows,
     Eligibility,
+    GroupDelivery,
     Lanes,
     OrderedQueue,
     RetryQueue,
@@ -192,7 +193,10 @@ class DeliveryAssembly:
             self._bundles,
             self._context,
         )
-        self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events, intervals.gather)
+        self._groups = GroupDelivery(
+            log, ledger, roles, self._open_replies, self._slots, self._bundles, self._results, self._context
+        )
+        self.lanes = Lanes(log, ledger, dispatcher, self._groups, roles, tasks, events, intervals.gather)
         due_rows = DueRows(log, ledger, roles, probing)
         in_order = OrderedQueue(roles, log, ledger, clock)
         self._retry_queue = RetryQueue(due_rows, workers, dispatcher, in_order, probing, roles, self._runtime)
@@ -257,6 +261,7 @@ class DeliveryAssembly:
         """The figures of this moment."""
         return DeliveryFigures(
             self._results.counts,
+            self._groups.envelopes,
             {role.id: len(role.in_flight.positions) for role in self._roles},
             self._bundles.waiting_bytes,
             self._log.tail_bytes,
@@ -348,7 +353,7 @@ class DeliveryAssembly:
         for task in self._watching:
             task.cancel()
         self._replies.stop()
-        await asyncio.gather(self._runs.finish(seconds), self._bundles.finish(seconds))
+        await asyncio.gather(self._runs.finish(seconds), self._groups.finish(seconds), self._bundles.finish(seconds))
         self.ledger.return_reserved()
         if self._keeping is not None:
             self._keeping.cancel()

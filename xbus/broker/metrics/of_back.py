@@ -20,6 +20,11 @@ def delivery_families(back: Back, catalog: Catalog) -> Iterator[Family]:
     roles = sorted(catalog.roles.values(), key=lambda role: role.id)
     yield counter("xbus_deliveries", "Attempts to deliver an envelope, by what came of them", _results(figures, roles))
     yield counter("xbus_delivered_items", "Items of the envelopes that a role has committed", _items(figures, roles))
+    yield counter(
+        "xbus_deliveries_in_groups",
+        "Deliveries that were done by the short way, as columns of a group",
+        one(figures.in_groups),
+    )
     yield gauge(
         "xbus_deliveries_in_flight",
         "Envelopes that are being brought to a role, or wait in its bundle",

@@ -6,10 +6,20 @@ connection that a recipient makes to the back, the recipient calls the back and 
 
 from xbus.rpc.exchange.answering import Answering, Call, Channels
 from xbus.rpc.exchange.call_queue import SHARE_BYTES, CallQueue, Turns
-from xbus.rpc.exchange.calling import Callee, OverdueCall, OwedCalls, PeerClient, PeerClients, PeerWire
+from xbus.rpc.exchange.calling import (
+    AnswerTaker,
+    Callee,
+    OverdueCall,
+    OwedCalls,
+    PeerClient,
+    PeerClients,
+    PeerWire,
+    pass_on,
+)
 
 __all__ = [
     "SHARE_BYTES",
+    "AnswerTaker",
     "Answering",
     "Call",
     "CallQueue",
@@ -21,4 +31,5 @@ __all__ = [
     "PeerClients",
     "PeerWire",
     "Turns",
+    "pass_on",
 ]

@@ -12,7 +12,8 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, ProtocolError, Refused, TimedOut
@@ -40,6 +41,9 @@ MOST_REMEMBERED = 1000
 """So many closed channels are remembered, as late answers come from honest peers."""
 
 _REQUEST_IDS = 2**32
+
+AnswerTaker: TypeAlias = Callable[[Value, CallError | None], object]
+"""Takes the answer to a call, or the error that came in its place, once. It must not raise."""
 
 
 class OverdueCall(NamedTuple):
@@ -84,6 +88,16 @@ class Callee(Protocol):
         renewed: Callable[[], float | None] | None = None,
     ) -> "asyncio.Future[Value]":
         """Call a verb; see ``OwedCalls.call``."""
+
+    def ask(
+        self,
+        method: str,
+        args: tuple[object, ...],
+        taker: AnswerTaker,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> None:
+        """Call a verb; see ``OwedCalls.ask``."""
 
     async def settled(self) -> None:
         """Wait until nothing is owed: all is answered, or the connection that it was owed over is gone."""
@@ -143,9 +157,29 @@ class OwedCalls:
         Raises:
             ProtocolError: an argument can't be encoded.
         """
+        future = self._loop.create_future()
+        self.ask(method, args, partial(_give, future), timeout, renewed)
+        return future
+
+    def ask(
+        self,
+        method: str,
+        args: tuple[object, ...],
+        taker: AnswerTaker,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> None:
+        """Call a verb as ``call`` does, without a future.
+
+        Args:
+            taker: gets the answer in the turn of the loop in which it comes.
+
+        Raises:
+            ProtocolError: an argument can't be encoded.
+        """
         request_id = next(self._ids) % _REQUEST_IDS
         frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args)
-        call = _AwaitedCall(method, self._loop.create_future(), timeout, renewed)
+        call = _AwaitedCall(method, taker, timeout, renewed)
         if timeout is not None:
             call.due_at = self._loop.time() + timeout
             if self._next_look is None or call.due_at < self._next_look.when():
@@ -154,13 +188,12 @@ class OwedCalls:
         self._settled.clear()
         if self._unsent or not self._send(frames):
             self._unsent[request_id] = frames
-        return call.future
 
-    def refuse(self, method: str, error: CallError) -> "asyncio.Future[Value]":
+    def refuse(self, error: CallError) -> "asyncio.Future[Value]":
         """Make the future of a call that is not even tried."""
-        call = _AwaitedCall(method, self._loop.create_future())
-        call.finish(None, error)
-        return call.future
+        future = self._loop.create_future()
+        future.set_exception(error)
+        return future
 
     @property
     def owed(self) -> int:
@@ -188,7 +221,7 @@ class OwedCalls:
         self.heard_at = self._loop.time()
         call = self._forget(reply.id)
         if call is not None:
-            call.finish(reply.answer, reply.error)
+            call.taker(reply.answer, reply.error)
         return call is not None
 
     def fail_all(self, error: CallError) -> None:
@@ -200,7 +233,7 @@ class OwedCalls:
             self._next_look.cancel()
             self._next_look = None
         for call in calls.values():
-            call.finish(None, error)
+            call.taker(None, error)
 
     def _look_at(self, moment: float) -> None:
         """Look for calls whose time is over; one timer serves all of them, as most are answered long before."""
@@ -227,10 +260,11 @@ class OwedCalls:
         if self._unsent.pop(request_id, None):
             self._forget(request_id)
             cause = f"{self.name}: no connection for {call.method} within {call.timeout:.3g} s"
-            call.finish(None, TimedOut(cause, "see whether the other side runs, and listens there"))
+            call.taker(None, TimedOut(cause, "see whether the other side runs, and listens there"))
         else:
             self._overdue[request_id] = OverdueCall(call.method, now)
-            call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {call.timeout:.3g} s"))
+            taker, call.taker = call.taker, _take_late
+            taker(None, TimedOut(f"{self.name}: no answer to {call.method} within {call.timeout:.3g} s"))
 
     def _forget(self, request_id: int) -> "_AwaitedCall | None":
         self._overdue.pop(request_id, None)
@@ -245,25 +279,46 @@ class _AwaitedCall:
     """A call that is owed an answer.
 
     Args:
+        taker: as of ``OwedCalls.ask``; whoever waited no longer is not told again.
         timeout: as of ``OwedCalls.call``.
         renewed: as of ``OwedCalls.call``.
         due_at: when its time is over, on the loop's clock.
     """
 
     method: str
-    future: "asyncio.Future[Value]"
+    taker: AnswerTaker
     timeout: float | None = None
     renewed: Callable[[], float | None] | None = None
     due_at: float = math.inf
 
-    def finish(self, answer: Value, error: CallError | None) -> None:
-        """Give the answer to whoever still waits for it."""
-        if self.future.done():
-            return
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(answer)
+
+def pass_on(call: "asyncio.Future[Value]", taker: AnswerTaker) -> None:
+    """Give the answer to a call to a taker, when it comes.
+
+    Args:
+        call: a future that fails with a ``CallError`` alone.
+    """
+
+    def answered(call: "asyncio.Future[Value]") -> None:
+        error = ConnectionLost("the call was broken off") if call.cancelled() else call.exception()
+        assert error is None or isinstance(error, CallError), "a call fails with nothing else"
+        taker(None if error is not None else call.result(), error)
+
+    call.add_done_callback(answered)
+
+
+def _give(future: "asyncio.Future[Value]", answer: Value, error: CallError | None) -> None:
+    """Give an answer to whoever still waits for it."""
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)
+
+
+def _take_late(answer: Value, error: CallError | None) -> None:
+    """Take an answer for which nobody waits any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +398,22 @@ class PeerClient:
     ) -> "asyncio.Future[Value]":
         """Call a verb; see ``OwedCalls.call``."""
         if self._is_closed:
-            return self._calls.refuse(method, self._error())
+            return self._calls.refuse(self._error())
         return self._calls.call(method, args, timeout, renewed)
+
+    def ask(
+        self,
+        method: str,
+        args: tuple[object, ...],
+        taker: AnswerTaker,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> None:
+        """Call a verb; see ``OwedCalls.ask``."""
+        if self._is_closed:
+            taker(None, self._error())
+        else:
+            self._calls.ask(method, args, taker, timeout, renewed)
 
     async def settled(self) -> None:
         """Wait until nothing is owed."""

@@ -16,7 +16,7 @@ from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
 from xbus.headers import NO_TAGS
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import OverdueCall
+from xbus.rpc.exchange import AnswerTaker, OverdueCall, pass_on
 from xbus.rpc.messages import HeadersMap
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,17 @@ class EmittingConsumer:
         else:
             self.owed += 1
         return answer
+
+    def ask(
+        self,
+        method: str,
+        args: tuple[object, ...],
+        taker: AnswerTaker,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> None:
+        """Carry a verb out as ``call`` does, without a future for whoever asks."""
+        pass_on(self.call(method, *args), taker)
 
     async def _carry_out(self, answer: "asyncio.Future[Value]", method: str, *args: Any) -> None:
         try:

@@ -11,6 +11,7 @@ from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
+from xbus.broker.back.dispatch.group_delivery import GroupDelivery
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.retry_queue import RetryQueue
@@ -29,6 +30,7 @@ __all__ = [
     "Dispatcher",
     "DueRows",
     "Eligibility",
+    "GroupDelivery",
     "Lanes",
     "OrderedQueue",
     "RetryQueue",

@@ -77,12 +77,16 @@ class BundleRun:
             outcome = await self._carry_out_traced(shares, traced)
         else:
             outcome = await self._calls.carry_out(shares)
+        self.note_committed(shares, outcome)
+        return outcome
+
+    def note_committed(self, shares: Shares, outcome: Outcome) -> None:
+        """Note the envelopes of a bundle that were committed."""
         for recipient, bundle in shares.items():
             pairs = zip(bundle, outcome[recipient], strict=True)
             committed = [small for small, result in pairs if result is BundleStatus.COMMITTED]
             self._results.settled_bundle([small.envelope for small in committed], recipient)
             self.leave(recipient, committed)
-        return outcome
 
     async def _carry_out_traced(self, shares: Shares, traced: Mapping[UUID, bytes | None]) -> Outcome:
         logins = ", ".join(recipient.role.login for recipient in shares)
@@ -203,7 +207,7 @@ class BundleSender:
     async def send(self, party: BundleParty) -> None:
         """Send bundles to one instance of each consumer after another; several of these tasks may be at it."""
         try:
-            while party.queue and not self._is_finishing:
+            while party.has_queued and not self._is_finishing:
                 await self._key_free(party)
                 taken = await self._gathering.take(
                     list(party.recipients),
@@ -212,11 +216,34 @@ class BundleSender:
                 if not taken:
                     return
                 await self._send_one(party, taken)
-                if party.queue:
+                if party.has_queued:
                     # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
                     await asyncio.sleep(0)
         finally:
             self._end_sending(party)
+
+    async def send_after(
+        self,
+        party: BundleParty,
+        taken: Mapping[RecipientProxy, ServedRole],
+        bundle: Sequence[SmallEnvelope],
+        results: Sequence[BundleResult],
+        seconds: float,
+    ) -> None:
+        """Note what became of a bundle that one instance of the only consumer was given, and send what waits.
+
+        Args:
+            taken: the consumer, which may have left its party meanwhile, by that instance.
+        """
+        shares, outcome = dict.fromkeys(taken, bundle), dict.fromkeys(taken, results)
+        self._learn(party, outcome, seconds)
+        self._run.note_committed(shares, outcome)
+        try:
+            await self._note_others(party, list(taken.values()), bundle, shares, outcome, dict.fromkeys(taken, 1))
+        except BaseException:
+            self._end_sending(party)
+            raise
+        await self.send(party)
 
     def leave(self, party: BundleParty) -> None:
         """Leave what waits to the lanes that read on for its roles when they are served again."""
@@ -228,8 +255,11 @@ class BundleSender:
         task = asyncio.current_task()
         if task is not None:
             party.sending.discard(task)
-        if not party.sending or not all(self._eligibility.is_served(each) for each in party.recipients):
+        is_served = all(self._eligibility.is_served(each) for each in party.recipients)
+        if not is_served or (not party.sending and party.has_queued):
             self.leave(party)
+        elif not party.sending and party.go_on is not None:
+            party.go_on()
 
     async def _send_one(self, party: BundleParty, taken: Sequence[RecipientProxy]) -> None:
         """Send what may go now to instances whose slots are taken."""
@@ -250,18 +280,40 @@ class BundleSender:
         together: Sequence[SmallEnvelope] = ()
         try:
             outcome = await self._carry_out(party, shares)
-            for instance in taken:
-                for _ in range(1 + further.get(instance, 0)):
-                    self._context.release_slot(instance)
-            if any(results.count(BundleStatus.COMMITTED) < len(results) for results in outcome.values()):
-                # Before the failures are noted, which may take long: another recipient may come in the meantime.
-                together = self._put_back(party, recipients, bundle, _results_at(shares, outcome))
-                await self._run.note_failed(shares, outcome)
+            slots = {instance: 1 + further.get(instance, 0) for instance in taken}
+            together = await self._note_others(party, recipients, bundle, shares, outcome, slots)
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].keys_in_hand.end([small.envelope.position for small in bundle])
         for small in together:
             await self._run_together(recipients, small)
+
+    async def _note_others(
+        self,
+        party: BundleParty,
+        recipients: Sequence[ServedRole],
+        bundle: Sequence[SmallEnvelope],
+        shares: Shares,
+        outcome: Outcome,
+        slots: Mapping[RecipientProxy, int],
+    ) -> Sequence[SmallEnvelope]:
+        """Give slots back, and note what became of the envelopes of a bundle that were not committed.
+
+        Args:
+            slots: how many were taken of each instance.
+
+        Returns:
+            Those that all of several consumers get in a run.
+        """
+        for instance, number in slots.items():
+            for _ in range(number):
+                self._context.release_slot(instance)
+        if all(results.count(BundleStatus.COMMITTED) == len(results) for results in outcome.values()):
+            return ()
+        # Before the failures are noted, which may take long: another recipient may come in the meantime.
+        together = self._put_back(party, recipients, bundle, _results_at(shares, outcome))
+        await self._run.note_failed(shares, outcome)
+        return together
 
     async def _carry_out(self, party: BundleParty, shares: Shares) -> Outcome:
         """Have a bundle carried out, and learn from it how many go together and who keeps the others waiting."""
@@ -270,14 +322,16 @@ class BundleSender:
         busy = {instance: instance.busy_seconds for instance in shares}
         outcome = await self._run.carry_out(shares)
         seconds = now() - began
-        results = [result for of_one in outcome.values() for result in of_one]
-        if results:
-            committed = max([of_one.count(BundleStatus.COMMITTED) for of_one in outcome.values()])
-            has_failed = RecipientFailed in set(map(type, results))
-            party.queue.size.learn(committed, seconds, has_failed=has_failed)
+        self._learn(party, outcome, seconds)
         if len(shares) > 1:
             self._gathering.note_run({each: each.busy_seconds - before for each, before in busy.items()})
         return outcome
+
+    def _learn(self, party: BundleParty, outcome: Outcome, seconds: float) -> None:
+        results = [result for of_one in outcome.values() for result in of_one]
+        if results:
+            committed = max([of_one.count(BundleStatus.COMMITTED) for of_one in outcome.values()])
+            party.size.learn(committed, seconds, has_failed=RecipientFailed in set(map(type, results)))
 
     def _shares(
         self, recipients: Sequence[ServedRole], instances: Mapping[int, RecipientProxy], bundle: Sequence[SmallEnvelope]
@@ -365,7 +419,7 @@ class BundleSender:
 
     async def _key_free(self, party: BundleParty) -> None:
         """Wait until an envelope that waits is of no ordering key that an instance of its consumers has in hand."""
-        while party.queue and party.recipients:
+        while party.has_queued and party.recipients:
             in_hand = self._keys_in_hand(party.recipients)
             if in_hand is None or not in_hand >= (keys := party.queue.keys):
                 return

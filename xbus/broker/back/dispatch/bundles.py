@@ -1,7 +1,8 @@
 """Bundles: small envelopes that wait for the same consumers travel in one call, and none waits for company."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any
 
 from xbus.broker.back.dispatch.bundle_calls import BundleWorkers
 from xbus.broker.back.dispatch.bundle_sending import BundleRun, BundleSender
@@ -12,7 +13,7 @@ from xbus.broker.back.dispatch.parties import BundleParty
 from xbus.broker.back.dispatch.run_executor import finish_tasks
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, OpenReplies
-from xbus.broker.back.recipients import ServedRole
+from xbus.broker.back.recipients import BundleResult, RecipientProxy, ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 
 
@@ -60,7 +61,7 @@ class Bundles:
     @property
     def waiting_bytes(self) -> int:
         """The bytes of all items that wait here."""
-        return sum(party.queue.waiting_bytes for party in self._all_parties())
+        return sum(party.waiting_bytes for party in self._all_parties())
 
     # -- who gets bundles --------------------------------------------------------------------------------------------
 
@@ -222,7 +223,7 @@ class Bundles:
             self._roles[recipient.role.id].in_flight.begin_all(positions)
         party.queue.add(smalls)
         for _ in range(min(len(smalls), party.takers)):
-            self._begin_sending(party)
+            self.begin_sending(party)
 
     def _party(self, recipients: Sequence[ServedRole]) -> BundleParty:
         for party in self._parties.get(recipients[0], ()):
@@ -233,16 +234,51 @@ class Bundles:
             self._parties.setdefault(recipient, []).append(party)
         return party
 
-    def _begin_sending(self, party: BundleParty) -> None:
+    def alone(self, recipient: ServedRole) -> BundleParty:
+        """Give the party of a consumer that decides alone."""
+        return self._party([recipient])
+
+    def has_only(self, recipient: ServedRole, party: BundleParty) -> bool:
+        """Check whether nothing waits for a consumer in any party but one."""
+        parties = self._parties.get(recipient, ())
+        return party in parties and all(each is party or each.is_idle for each in parties)
+
+    def begin_sending(self, party: BundleParty) -> None:
+        """Have what waits for a party sent by a task, beside others as far as it may have more of them."""
         if len(party.sending) < party.takers:
-            logins = ", ".join(recipient.role.login for recipient in party.recipients)
-            task = self._tasks.create_task(self._sender.send(party), name=f"bundles to {logins}")
-            party.sending.add(task)
-            self._sending.add(task)
-            task.add_done_callback(lambda _: self._forget_if_over(party))
-            task.add_done_callback(self._sending.discard)
-            for recipient in party.recipients:
-                self._roles[recipient.role.id].bring_by(task)
+            self._begin(party, self._sender.send(party))
+
+    def send_queued(self, party: BundleParty) -> None:
+        """Have all that waits for a party sent by a task, also what waits as columns."""
+        if party.queue:
+            self.begin_sending(party)
+
+    def begin_noting(
+        self,
+        party: BundleParty,
+        taken: Mapping[RecipientProxy, ServedRole],
+        bundle: Sequence[SmallEnvelope],
+        results: Sequence[BundleResult],
+        seconds: float,
+    ) -> None:
+        """Have noted what became of envelopes that the one consumer of a party was given, and send on what waits.
+
+        Args:
+            taken: the consumer, by its instance that was given them, whose slot is given back.
+            results: of each envelope.
+            seconds: how long it took.
+        """
+        self._begin(party, self._sender.send_after(party, taken, bundle, results, seconds))
+
+    def _begin(self, party: BundleParty, work: Coroutine[Any, Any, None]) -> None:
+        logins = ", ".join([recipient.role.login for recipient in party.recipients])
+        task = self._tasks.create_task(work, name=f"bundles to {logins}")
+        party.sending.add(task)
+        self._sending.add(task)
+        task.add_done_callback(lambda _: self._forget_if_over(party))
+        task.add_done_callback(self._sending.discard)
+        for recipient in party.recipients:
+            self._roles[recipient.role.id].bring_by(task)
 
     async def _room(self, party: BundleParty, recipients: Sequence[ServedRole], *, in_company: bool) -> bool:
         """Wait until a party has room; false where its only consumer kept the others waiting for too long."""

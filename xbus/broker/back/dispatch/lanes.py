@@ -13,6 +13,7 @@ from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane
 from xbus.broker.back.recipients import RoleEvents, ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import Sealed
 from xbus.states import ConsumerState
 
 
@@ -50,6 +51,13 @@ class Deliverer(BundleRules, Protocol):
         """
 
 
+class ShortWay(Protocol):
+    """Brings envelopes that were sealed just now to the recipients of a lane that has handed out all before."""
+
+    def take(self, lane: Lane, sealed: Sequence[Sealed]) -> None:
+        """Hand over envelopes in their order, and have the lane pass those that are on their way."""
+
+
 IDLE_ROLES_PER_LOOK = 200
 """So many cursors of roles that are owed nothing are moved at once. More makes the write that follows longer."""
 
@@ -61,6 +69,7 @@ class Lanes:
         log: what they read.
         ledger: where the roles stand.
         deliverer: what they hand envelopes to.
+        short_way: what takes envelopes that are sealed while a lane is at the head of the log.
         roles: those that are reading or slow have a lane; one whose breaker tripped gets it back when it recovers.
         tasks: where they run.
         events: told of each recipient that goes on together with others again.
@@ -74,6 +83,7 @@ class Lanes:
         log: LogReader,
         ledger: DeliveryLedger,
         deliverer: Deliverer,
+        short_way: ShortWay,
         roles: ConsumerRoles,
         tasks: asyncio.TaskGroup,
         events: RoleEvents,
@@ -82,11 +92,20 @@ class Lanes:
         self._log = log
         self._ledger = ledger
         self._deliverer = deliverer
+        self._short_way = short_way
         self._roles = roles
         self._tasks = tasks
         self._events = events
         self._gather_seconds = gather_seconds
         self._lanes: list[Lane] = []
+        log.on_grown(self._grew)
+
+    def _grew(self, sealed: Sequence[Sealed]) -> None:
+        for lane in self._lanes:
+            if lane.rests:
+                self._short_way.take(lane, sealed)
+            if lane.position < self._log.head:
+                lane.woken.set()
 
     def arrived(self, recipient: ServedRole) -> None:
         """Read on for a consumer from where its role stands."""
@@ -171,7 +190,10 @@ class Lanes:
                     self._merge(lane, ahead)
                     return
                 lane.joinable = True
-                await self._log.beyond(lane.position)
+                lane.woken.clear()
+                lane.rests = True
+                await lane.woken.wait()
+                lane.rests = False
 
     def _reach_head(self, lane: Lane) -> None:
         if lane.of_slow:

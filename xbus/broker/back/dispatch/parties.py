@@ -1,10 +1,10 @@
 """Parties: the consumers that get the same bundles, what waits for them, and how much of it goes together."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 
-from xbus.broker.back.log import SmallEnvelope
+from xbus.broker.back.log import GroupPart, SmallEnvelope, small_envelopes
 from xbus.broker.back.recipients import ServedRole
 
 MAX_WAITING_BYTES = 1024 * 1024
@@ -163,26 +163,49 @@ class BundleParty:
 
     Attributes:
         recipients: those that are still in it.
-        queue: what waits for them.
-        sending: the tasks that send it.
+        parts: the envelopes that wait to be handed over as columns, the first ones first.
+        out: what is handed over so, and not answered.
+        go_on: hands parts over, as far as it can now.
+        sending: the tasks that send what lies in the queue.
         is_closing: whether nothing more is added, as one of them has left it.
     """
 
     def __init__(self, recipients: Sequence[ServedRole]) -> None:
         self.recipients = list(recipients)
-        self.queue = BundleQueue()
+        self.parts: list[GroupPart] = []
+        self.out: set[object] = set()
+        self.go_on: Callable[[], object] | None = None
         self.sending: set[asyncio.Task[None]] = set()
         self.is_closing = False
+        self._queue = BundleQueue()
+
+    @property
+    def queue(self) -> BundleQueue:
+        """The envelopes that wait; those of parts go on as objects, as soon as anybody looks for them here."""
+        if self.parts:
+            self._queue.add([small for part in self.parts for small in small_envelopes(part)])
+            self.parts.clear()
+        return self._queue
+
+    @property
+    def size(self) -> BundleSize:
+        """The number of envelopes that go together."""
+        return self._queue.size
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of the items that wait."""
+        return self._queue.waiting_bytes + sum([part.size for part in self.parts])
 
     @property
     def takers(self) -> int:
-        """Count the tasks that may send at once: each takes an instance of each consumer."""
+        """Count the calls that may be out at once: each takes an instance of each consumer."""
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
     def is_over(self) -> bool:
         """Check whether nothing waits that is not to be added to."""
-        return self.is_closing and not self.queue and not self.sending
+        return self.is_closing and not self._queue and not self.parts and not self.sending
 
     def is_for(self, recipients: Collection[ServedRole]) -> bool:
         """Check whether the next envelope for these consumers may be added."""
@@ -194,3 +217,43 @@ class BundleParty:
         """Let a consumer leave; what waits goes to the others without it."""
         self.recipients.remove(recipient)
         self.is_closing = True
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_queued(self) -> bool:
+        """Check whether anything lies in the queue; parts come behind it."""
+        return bool(self._queue)
+
+    @property
+    def is_idle(self) -> bool:
+        """Check whether nothing waits, and nobody sends any of it."""
+        return not self._queue and not self.parts and not self.sending
+
+    def has_room_for(self, parts: Sequence[GroupPart]) -> bool:
+        """Check whether parts may be added."""
+        if self.is_closing or self._queue:
+            return False
+        if not self.parts:
+            return True
+        number = sum([len(each.places) for each in (*self.parts, *parts)])
+        return number <= MOST_WAITING and self.waiting_bytes <= MAX_WAITING_BYTES
+
+    def take_parts(self) -> list[GroupPart]:
+        """Take the next parts: as many envelopes as go together; several takers divide them."""
+        parts = self.parts
+        most = self._queue.size.envelopes
+        if len(parts) == 1 and len(parts[0].places) <= most and self.takers == 1:
+            self.parts = []
+            return parts
+        waiting = sum([len(each.places) for each in parts])
+        most = min(most, -(-waiting // self.takers))
+        taken: list[GroupPart] = []
+        while parts and most:
+            if len(parts[0].places) > most:
+                first, parts[0] = parts[0].cut(most)
+                taken.append(first)
+                break
+            most -= len(parts[0].places)
+            taken.append(parts.pop(0))
+        return taken

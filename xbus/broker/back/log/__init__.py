@@ -8,15 +8,28 @@ from xbus.broker.back.log.batch import RunBatch, check_given
 from xbus.broker.back.log.note import NOTHING_SAID, DeliveryNote, FirstWords, headers_map
 from xbus.broker.back.log.reader import RETRY_SECONDS, LogPage, LogReader, OutputIncomplete
 from xbus.broker.back.log.slices import LogSlices
-from xbus.broker.back.log.small import BundleEntry, SmallEnvelope, WireEvent, WireNote, bundle_on_wire, texts_of
+from xbus.broker.back.log.small import (
+    SMALL_BYTES,
+    BundleEntry,
+    GroupPart,
+    SmallEnvelope,
+    WireEvent,
+    WireNote,
+    bundle_on_wire,
+    parts_on_wire,
+    texts_of,
+)
+from xbus.broker.back.log.tail import small_envelopes
 
 __all__ = [
     "NOTHING_SAID",
     "RETRY_SECONDS",
+    "SMALL_BYTES",
     "ArchiveDemand",
     "BundleEntry",
     "DeliveryNote",
     "FirstWords",
+    "GroupPart",
     "LogPage",
     "LogReader",
     "LogSlices",
@@ -28,5 +41,7 @@ __all__ = [
     "bundle_on_wire",
     "check_given",
     "headers_map",
+    "parts_on_wire",
+    "small_envelopes",
     "texts_of",
 ]

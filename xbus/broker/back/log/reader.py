@@ -95,7 +95,9 @@ class LogReader:
         self._newest_correction = 0
         self.archived = ArchiveDemand()
         self._end = NOTHING_SEEN
-        self._grown = asyncio.Event()
+        self.has_corrections = False
+        """Whether items of any envelope are corrected for all."""
+        self._listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self._must_look = False
         """Whether this process has sealed a repeat since the last look."""
         journal.on_stored(self._newest.add)
@@ -136,8 +138,9 @@ class LogReader:
         if ends.correction > self._newest_correction:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
                 self._corrected.add(event_id.bytes)
+                self.has_corrections = True
                 self._newest_correction = number
-        self._grow(SeenEnd(ends.position, ends.envelope_id))
+        self._grow(SeenEnd(ends.position, ends.envelope_id), ())
 
     def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
@@ -145,14 +148,21 @@ class LogReader:
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
         self._must_look = self._must_look or any(isinstance(each, SealedEnvelope) and each.is_repeat for each in sealed)
         if not self._must_look:
-            self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id))
+            self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id), sealed)
 
-    def _grow(self, end: SeenEnd) -> None:
-        if end.position > self.head:
+    def _grow(self, end: SeenEnd, sealed: Sequence[Sealed]) -> None:
+        if end.position > self._end.position:
             self._end = end
             self._journal.saw(end)
-            self._grown.set()
-            self._grown = asyncio.Event()
+            for listener in self._listeners:
+                listener(sealed)
+
+    def on_grown(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
+        """Have ``listener`` called whenever the log has grown, with the new envelopes as far as they are known.
+
+        These are the last ones of the log; others may lie before them.
+        """
+        self._listeners.append(listener)
 
     async def follow(self, looked: Callable[[], None]) -> None:
         """For ever: look where the log ends whenever the bell rings, and now and then.
@@ -166,11 +176,6 @@ class LogReader:
             await self.refresh()
             looked()
             await self._bell.wait(POLL_SECONDS)
-
-    async def beyond(self, position: int) -> None:
-        """Wait until the log reaches beyond ``position``."""
-        while self.head <= position:
-            await self._grown.wait()
 
     async def page(self, after: int, services: Collection[str]) -> LogPage:
         """Read the next envelopes above ``after``.
@@ -276,6 +281,11 @@ class LogReader:
                 self._emitters.setdefault(emitter_id, None)
         return self._emitters
 
+    @property
+    def known_logins(self) -> Mapping[int, str | None]:
+        """The logins of the emitters that were looked for; None for one that is not there."""
+        return self._emitters
+
     async def overlays(self, envelope: LogEnvelope, role_id: int | None = None) -> Mapping[UUID, EventOverlay]:
         """Read how events differ from those that were sent, by event id; mostly none does, and nothing is read.
 
@@ -289,11 +299,6 @@ class LogReader:
     def is_corrected(self, envelope: LogEnvelope) -> bool:
         """Check whether items of an envelope are corrected for all."""
         return self.has_corrections and any((event.origin or event.id) in self._corrected for event in envelope.events)
-
-    @property
-    def has_corrections(self) -> bool:
-        """Check whether items of any envelope are corrected for all."""
-        return bool(self._corrected)
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""

@@ -44,7 +44,9 @@ class LogSlices:
         self._noted_until = 0
         """All that was sealed since is in there up to this position, if the log was followed without a gap."""
         self._seen = 0
+        self._grown = asyncio.Event()
         journal.on_sealed(self._sealed)
+        log.on_grown(self._grew)
 
     @property
     def head(self) -> int:
@@ -96,10 +98,18 @@ class LogSlices:
         """For ever: wake those who wait for what was sealed."""
         self._seen = self._noted_until = self._log.head
         while True:
-            await self._log.beyond(self._seen)
+            await self._grown.wait()
+            self._grown.clear()
             head = self._log.head
             self._wake(await self._types_until(head))
             self._seen = head
+
+    def _grew(self, _: Sequence[Sealed]) -> None:
+        if any(self._waiting.values()):
+            self._grown.set()
+        elif not self._grown.is_set():
+            # Nobody waits for it, and who comes from now on sees it without being woken.
+            self._seen = self._log.head
 
     def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Note what this process has sealed: its types need not be looked up, unless it came in parts."""

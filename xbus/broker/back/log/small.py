@@ -9,7 +9,8 @@ from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.note import headers_map
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.log.segments import Segment
-from xbus.headers import NO_TAGS
+from xbus.broker.journal.writes import SealedGroup
+from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.messages import HeadersMap
 
 SMALL_BYTES = 64 * 1024
@@ -17,12 +18,64 @@ SMALL_BYTES = 64 * 1024
 their turn."""
 
 T = TypeVar("T", bound=tuple[object, ...])
+Value = TypeVar("Value")
 
 WireBatches: TypeAlias = list[tuple[int, int, bytes, list[list[int]] | None]]
 WireEvent: TypeAlias = tuple[str, str, WireBatches] | tuple[str, str, WireBatches, HeadersMap]
 WireNote: TypeAlias = tuple[str | None, str | None, str | None, int, float | None, int]
 """The fields of a ``DeliveryNote``."""
 BundleEntry: TypeAlias = tuple[str, list[WireEvent]] | tuple[str, list[WireEvent], WireNote]
+
+
+class GroupPart(NamedTuple):
+    """The envelopes of a sealed group that one role gets.
+
+    Args:
+        places: theirs in the group; a range where all between the first and the last belong to the part.
+        positions: theirs in the log.
+        size: the bytes of their items and headers.
+    """
+
+    sealed: SealedGroup
+    places: Sequence[int]
+    positions: Sequence[int]
+    size: int
+
+    @classmethod
+    def at(cls, sealed: SealedGroup, places: Sequence[int]) -> "GroupPart":
+        """Give the part of the envelopes at some places of a group, which grow."""
+        first, number = sealed.first, len(places)
+        if places[-1] - places[0] == number - 1:
+            size = sealed.group.size if number == len(sealed.hashes) else sum(map(sealed.group.size_at, places))
+            start = places[0]
+            return cls(sealed, range(start, start + number), range(first + start, first + start + number), size)
+        return cls(sealed, places, [first + place for place in places], sum(map(sealed.group.size_at, places)))
+
+    @classmethod
+    def of_graph(cls, sealed: SealedGroup, graph_id: int | None) -> "GroupPart":
+        """Give the part of the envelopes that take a graph; None for all."""
+        if graph_id is None:
+            return cls.at(sealed, range(len(sealed.hashes)))
+        return cls.at(sealed, [place for place, each in enumerate(sealed.group.types) if each.graph_id == graph_id])
+
+    def column(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Give the values of these envelopes out of a column of the group."""
+        if isinstance(self.places, range):
+            return values[self.places.start : self.places.stop]
+        return [values[place] for place in self.places]
+
+    @property
+    def type_names(self) -> set[str]:
+        """The names of the types of their events."""
+        return {each.name for each in set(self.column(self.sealed.group.types))}
+
+    def cut(self, number: int) -> "tuple[GroupPart, GroupPart]":
+        """Give the first envelopes, and the others."""
+        return GroupPart.at(self.sealed, self.places[:number]), GroupPart.at(self.sealed, self.places[number:])
+
+    def with_those_of(self, other: "GroupPart") -> "GroupPart":
+        """Give the part of the envelopes of two parts of a group."""
+        return GroupPart.at(self.sealed, sorted([*self.places, *other.places]))
 
 
 class SmallEnvelope(NamedTuple):
@@ -125,6 +178,60 @@ def bundle_on_wire(
     return list(zip(texts, events, notes, strict=True))
 
 
+def parts_on_wire(
+    parts: Sequence[GroupPart], logins: Mapping[int, str | None] | None, *, wants_headers: bool
+) -> list[BundleEntry]:
+    """Write envelopes of sealed groups as :func:`bundle_on_wire` does.
+
+    Args:
+        logins: of their emitters, for a recipient that wants notes; None for one that wants none.
+    """
+    found: list[BundleEntry] = []
+    for part in parts:
+        group = part.sealed.group
+        data = part.column(group.data)
+        batches: list[WireBatches] = [
+            [(0, items, each, None)] if items else []
+            for items, each in zip(part.column(group.items), data, strict=True)
+        ]
+        names = [each.name for each in part.column(group.types)]
+        texts = texts_of([*part.column(group.envelope_ids), *part.column(group.event_ids)])
+        heads, event_texts = part.column(group.heads), texts[len(names) :]
+        if wants_headers:
+            tags = part.column(group.tags)
+            events = _with_headers(event_texts, names, batches, tags, [head.headers for head in heads])
+        else:
+            events = [[each] for each in zip(event_texts, names, batches, strict=True)]
+        if logins is None:
+            found += zip(texts, events, strict=False)
+        else:
+            notes = zip(
+                *(map(logins.get, part.column(group.emitter_ids)), [head.key for head in heads]),
+                *([head.ordering_key for head in heads], part.positions, repeat(group.at.timestamp()), repeat(1)),
+                strict=False,
+            )
+            found += zip(texts, events, notes, strict=False)
+    return found
+
+
+def _with_headers(
+    ids: Sequence[str],
+    names: Sequence[str],
+    batches: Sequence[WireBatches],
+    tags: Sequence[EventTags],
+    of_envelopes: Sequence[bytes | None],
+) -> list[list[WireEvent]]:
+    """Write events, one of each envelope, with their headers; no function of Python is called for most."""
+    told: list[HeadersMap] = [
+        headers_map(each, headers) if each is not NO_TAGS else {} if headers is None else {"envelope_headers": headers}
+        for each, headers in zip(tags, of_envelopes, strict=True)
+    ]
+    return [
+        [(event_id, name, of_event, headers)] if headers else [(event_id, name, of_event)]
+        for event_id, name, of_event, headers in zip(ids, names, batches, told, strict=True)
+    ]
+
+
 def _single_events(bundle: Sequence[SmallEnvelope], *, wants_headers: bool) -> list[list[WireEvent]]:
     """Write the events of envelopes of one event and one batch; no function of Python is called for most."""
     events = [small.envelope.events[0] for small in bundle]
@@ -133,19 +240,8 @@ def _single_events(bundle: Sequence[SmallEnvelope], *, wants_headers: bool) -> l
     batches: list[WireBatches] = [[small.batches[0][0][:4]] if small.batches[0] else [] for small in bundle]
     if not wants_headers:
         return [[event] for event in zip(ids, names, batches, strict=True)]
-    of_envelopes = [small.envelope.head.headers for small in bundle]
-    told: list[HeadersMap] = [
-        headers_map(event.tags, headers)
-        if event.tags is not NO_TAGS
-        else {}
-        if headers is None
-        else {"envelope_headers": headers}
-        for event, headers in zip(events, of_envelopes, strict=True)
-    ]
-    return [
-        [(event_id, name, of_event, headers)] if headers else [(event_id, name, of_event)]
-        for event_id, name, of_event, headers in zip(ids, names, batches, told, strict=True)
-    ]
+    headers = [small.envelope.head.headers for small in bundle]
+    return _with_headers(ids, names, batches, [event.tags for event in events], headers)
 
 
 def _events(bundle: Sequence[SmallEnvelope], *, wants_headers: bool) -> list[list[WireEvent]]:

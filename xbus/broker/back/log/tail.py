@@ -8,7 +8,7 @@ from itertools import repeat
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.log.small import SmallEnvelope, named_tuples
+from xbus.broker.back.log.small import GroupPart, SmallEnvelope, named_tuples
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedGroup
@@ -88,9 +88,11 @@ class LogTail:
         small: list[SmallEnvelope | None] = []
         while len(found) < limit and (sealed := self._sealed.get(position + len(found) + 1)) is not None:
             if isinstance(sealed, SealedGroup):
-                envelopes, batches = _of_group(sealed, position + len(found) + 1, limit - len(found))
+                begin = position + len(found) + 1 - sealed.first
+                end = min(len(sealed.hashes), begin + limit - len(found))
+                envelopes, of_group = _of_part(GroupPart.at(sealed, range(begin, end)))
                 found += envelopes
-                small += SmallEnvelope.of_columns(envelopes, batches)
+                small += of_group
             elif sealed.content is None:
                 break
             else:
@@ -131,25 +133,28 @@ def _memory(sealed: Sealed) -> int:
     return ENVELOPE_BYTES + (0 if sealed.content is None else sealed.content.size + sealed.content.header_bytes)
 
 
-def _of_group(
-    sealed: SealedGroup, position: int, limit: int
-) -> tuple[list[LogEnvelope], list[tuple[Sequence[RunBatch]]]]:
-    """Give envelopes of a group, from a position on, with the batches of the one event of each."""
-    group, first = sealed.group, position - sealed.first
-    cut = slice(first, first + limit)
-    types, items, data = group.types[cut], group.items[cut], group.data[cut]
+def small_envelopes(part: GroupPart) -> list[SmallEnvelope]:
+    """Give envelopes of a group, each of which is small, as objects."""
+    return [small for small in _of_part(part)[1] if small is not None]
+
+
+def _of_part(part: GroupPart) -> tuple[list[LogEnvelope], list[SmallEnvelope | None]]:
+    """Give envelopes of a group as objects, and each with its items where it is small."""
+    group, column = part.sealed.group, part.column
+    types, items, data = column(group.types), column(group.items), column(group.data)
     names = [each.name for each in types]
     graphs = [each.graph_id for each in types]
     ways = {graph_id: (graph_id,) for graph_id in set(graphs)}
-    ids = group.event_ids[cut]
-    events = named_tuples(LogEvent, ids, names, graphs, items, repeat(None), group.tags[cut])
-    envelopes = named_tuples(
-        LogEnvelope,
-        *(group.envelope_ids[cut], range(position, position + len(ids)), zip(events), [ways[each] for each in graphs]),
-        *(repeat(None), group.heads[cut], group.emitter_ids[cut], repeat(group.at), map(len, data)),
+    events = named_tuples(LogEvent, column(group.event_ids), names, graphs, items, repeat(None), column(group.tags))
+    envelopes = list(
+        named_tuples(
+            LogEnvelope,
+            *(column(group.envelope_ids), part.positions, zip(events), [ways[each] for each in graphs]),
+            *(repeat(None), column(group.heads), column(group.emitter_ids), repeat(group.at), map(len, data)),
+        )
     )
     batches = named_tuples(RunBatch, repeat(0), items, data, repeat(None), repeat(None))
-    return list(envelopes), [([batch],) if batch.items else ((),) for batch in batches]
+    return envelopes, SmallEnvelope.of_columns(envelopes, [([batch],) if batch.items else ((),) for batch in batches])
 
 
 def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:

@@ -3,13 +3,13 @@
 import asyncio
 import copy
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 from uuid import UUID
 
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles
 from xbus.broker.back.recipients import RecipientFailed, RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -38,12 +38,37 @@ class _Page:
     Args:
         parts: what is left of it to write, each part in a transaction of its own: usually it is one.
         noted: how much was noted up to its end.
-        answer: of the part that comes first.
+        over: done when all of it is written; None while nobody waits for it.
     """
 
     parts: list[ProgressUpdate]
     noted: int
-    answer: "asyncio.Future[Any] | None" = None
+    over: "asyncio.Future[None] | None" = None
+
+
+class _PartAnswer:
+    """Takes the answer to a try to write the first part of a page; a ``WriteAnswer``."""
+
+    __slots__ = ("_is_done", "_page", "_taker")
+
+    def __init__(self, page: _Page, taker: Callable[[_Page, BaseException | None], None]) -> None:
+        self._page = page
+        self._taker = taker
+        self._is_done = False
+
+    def done(self) -> bool:
+        """Check whether the answer has come; a later one of the same try says nothing."""
+        return self._is_done
+
+    def set_result(self, answer: None, /) -> None:
+        """Take it that the part is written."""
+        self._is_done = True
+        self._taker(self._page, answer)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Take it that the part is not written."""
+        self._is_done = True
+        self._taker(self._page, error)
 
 
 class DeliveryLedger:
@@ -86,10 +111,12 @@ class DeliveryLedger:
         self._written = 0
         self._awaited = 0
         self._page: _Page | None = None
-        self._writing = asyncio.Lock()
-        self._wake = asyncio.Event()
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        """Who waits until so much is written."""
+        self._is_kept = False
+        """Whether notes are written down as soon as they are made."""
+        self._is_due = False
+        self._broken: asyncio.Future[None] | None = None
+        self._waiting: list[tuple[int, Callable[[], object]]] = []
+        """What is to be called when so much is written."""
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Give the cursor of a role; None for a worker's, and for one that the journal has none of."""
@@ -110,12 +137,16 @@ class DeliveryLedger:
 
     def settle_all(self, role_id: int, positions: Sequence[int]) -> None:
         """Note that a role needs nothing more of some envelopes in their turn."""
+        if not positions:
+            return
         cursor = self._known(role_id)
-        for first, last in _ranges(positions):
-            cursor.settle_range(first, last)
-        self._noted += len(positions)
+        if positions[-1] - positions[0] == len(positions) - 1:
+            cursor.settle_range(positions[0], positions[-1])
+        else:
+            for first, last in _ranges(positions):
+                cursor.settle_range(first, last)
         self._dirty.add(role_id)
-        self._wake.set()
+        self._note(len(positions))
 
     def pass_over(self, role_id: int, first: int, last: int) -> None:
         """Note that a role is owed nothing from ``first`` to ``last``; there is no hurry to write that down."""
@@ -162,9 +193,17 @@ class DeliveryLedger:
         assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
         return cursor
 
-    def _note(self) -> None:
-        self._noted += 1
-        self._wake.set()
+    def _note(self, number: int = 1) -> None:
+        self._noted += number
+        if self._is_kept and not self._is_due and self._page is None:
+            # What else this turn of the loop notes is written with it.
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._write_due)
+
+    def _write_due(self) -> None:
+        self._is_due = False
+        if self._is_kept and self._page is None and self.has_news:
+            self._begin_page()
 
     def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
         """The delivery of an envelope that has no row for a role yet; see ``transitions``."""
@@ -210,19 +249,36 @@ class DeliveryLedger:
 
     async def reserve(self, role_ids: Iterable[int], position: int) -> None:
         """Have it durable that an envelope may be handed to these roles, before it is."""
-        reserved = 0
-        for role_id in role_ids:
-            role, cursor = self._roles[role_id], self._known(role_id)
-            if position > cursor.handed_to - RESERVE_POSITIONS // 2:
-                cursor.handed_to = position + RESERVE_POSITIONS
-                self._dirty.add(role_id)
-                self._note()
-                role.reservations.add(cursor.handed_to, self._noted)
-                # Whoever uses the other half up in less time than a lazy commit takes would wait for all of it.
-                self._hurry(self._noted)
-            # Another run may have reserved for this one too, and be waiting for that itself.
-            reserved = max(reserved, role.reservations.noted_for(position))
-        await self._written_up_to(reserved)
+        await self._written_up_to(
+            max([self._reserve(self._roles[role_id], position) for role_id in role_ids], default=0)
+        )
+
+    def is_reserved(self, role: ConsumerRole, position: int, go_on: Callable[[], object]) -> bool:
+        """Check whether it is durable that an envelope may be handed to a role; else it will be.
+
+        Args:
+            go_on: called when it is, if it is not yet.
+        """
+        reserved = self._reserve(role, position)
+        if self._written >= reserved:
+            return True
+        self._hurry(reserved)
+        self._waiting.append((reserved, go_on))
+        return False
+
+    def _reserve(self, role: ConsumerRole, position: int) -> int:
+        """Reserve a hand-over; give the number of notes that make it durable."""
+        cursor = role.cursor
+        assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
+        if position > cursor.handed_to - RESERVE_POSITIONS // 2:
+            cursor.handed_to = position + RESERVE_POSITIONS
+            self._dirty.add(role.id)
+            self._note()
+            role.reservations.add(cursor.handed_to, self._noted)
+            # Whoever uses the other half up in less time than a lazy commit takes would wait for all of it.
+            self._hurry(self._noted)
+        # Another run may have reserved for this one too, and be waiting for that itself.
+        return role.reservations.noted_for(position)
 
     @property
     def has_room(self) -> bool:
@@ -243,7 +299,7 @@ class DeliveryLedger:
             return
         self._hurry(noted)
         written = asyncio.get_running_loop().create_future()
-        self._waiting.append((noted, written))
+        self._waiting.append((noted, partial(_finish, written)))
         await written
 
     def _hurry(self, noted: int) -> None:
@@ -252,18 +308,22 @@ class DeliveryLedger:
         self._journal.hurry()
 
     async def keep(self) -> None:
-        """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""
-        loop = asyncio.get_running_loop()
-        while True:
-            # What is in no hurry wakes nobody.
-            lazy = loop.call_later(LAZY_SECONDS, self._wake.set)
-            try:
-                await self._wake.wait()
-            finally:
-                lazy.cancel()
-            self._wake.clear()
-            if self.has_news:
-                await self._write_next()
+        """For ever: write down what was noted, as soon as it is and with whatever came meanwhile.
+
+        Raises:
+            BaseException: what the journal's writer died of.
+        """
+        self._is_kept = True
+        self._broken = asyncio.get_running_loop().create_future()
+        try:
+            while not self._broken.done():
+                self._write_due()
+                # What is in no hurry wakes nobody.
+                await asyncio.wait([self._broken], timeout=LAZY_SECONDS)
+            self._broken.result()
+        finally:
+            self._is_kept = False
+            self._broken = None
 
     @property
     def has_news(self) -> bool:
@@ -274,45 +334,61 @@ class DeliveryLedger:
         """Write down all that is noted now; an unreachable database only delays it."""
         self._awaited = self._noted
         self._journal.hurry()
-        await self._write_next()
+        while self._page is not None:
+            await self._over(self._page)
+        await self._over(self._begin_page())
 
-    async def _write_next(self) -> None:
-        async with self._writing:
-            if self._page is not None:
-                # Whoever began to write it was stopped in the midst of it.
-                await self._write(self._page)
-            self._page = self._new_page()
-            await self._write(self._page)
+    async def _over(self, page: _Page) -> None:
+        if page.over is None:
+            page.over = asyncio.get_running_loop().create_future()
+        await asyncio.shield(page.over)
 
-    def _new_page(self) -> "_Page":
+    def _begin_page(self) -> _Page:
         cursors = [copy.copy(self._known(role_id)) for role_id in self._dirty]
         noted = (self._moves, self._failures, self._decided, self._repeated)
         progress = ProgressUpdate(self._clock.now(), cursors, *noted)
         self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []
-        return _Page([progress], self._noted)
+        self._page = page = _Page([progress], self._noted)
+        self._submit(page)
+        return page
 
-    async def _write(self, page: "_Page") -> None:
-        while page.parts:
-            if page.answer is None:
-                page.answer = self._journal.write(page.parts[0], promises=self._is_urgent(page.parts[0]))
-            try:
-                await asyncio.shield(page.answer)
+    def _submit(self, page: _Page) -> None:
+        part = page.parts[0]
+        self._journal.submit(part, _PartAnswer(page, self._take_outcome), promises=self._is_urgent(part))
+
+    def _take_outcome(self, page: _Page, error: BaseException | None) -> None:
+        match error:
+            case None:
                 page.parts = page.parts[1:]
-            except JournalUnavailable as error:
+            case JournalUnavailable():
                 log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
-                page.answer = None
-                await asyncio.sleep(self._retry_seconds)
-            except JournalError as error:
+                asyncio.get_running_loop().call_later(self._retry_seconds, self._submit, page)
+                return
+            case JournalError():
                 page.parts = [*_singly(page.parts[0], error), *page.parts[1:]]
-            page.answer = None
+            case _:
+                # The journal's writer died of it, which ends the broker.
+                for waiting in (page.over, self._broken):
+                    if waiting is not None and not waiting.done():
+                        waiting.set_exception(error)
+                return
+        if page.parts:
+            self._submit(page)
+        else:
+            self._end(page)
+
+    def _end(self, page: _Page) -> None:
         self._page = None
         self._written = page.noted
+        if page.over is not None and not page.over.done():
+            page.over.set_result(None)
+        if self._is_kept and self._noted > page.noted:
+            self._begin_page()
         waiting, self._waiting = self._waiting, []
-        for noted, written in waiting:
-            if noted > page.noted:
-                self._waiting.append((noted, written))
-            elif not written.done():
-                written.set_result(None)
+        self._waiting += [each for each in waiting if each[0] > page.noted]
+        for noted, go_on in waiting:
+            if noted <= page.noted:
+                go_on()
 
     def _is_urgent(self, progress: ProgressUpdate) -> bool:
         """Check whether somebody waits for it, or would read its rows; cursors alone wait for a commit that comes."""
@@ -347,6 +423,11 @@ def _singly(progress: ProgressUpdate, error: JournalError) -> list[ProgressUpdat
         return pieces
     log.warning("progress refused: %s", error, extra={"action": "progress_refused"})
     return []
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _ranges(positions: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.bad_item_search import BadItems, Serving
@@ -92,7 +93,7 @@ class RunResults:
             self._ledger.move(row, transitions.settled(row))
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed([envelope])
-        _log_delivered(envelope, recipient)
+        _log_delivered(envelope.envelope_id, recipient)
 
     def settled_bundle(self, bundle: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
         """Note that a consumer has committed some envelopes of a bundle, each in its turn."""
@@ -103,7 +104,25 @@ class RunResults:
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed(bundle)
         for envelope in bundle if log.isEnabledFor(logging.DEBUG) else ():
-            _log_delivered(envelope, recipient)
+            _log_delivered(envelope.envelope_id, recipient)
+
+    def settled_group(
+        self, recipient: RecipientProxy, positions: Sequence[int], ids: Sequence[bytes], items: int
+    ) -> None:
+        """Note that a consumer has committed envelopes of sealed groups, each in its turn.
+
+        Args:
+            ids: theirs, of 16 bytes.
+            items: how many they have.
+        """
+        role = recipient.role
+        self._ledger.settle_all(role.id, positions)
+        self._probing.went_well(role.id)
+        counts = self.counts[role.login]
+        counts.results[DONE] += len(ids)
+        counts.items += items
+        for each in ids if log.isEnabledFor(logging.DEBUG) else ():
+            _log_delivered(UUID(bytes=each), recipient)
 
     def _cure(self, delivered: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
         """Have repeats cure the failures of what they repeat."""
@@ -199,10 +218,10 @@ class RunResults:
         return transitions.after_failure(attempt, why, attempts=attempts, due_at=due_at)
 
 
-def _log_delivered(envelope: LogEnvelope, recipient: RecipientProxy) -> None:
+def _log_delivered(envelope_id: UUID, recipient: RecipientProxy) -> None:
     log.debug(
         "delivered",
-        extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
+        extra={"action": "delivered", "envelope_id": envelope_id, "role": recipient.role.login},
     )
 
 

@@ -11,8 +11,9 @@ from xbus.broker.back.log import NOTHING_SAID, FirstWords
 from xbus.broker.back.recipients.heartbeats import Heartbeats
 from xbus.broker.back.recipients.readiness import BusyTime
 from xbus.config import BackSettings
+from xbus.errors import CallError
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import Callee
+from xbus.rpc.exchange import AnswerTaker, Callee
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,37 @@ class EnvelopeCalls:
         self._open.setdefault(envelope_id.bytes, Bringing(self._now(), ""))
         return self._first_words.pop(envelope_id, NOTHING_SAID)
 
-    def begin_all(self, ids: Iterable[bytes]) -> None:
+    def begin_all(self, ids: Iterable[bytes], verb: str = "") -> None:
         """Note that envelopes are being brought; the call tells by itself what is to be told of them.
 
         Args:
             ids: of 16 bytes.
+            verb: the call that brings them.
         """
-        self._open = {**dict.fromkeys(ids, Bringing(self._now(), "")), **self._open}
+        self._open = {**dict.fromkeys(ids, Bringing(self._now(), verb)), **self._open}
+
+    def hand_over(
+        self, ids: Sequence[bytes], verb: str, name: str, seconds: float, entries: object, taker: AnswerTaker
+    ) -> None:
+        """Bring untraced envelopes by one call.
+
+        Args:
+            ids: theirs, of 16 bytes.
+            verb: the call, as operators see it.
+            name: the same as the recipient knows it.
+            seconds: its time-out.
+            entries: the argument of the call.
+            taker: gets the answer.
+        """
+        self.begin_all(ids, verb)
+        self._busy.begin()
+
+        def answered(answer: Value, error: CallError | None) -> None:
+            self._busy.end(None)
+            taker(answer, error)
+
+        renewed = None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)
+        self._client.ask(name, (entries,), answered, seconds, renewed)
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""

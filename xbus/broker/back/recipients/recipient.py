@@ -1,10 +1,11 @@
 """A registered recipient as the broker sees it: its calls, its answers read strictly, its failures told apart."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from xbus.broker.back.log import (
+    BundleEntry,
     DeliveryNote,
     FirstWords,
     RunBatch,
@@ -31,7 +32,7 @@ from xbus.broker.journal.log.reading import LogEvent
 from xbus.broker.journal.writes import OutputPage
 from xbus.errors import CallError, Failed
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import Callee
+from xbus.rpc.exchange import AnswerTaker, Callee
 from xbus.rpc.messages import HeadersMap, OutputHandover
 
 
@@ -219,11 +220,53 @@ class RecipientProxy:
         well: BundleStatus,
         in_doubt: Callable[[BundleResult], bool] = is_nonsense,
     ) -> list[BundleResult]:
-        """The result of each envelope of a call; those that the recipient may still have open are stopped."""
+        """Give the result of each envelope of a call, see ``results_of``."""
+        try:
+            answer, error = await call, None
+        except CallError as raised:
+            answer, error = None, raised
+        except BaseException:
+            self.stop_all(bundle)
+            raise
+        return self.results_of(bundle, answer, error, verb, well, in_doubt)
+
+    def hand_over(self, ids: Sequence[bytes], entries: Sequence[BundleEntry], taker: AnswerTaker) -> None:
+        """Hand whole small envelopes over, as ``take_envelopes`` does.
+
+        Args:
+            ids: theirs, of 16 bytes.
+            entries: written as the abilities of this recipient say.
+            taker: gets the answer; then one of ``has_committed`` and ``results_of`` is to be called.
+        """
+        seconds = self._timeouts.end_envelope
+        self._calls.hand_over(ids, "take_event", "xbus.take_envelopes", seconds, entries, taker)
+
+    def has_committed(self, ids: Sequence[bytes], answer: Value) -> bool:
+        """Check whether an answer says that all envelopes that were handed over are committed; if so, none is open."""
+        if not self._answers.are_all_well(answer, len(ids)):
+            return False
+        self._calls.ended_all(ids)
+        return True
+
+    def results_of(
+        self,
+        bundle: Sequence[SmallEnvelope],
+        answer: Value,
+        error: CallError | None,
+        verb: str = "take_event",
+        well: BundleStatus = BundleStatus.COMMITTED,
+        in_doubt: Callable[[BundleResult], bool] = is_nonsense,
+    ) -> list[BundleResult]:
+        """Read the result of each envelope of a call; those that the recipient may still have open are stopped.
+
+        Args:
+            well: the status of one that went well.
+            in_doubt: whether an envelope with such a result may be open.
+        """
         results: list[BundleResult] = [BundleStatus.NOT_BEGUN] * len(bundle)
         to_stop = list(bundle)
         try:
-            results = await self._answers.bundle(verb, [small.envelope for small in bundle], call, well)
+            results = self._answers.bundle(verb, [small.envelope for small in bundle], answer, error, well)
             if results.count(well) == len(results):
                 to_stop.clear()
             else:
@@ -233,17 +276,17 @@ class RecipientProxy:
                 to_stop.clear()
             else:
                 results = [failure] * len(bundle)
-        finally:
-            for small in to_stop:
-                self.stop_envelope_soon(small.envelope_id)
-            self._calls.ended_all(
-                [
-                    small.envelope.id
-                    for small, result in zip(bundle, results, strict=True)
-                    if result is not BundleStatus.PREPARED
-                ]
-            )
+        for small in to_stop:
+            self.stop_envelope_soon(small.envelope_id)
+        pairs = zip(bundle, results, strict=True)
+        self._calls.ended_all([small.envelope.id for small, result in pairs if result is not BundleStatus.PREPARED])
         return results
+
+    def stop_all(self, bundle: Iterable[SmallEnvelope]) -> None:
+        """Have the recipient forget envelopes whose result nobody waits for any more."""
+        for small in bundle:
+            self.stop_envelope_soon(small.envelope_id)
+        self._calls.ended_all([small.envelope.id for small in bundle])
 
     async def take_output(self, envelope_id: UUID, event: LogEvent, handover: OutputHandover) -> None:
         """Have a bulk worker make the output for an event by itself; it has only taken it when this returns."""

@@ -108,8 +108,11 @@ class Responses:
         try:
             return await call
         except CallError as error:
-            self._note_leaving(error.code)
-            raise failure_of_call(self._role_id, verb, event_id, error) from error
+            raise self._failed(verb, event_id, error) from error
+
+    def _failed(self, verb: str, event_id: UUID | None, error: CallError) -> RecipientFailed:
+        self._note_leaving(error.code)
+        return failure_of_call(self._role_id, verb, event_id, error)
 
     async def parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Value]") -> list[Value]:
         """Give the values behind True in the answer to a call."""
@@ -126,21 +129,37 @@ class Responses:
         parts = await self.parts(verb, event_id, call)
         return parts[0] if parts else None
 
-    async def bundle(
-        self, verb: str, envelopes: Sequence[LogEnvelope], call: "asyncio.Future[Value]", well: BundleStatus
+    def are_all_well(self, answer: Value, number: int) -> bool:
+        """Check whether a consumer answers of a bundle that all of its envelopes went well.
+
+        As it is mostly, this is seen without a look at each; 1 equals True, and is none.
+        """
+        if self._is_worker or not isinstance(answer, list) or len(answer) != number:
+            return False
+        are_true = answer.count([True]) == number
+        return are_true and False not in [isinstance(each, list) and each[0] is True for each in answer]
+
+    def bundle(
+        self,
+        verb: str,
+        envelopes: Sequence[LogEnvelope],
+        answer: Value,
+        error: CallError | None,
+        well: BundleStatus,
     ) -> list[BundleResult]:
         """The result of each envelope of a bundle.
 
         Args:
+            answer: to the call.
+            error: in its place.
             well: the status of one that went well at a consumer.
         """
-        answer = await self.answered(verb, None, call)
+        if error is not None:
+            raise self._failed(verb, None, error) from error
+        if self.are_all_well(answer, len(envelopes)):
+            return [well] * len(envelopes)
         if not isinstance(answer, list) or len(answer) != len(envelopes):
             raise nonsense(self._role_id, verb, None, answer)
-        # As it is mostly, told without a look at each; 1 equals True, and is none.
-        are_well = not self._is_worker and answer.count([True]) == len(answer)
-        if are_well and False not in [isinstance(each, list) and each[0] is True for each in answer]:
-            return [well] * len(answer)
         results = [
             self._bundle_result(verb, envelope, said, well) for envelope, said in zip(envelopes, answer, strict=True)
         ]

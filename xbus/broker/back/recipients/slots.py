@@ -75,7 +75,8 @@ class Slots(Generic[Member]):
         self._groups: dict[Hashable, list[_Place[Member]]] = {}
         self._waiters: list[_Waiter[Member]] = []
         self._takes = 0
-        self._change = asyncio.Event()
+        self._change: asyncio.Event | None = None
+        """Set at the next change; None while nobody waits for one."""
 
     def add(
         self, member: Member, service: str, capacity: int, group: Hashable = None, *, is_paused: bool = False
@@ -136,7 +137,7 @@ class Slots(Generic[Member]):
     async def idle(self, member: Member) -> None:
         """Wait until a recipient has no work any more, or is gone."""
         while member in self._places and self._places[member].taken:
-            await self._change.wait()
+            await self._changed()
 
     def is_present(self, want: Want) -> bool:
         """Check whether a recipient is registered that could serve a want, free or not."""
@@ -149,7 +150,31 @@ class Slots(Generic[Member]):
     async def any_free(self, members: Sequence[Hashable]) -> None:
         """Wait until one of some recipients or groups has a free slot, or one of them is gone or paused."""
         while all(self._those(member) and not self.is_free(member) for member in members):
-            await self._change.wait()
+            await self._changed()
+
+    @property
+    def are_awaited(self) -> bool:
+        """Check whether anybody waits for a slot, or for any change."""
+        return bool(self._waiters) or self._change is not None
+
+    async def _changed(self) -> None:
+        if self._change is None:
+            self._change = asyncio.Event()
+        await self._change.wait()
+
+    def take_at_once(self, wanted: Hashable) -> Member | None:
+        """Take a slot of a member, or of one of a group, if one is free and nobody stands in line for any."""
+        if self._waiters:
+            return None
+        places = self._groups.get(wanted) or self._those(wanted)
+        free = [place for place in places if place.taken < place.capacity and not place.is_paused]
+        if not free:
+            return None
+        chosen = free[0] if len(free) == 1 else min(free, key=_idleness)
+        self._takes += 1
+        chosen.taken += 1
+        chosen.last_taken = self._takes
+        return chosen.member
 
     async def take(self, wants: Sequence[Want]) -> list[Member]:
         """Wait until all wants can be served at once.
@@ -226,8 +251,11 @@ class Slots(Generic[Member]):
 
     def _serve(self) -> None:
         """Grant what can be granted, in order of arrival."""
-        self._change.set()
-        self._change = asyncio.Event()
+        if self._change is not None:
+            self._change.set()
+            self._change = None
+        if not self._waiters:
+            return
         spoken_for: set[Member] = set()
         for waiter in list(self._waiters):
             if waiter.granted.done():
@@ -255,9 +283,13 @@ class Slots(Generic[Member]):
                 for place in chosen:
                     place.taken -= 1
                 return None
-            place = min(free, key=lambda place: (place.taken, place.last_taken))
+            place = min(free, key=_idleness)
             self._takes += 1
             place.taken += 1
             place.last_taken = self._takes
             chosen.append(place)
         return chosen
+
+
+def _idleness(place: _Place[Any]) -> tuple[int, int]:
+    return place.taken, place.last_taken

@@ -12,11 +12,13 @@ from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.dispatch.pages import Way
 from xbus.broker.back.log import LogPage, LogReader, SmallEnvelope
+from xbus.broker.back.progress.lane import Lane
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.served import ServedRole
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.writes import Sealed
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import SystemClock
 from xbus.graph import Graph
@@ -31,7 +33,7 @@ class ListedLog:
 
     def __init__(self, graph: Graph, head: int = 0) -> None:
         self._graph = graph
-        self._grown = asyncio.Condition()
+        self._listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self.head = head
         self.removed: set[int] = set()
         self.pages = 0
@@ -39,9 +41,9 @@ class ListedLog:
         """The positions of envelopes that are not small."""
 
     async def grow(self, head: int) -> None:
-        async with self._grown:
-            self.head = head
-            self._grown.notify_all()
+        self.head = head
+        for listener in self._listeners:
+            listener(())
 
     async def page(self, after: int, services: Collection[str]) -> LogPage:
         await asyncio.sleep(0)
@@ -56,9 +58,8 @@ class ListedLog:
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         return [self._graph]
 
-    async def beyond(self, position: int) -> None:
-        async with self._grown:
-            await self._grown.wait_for(lambda: self.head > position)
+    def on_grown(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
+        self._listeners.append(listener)
 
 
 def envelope_at(position: int) -> LogEnvelope:
@@ -110,6 +111,13 @@ class Noted:
         return [position for position, logins in self.delivered if login in logins]
 
 
+class NoShortWay:
+    """Takes nothing: all is unusual."""
+
+    def take(self, lane: Lane, sealed: Sequence[Sealed]) -> None:
+        """Leave it to the lane."""
+
+
 class Bench:
     """Lanes, and all that they need."""
 
@@ -126,7 +134,14 @@ class Bench:
         self.ledger.adopt({role: Cursor(role, 1, None, 0) for role in roles})
         self.noted = Noted()
         self.lanes = Lanes(
-            cast(LogReader, self.log), self.ledger, self.noted, self.roles, tasks, self.events, gather_seconds=0
+            cast(LogReader, self.log),
+            self.ledger,
+            self.noted,
+            NoShortWay(),
+            self.roles,
+            tasks,
+            self.events,
+            gather_seconds=0,
         )
         self.events.arrived.subscribe(self.roles.arrived, self.lanes.arrived)
         self.events.left.subscribe(self.roles.left, self.lanes.left)

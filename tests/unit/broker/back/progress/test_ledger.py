@@ -16,6 +16,7 @@ from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
+from xbus.broker.journal.writes.write import WriteAnswer
 from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import DeliveryState
@@ -30,28 +31,28 @@ class HeldJournal:
 
     def __init__(self) -> None:
         self.taken: list[ProgressUpdate] = []
-        self.answers: list[asyncio.Future[None]] = []
+        self.answers: list[WriteAnswer[None]] = []
         self.kept: list[ProgressUpdate] = []
         self.promised: list[bool] = []
 
     def hurry(self) -> None:
         """Nothing waits."""
 
-    def write(self, progress: ProgressUpdate, *, promises: bool) -> "asyncio.Future[None]":
+    def submit(self, progress: ProgressUpdate, answer: WriteAnswer[None], *, promises: bool) -> None:
         self.taken.append(progress)
         self.promised.append(promises)
-        self.answers.append(asyncio.get_running_loop().create_future())
-        return self.answers[-1]
+        self.answers.append(answer)
 
     async def answer(self, outcome: Exception | None = None) -> None:
         """Answer the write that was taken last."""
-        while not self.answers or self.answers[-1].done():
+        while not self.answers:
             await asyncio.sleep(0)
+        answer = self.answers.pop()
         if outcome is None:
             self.kept.append(self.taken[-1])
-            self.answers[-1].set_result(None)
+            answer.set_result(None)
         else:
-            self.answers[-1].set_exception(outcome)
+            answer.set_exception(outcome)
         await settle()
 
     @property

@@ -13,6 +13,7 @@ from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
+from xbus.broker.journal.writes.write import WriteAnswer
 from xbus.clock import SystemClock
 
 STORE, AUDIT = 1, 2
@@ -23,23 +24,21 @@ class HeldJournal:
 
     def __init__(self) -> None:
         self.handed_to = {STORE: 0, AUDIT: 0}
-        self.waiting: list[tuple[ProgressUpdate, asyncio.Future[None]]] = []
+        self.waiting: list[tuple[ProgressUpdate, WriteAnswer[None]]] = []
 
     def hurry(self) -> None:
         """Nothing waits."""
 
-    def write(self, progress: ProgressUpdate, *, promises: bool) -> "asyncio.Future[None]":
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def submit(self, progress: ProgressUpdate, answer: WriteAnswer[None], *, promises: bool) -> None:
         self.waiting.append((progress, answer))
-        return answer
 
     def answer(self) -> None:
         """Make all of it durable that waits."""
-        for progress, answer in self.waiting:
+        waiting, self.waiting = self.waiting, []
+        for progress, answer in waiting:
             for cursor in progress.cursors:
                 self.handed_to[cursor.role_id] = cursor.handed_to
             answer.set_result(None)
-        self.waiting = []
 
 
 async def settle() -> None:

@@ -751,7 +751,7 @@ async def test_the_row_of_an_earlier_one_gets_its_turn_between_bundles(journal: 
         await broker.until(lambda: pending)
         broker.pass_time(10)
         # The row waits for the slot that the bundle has; as that comes back the row is first.
-        await broker.until(lambda: broker.back._assembly._slots._change._waiters)
+        await broker.until(lambda: broker.back._assembly._slots._change)
         future, bundle = pending.pop()
         future.set_result([DONE] * len(bundle))
         await broker.until(lambda: letters(broker).count("a") == 2 or pending)
