@@ -127,6 +127,8 @@ class Leaf(TypeRule):
         return made
 
     def take(self, values: list[Any]) -> pa.Array:
+        if not self._sure:
+            raise Unsure
         if self._python is not None:
             types = set(map(type, values))
             if Decimal in types:

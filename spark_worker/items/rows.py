@@ -7,7 +7,7 @@ it takes all of many items as they are. All else is decoded by Python, and read 
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -103,10 +103,14 @@ class RowMaker(ABC):
         _, causes = self._columns([item])
         return causes[0]
 
-    def _columns(self, items: Iterable[bytes]) -> tuple[list[pa.Array], list[str | None]]:
-        maps: list[dict[Any, Any]] = []
-        causes: list[str | None] = []
-        for item in items:
+    def decode_all(self, items: Sequence[bytes]) -> list[dict[Key, object]] | None:
+        """Decode items at once if each is a map of the format; None if each has to be decoded alone."""
+        return None
+
+    def _columns(self, items: Sequence[bytes]) -> tuple[list[pa.Array], list[str | None]]:
+        maps = self.decode_all(items) or []
+        causes: list[str | None] = [None] * len(maps)
+        for item in items[len(maps) :]:
             try:
                 maps.append(self.decode(item))
                 causes.append(None)
@@ -206,6 +210,15 @@ class JsonRows(RowMaker):
             raise DoesNotFit(f"the item is {_json_kind(value)}, not an object")
         return value
 
+    def decode_all(self, items: Sequence[bytes]) -> list[dict[Key, object]] | None:
+        try:
+            texts = [item.decode() for item in items]
+            found = [_SCAN(text, 0) for text in texts]
+        except (_NamedTwice, ValueError, ArithmeticError, RecursionError, StopIteration):
+            return None
+        maps = [value for (value, end), text in zip(found, texts, strict=True) if end == len(text)]
+        return maps if set(map(type, maps)) == {dict} and len(maps) == len(items) else None
+
     def _taken(self, data: pa.Array) -> pa.StructArray | None:
         """Make the rows of items by Arrow; None if one of them is not certainly what the rules make of it."""
         wanted = self._by_arrow
@@ -245,6 +258,8 @@ def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 _DECODER = json.JSONDecoder(parse_float=Decimal, object_pairs_hook=_once_each)
+_SCAN: Callable[[str, int], tuple[Any, int]] = vars(_DECODER)["scan_once"]
+"""Decodes the value at a place of a text, and says where it ends. Blanks around a value are left to the decoder."""
 
 
 def _json_kind(value: object) -> str:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from spark_worker.items.kinds import Array, ItemForm, Leaf, Map, Slot, Struct, TypeRule, arrow_of, unknown_type
-from spark_worker.items.scalars import SCALARS, variant_text
+from spark_worker.items.scalars import SCALARS, json_variant_text, variant_text
 
 
 def kind_of(data_type: DataType, form: ItemForm) -> TypeRule:
@@ -50,5 +50,6 @@ def kind_of(data_type: DataType, form: ItemForm) -> TypeRule:
 def column_of(data_type: DataType, form: ItemForm) -> TypeRule:
     """Find the rules of a column, as ``kind_of`` does; of VARIANT it gets the JSON, which Spark parses faster."""
     if isinstance(data_type, VariantType):
-        return Leaf(data_type.simpleString(), pa.string(), None, variant_text, {})
+        text = json_variant_text if form is ItemForm.JSON else variant_text
+        return Leaf(data_type.simpleString(), pa.string(), None, text, {})
     return kind_of(data_type, form)

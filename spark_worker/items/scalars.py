@@ -404,6 +404,41 @@ def variant_text(value: Any) -> str | None:
         return None
 
 
+def json_variant_text(value: Any) -> str | None:
+    """Write a value of JSON as ``variant_text`` does, at once where its numbers allow that."""
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return variant_text(value)
+    if len(text) > MOST_DIGITS and (len(text) > MOST_BYTES or _LONG_NUMBER.search(text)):
+        return variant_text(value)
+    if text.count("[") + text.count("{") > MOST_PARTS:
+        # It may be nested too deep for Spark.
+        return variant_text(value)
+    return text
+
+
+def _shortest(value: object) -> float:
+    """Give a number that is written the same as a float.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if type(value) is not Decimal or repr(number := float(value)) != str(value):
+        raise TypeError("a float would be written otherwise")
+    return number
+
+
+# A tree of JSON has no circle.
+_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, default=_shortest)
+
+MOST_PARTS = 400
+"""Arrays and objects of a value that is written at once. More could be nested deeper than is written part by part."""
+
+_LONG_NUMBER = re.compile(rf"[0-9]{{{MOST_DIGITS + 1}}}")
+"""Digits that a VARIANT may have no room for, also within a text."""
+
+
 def _as_json(value: Any) -> str:
     """Write a value as JSON, its numbers digit by digit.
 

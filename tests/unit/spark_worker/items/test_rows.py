@@ -2,6 +2,7 @@
 
 import json
 import random
+from decimal import Decimal
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -16,13 +17,16 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampType,
 )
 
+from spark_worker.items.kinds import DoesNotFit
 from spark_worker.items.rows import RUN_ITEMS, JsonRows, MsgpackRows, RowMaker, is_early, with_rows
+from spark_worker.items.scalars import json_variant_text, variant_text
 from tests.support.json_items import UNCERTAIN
 
 SCHEMA = StructType(
@@ -166,3 +170,36 @@ def _damaged(number: int) -> list[bytes]:
             text = text[:place] + dice.choice(["", dice.choice(SIGNS)]) + text[place + dice.randint(0, 1) :]
         found.append(text.encode())
     return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("0", "-1", "1.5", "1.50", "100.0", "1e2", "1E400", "-0.0", '"é\ud800"', "null", "true", "[]", "{}"),
+        *('{"a": [1, {"b": "\\u0000"}], "c": 0.1}', "[1.10, 0.25]", "9" * 38, "9" * 39, f'"{"9" * 39}"'),
+        *("[" * 900 + "]" * 900, "1e-7", "123456789.123456789", "0.00001"),
+    ],
+)
+def test_json_of_a_variant_is_written_at_once_as_it_is_digit_by_digit(text: str) -> None:
+    value = json.loads(text, parse_float=Decimal)
+    assert json_variant_text(value) == variant_text(value)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *(b'{"a": 1}', b' {"a": 1}', b'{"a": 1}\n', b'{"a": 1}{"a": 2}', b'{"a": 1, "a": 2}', b"[1]", b"1", b"", b"{"),
+        *(b'{"a": "\xff"}', b'{"a": NaN}', b'{"a": {"b": 1, "b": 2}}', b'{"a": 1} x', b'{"a": 1e999999999999999999}'),
+    ],
+)
+def test_items_that_are_decoded_at_once_are_those_that_are_decoded_alone(item: bytes) -> None:
+    reader = JsonRows(StructType([StructField("a", MapType(StringType(), LongType()))]))
+    others = [b'{"a": {"x": 1}}', b"{}"]
+    together = reader.decode_all([*others, item])
+    try:
+        alone = reader.decode(item)
+    except DoesNotFit:
+        assert together is None
+    else:
+        assert together in (None, [*map(reader.decode, others), alone])
+    assert reader.decode_all(others) == [{"a": {"x": 1}}, {}]

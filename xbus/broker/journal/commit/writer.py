@@ -28,7 +28,7 @@ from xbus.broker.journal.writes import (
     write_size,
 )
 from xbus.errors import JournalUnavailable, XbusError
-from xbus.loop_turn import LoopTurn, tell
+from xbus.loop_turn import LoopTurn
 
 T = TypeVar("T")
 
@@ -186,8 +186,11 @@ class Writer:
             self._hand_over()
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
         if self._rung.fileno() >= 0:
-            self._hear()
             self._loop.remove_reader(self._rung)
+            while self._told:
+                # The loop tells of one that fails, and the others are answered all the same.
+                self._loop.call_soon(self._hear)
+                await asyncio.sleep(0)
             self._rung.close()
         # One that is left behind may still ring.
         if self.has_ended:
@@ -418,13 +421,10 @@ class Writer:
             pass
         while self._told:
             told = self._told.popleft()
-            try:
-                if len(told) == 3:
-                    self._answer(*told)
-                else:
-                    self._end(*told)
-            except Exception as error:
-                tell(error)
+            if len(told) == 3:
+                self._answer(*told)
+            else:
+                self._end(*told)
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
         if faults != self._faults_known:
