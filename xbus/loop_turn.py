@@ -52,4 +52,6 @@ class LoopTurn:
 
 def tell(error: Exception) -> None:
     """Tell of an error as the loop does: all that comes behind it is done all the same."""
-    asyncio.get_running_loop().call_exception_handler({"message": "a turn of the loop failed", "exception": error})
+    # As of a handle of the loop, by which the broker tells that a callback has died, and ends.
+    context = {"message": "a turn of the loop failed", "exception": error, "handle": None}
+    asyncio.get_running_loop().call_exception_handler(context)

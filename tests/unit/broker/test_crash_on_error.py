@@ -5,8 +5,10 @@ import gc
 
 import pytest
 
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.errors import JournalUnavailable
+from xbus.loop_turn import LoopTurn
 
 
 class Boom(Exception):
@@ -68,3 +70,11 @@ async def test_an_answer_that_nobody_asked_for_is_no_death() -> None:
     await asyncio.sleep(0)
     assert not watching.done()
     watching.cancel()
+
+
+async def test_what_is_done_at_the_end_of_a_turn_and_raises() -> None:
+    watching = await watched()
+    LoopTurn().at_end(boom)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        with pytest.raises(Boom):
+            await watching
