@@ -240,7 +240,9 @@ class Bundles:
 
     def has_only(self, recipient: ServedRole, party: BundleParty) -> bool:
         """Check whether nothing waits for a consumer in any party but one."""
-        parties = self._parties.get(recipient, ())
+        parties = self._parties.get(recipient, [])
+        if len(parties) == 1:
+            return parties[0] is party
         return party in parties and all(each is party or each.is_idle for each in parties)
 
     def begin_sending(self, party: BundleParty) -> None:

@@ -52,7 +52,7 @@ class GroupCall:
         self.parts = parts
         self.began = began
         self.is_over = False
-        self.positions = _positions(parts)
+        self.positions = parts[0].positions if len(parts) == 1 else _positions(parts)
         if len(parts) == 1:
             self.ids = parts[0].column(parts[0].sealed.group.envelope_ids)
         else:
@@ -122,14 +122,14 @@ class GroupDelivery:
             if each.first != position + 1 or not isinstance(each, SealedGroup) or not self._add(lane, each, going):
                 break
             position = each.last
-        if not all(self._may_take(taker, parts) for taker, parts in going.items()):
+        if False in [self._may_take(taker, parts) for taker, parts in going.items()]:
             lane.takers.clear()
             return
         lane.position = position
         for taker, parts in going.items():
             positions = _positions(parts)
             taker.role.in_flight.begin_all(positions)
-            self._ledger.owe_all(taker.role.id, positions)
+            self._ledger.owe_all(taker.role, positions)
             taker.party.parts += parts
             taker.party.go_on = partial(self._go_on, taker)
         for taker in going:
@@ -163,7 +163,7 @@ class GroupDelivery:
         return (
             None in map(self._log.known_logins.get, set(group.emitter_ids))
             or (group.size > SMALL_BYTES and max(map(group.size_at, range(len(group)))) > SMALL_BYTES)
-            or any(head.headers is not None and tracing.IN_BYTES in head.headers for head in set(group.heads))
+            or True in [tracing.IN_BYTES in head.headers for head in set(group.heads) if head.headers is not None]
         )
 
     def _takers(self, lane: Lane, graph_id: int) -> Sequence[_Taker] | None:

@@ -246,7 +246,7 @@ class Lanes:
         for recipient in {each for whom in recipients.values() for each in whom}:
             leading = {way for way, whom in recipients.items() if recipient in whom}
             found = [position for position, way in zip(positions[:number], ways, strict=False) if way in leading]
-            self._ledger.owe_all(recipient.role.id, found)
+            self._ledger.owe_all(self._roles[recipient.role.id], found)
         if number:
             lane.position = positions[number - 1]
         return number

@@ -49,12 +49,13 @@ class BundleQueue:
 
     def __init__(self) -> None:
         self.size = BundleSize()
-        self._waiting: list[SmallEnvelope] = []
+        self.envelopes: list[SmallEnvelope] = []
+        """Those that wait, the first ones first."""
         self._bytes = 0
         self._taken = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.envelopes)
 
     @property
     def waiting_bytes(self) -> int:
@@ -64,11 +65,11 @@ class BundleQueue:
     @property
     def has_room(self) -> bool:
         """Check whether another envelope may be added."""
-        return self._bytes <= MAX_WAITING_BYTES and len(self._waiting) < MOST_WAITING
+        return self._bytes <= MAX_WAITING_BYTES and len(self.envelopes) < MOST_WAITING
 
     def room_for(self, smalls: Sequence[SmallEnvelope]) -> int:
         """Count the first of some envelopes that may be added now, one after the other."""
-        fitting = smalls[: max(0, MOST_WAITING - len(self._waiting))]
+        fitting = smalls[: max(0, MOST_WAITING - len(self.envelopes))]
         before = accumulate([small.size for small in fitting], initial=self._bytes)
         return sum([waiting <= MAX_WAITING_BYTES for _, waiting in zip(fitting, before, strict=False)])
 
@@ -81,27 +82,27 @@ class BundleQueue:
 
     async def emptied(self) -> None:
         """Wait until nothing waits."""
-        while self._waiting:
+        while self.envelopes:
             await self._taken.wait()
 
     def add(self, smalls: Sequence[SmallEnvelope]) -> None:
         """Add the next envelopes."""
-        self._waiting += smalls
+        self.envelopes += smalls
         self._bytes += sum([small.size for small in smalls])
 
     def put_back(self, bundle: Sequence[SmallEnvelope]) -> None:
         """Have envelopes go next that were taken and not begun."""
-        self._waiting[:0] = bundle
+        self.envelopes[:0] = bundle
         self._bytes += sum([small.size for small in bundle])
 
     @property
     def keys(self) -> set[str]:
         """The ordering keys of all that waits."""
-        return {small.envelope.head.ordering_key or "" for small in self._waiting}
+        return {small.envelope.head.ordering_key or "" for small in self.envelopes}
 
     def waiting(self) -> Sequence[SmallEnvelope]:
         """Give all that waits, and let it wait on."""
-        return tuple(self._waiting)
+        return tuple(self.envelopes)
 
     def take(
         self, keys_in_hand: Collection[str] | None = None, takers: int = 1, most: int = MOST_ENVELOPES
@@ -114,14 +115,14 @@ class BundleQueue:
             takers: so many share what waits.
             most: no more than this.
         """
-        to_share = len(self._waiting)
+        to_share = len(self.envelopes)
         if takers > 1 and keys_in_hand is not None:
             # None can take an envelope of a key that is taken.
             to_share = len(self.keys)
         most = min(most, self.size.envelopes, -(-to_share // takers))
         if keys_in_hand is None:
-            taken = self._waiting[:most]
-            del self._waiting[:most]
+            taken = self.envelopes[:most]
+            del self.envelopes[:most]
         else:
             taken = self._take_in_order(keys_in_hand, most)
         self._note_taken(taken)
@@ -131,7 +132,7 @@ class BundleQueue:
         taken: list[SmallEnvelope] = []
         passed: list[SmallEnvelope] = []
         keys: set[str] = set()
-        for small in self._waiting:
+        for small in self.envelopes:
             key = small.envelope.head.ordering_key or ""
             if len(taken) == most or key in keys:
                 break
@@ -140,12 +141,12 @@ class BundleQueue:
             else:
                 keys.add(key)
                 taken.append(small)
-        self._waiting[: len(taken) + len(passed)] = passed
+        self.envelopes[: len(taken) + len(passed)] = passed
         return taken
 
     def take_all(self) -> list[SmallEnvelope]:
         """Take all that waits."""
-        taken, self._waiting = self._waiting, []
+        taken, self.envelopes = self.envelopes, []
         self._note_taken(taken)
         return taken
 
@@ -200,6 +201,8 @@ class BundleParty:
     @property
     def takers(self) -> int:
         """Count the calls that may be out at once: each takes an instance of each consumer."""
+        if len(self.recipients) == 1:
+            return len(self.recipients[0].instances)
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
@@ -223,7 +226,7 @@ class BundleParty:
     @property
     def has_queued(self) -> bool:
         """Check whether anything lies in the queue; parts come behind it."""
-        return bool(self._queue)
+        return bool(self._queue.envelopes)
 
     @property
     def is_idle(self) -> bool:
@@ -232,7 +235,7 @@ class BundleParty:
 
     def has_room_for(self, parts: Sequence[GroupPart]) -> bool:
         """Check whether parts may be added."""
-        if self.is_closing or self._queue:
+        if self.is_closing or self._queue.envelopes:
             return False
         if not self.parts:
             return True

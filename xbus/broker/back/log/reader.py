@@ -89,7 +89,8 @@ class LogReader:
         self._newest = NewestItems()
         self._bell = bell
         self._graphs: dict[int, Graph] = {}
-        self._emitters: dict[int, str | None] = {}
+        self.known_logins: dict[int, str | None] = {}
+        """The logins of the emitters that were looked for; None for one that is not there."""
         self._corrected: set[bytes] = set()
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
@@ -146,7 +147,8 @@ class LogReader:
         """Take up what this process has sealed: it need not be looked for."""
         self._tail.add(sealed)
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
-        self._must_look = self._must_look or any(isinstance(each, SealedEnvelope) and each.is_repeat for each in sealed)
+        if SealedEnvelope in map(type, sealed) and any(type(it) is SealedEnvelope and it.is_repeat for it in sealed):
+            self._must_look = True
         if not self._must_look:
             self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id), sealed)
 
@@ -274,17 +276,12 @@ class LogReader:
 
     async def emitter_logins(self, emitter_ids: Collection[int]) -> Mapping[int, str | None]:
         """The logins of some emitters, and of others; None for one that is not there."""
-        if unknown := [each for each in emitter_ids if each not in self._emitters]:
-            self._emitters.update(await self.read(read_emitter_logins))
+        if unknown := [each for each in emitter_ids if each not in self.known_logins]:
+            self.known_logins.update(await self.read(read_emitter_logins))
             for emitter_id in unknown:
                 # One that is not there stays so: it is looked for once.
-                self._emitters.setdefault(emitter_id, None)
-        return self._emitters
-
-    @property
-    def known_logins(self) -> Mapping[int, str | None]:
-        """The logins of the emitters that were looked for; None for one that is not there."""
-        return self._emitters
+                self.known_logins.setdefault(emitter_id, None)
+        return self.known_logins
 
     async def overlays(self, envelope: LogEnvelope, role_id: int | None = None) -> Mapping[UUID, EventOverlay]:
         """Read how events differ from those that were sent, by event id; mostly none does, and nothing is read.

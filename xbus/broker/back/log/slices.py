@@ -115,10 +115,11 @@ class LogSlices:
         """Note what this process has sealed: its types need not be looked up, unless it came in parts."""
         self._newest.add(sealed, asyncio.get_running_loop().time())
         for each in sealed:
-            if each.type_ids is None or each.first != self._noted_until + 1:
+            types = each.type_ids
+            if types is None or each.first != self._noted_until + 1:
                 return
             self._noted_until = each.last
-            self._sealed_types.update(each.type_ids)
+            self._sealed_types.update(types)
 
     async def _types_until(self, head: int) -> set[int]:
         """The types of what was sealed since the last time, with others where more was sealed meanwhile."""

@@ -9,7 +9,7 @@ from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.note import headers_map
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.writes import SealedGroup
+from xbus.broker.journal.writes import PutGroup, SealedGroup
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.messages import HeadersMap
 
@@ -57,6 +57,11 @@ class GroupPart(NamedTuple):
         if graph_id is None:
             return cls.at(sealed, range(len(sealed.hashes)))
         return cls.at(sealed, [place for place, each in enumerate(sealed.group.types) if each.graph_id == graph_id])
+
+    def group(self) -> PutGroup:
+        """Give the columns of these envelopes alone."""
+        group = self.sealed.group
+        return group if len(self.places) == len(self.sealed.hashes) else group.at_places(self.places)
 
     def column(self, values: Sequence[Value]) -> Sequence[Value]:
         """Give the values of these envelopes out of a column of the group."""
@@ -188,25 +193,22 @@ def parts_on_wire(
     """
     found: list[BundleEntry] = []
     for part in parts:
-        group = part.sealed.group
-        data = part.column(group.data)
+        group = part.group()
         batches: list[WireBatches] = [
-            [(0, items, each, None)] if items else []
-            for items, each in zip(part.column(group.items), data, strict=True)
+            [(0, items, data, None)] if items else [] for items, data in zip(group.items, group.data, strict=True)
         ]
-        names = [each.name for each in part.column(group.types)]
-        texts = texts_of([*part.column(group.envelope_ids), *part.column(group.event_ids)])
-        heads, event_texts = part.column(group.heads), texts[len(names) :]
+        names, heads = [each.name for each in group.types], group.heads
+        texts = texts_of([*group.envelope_ids, *group.event_ids])
+        event_texts = texts[len(names) :]
         if wants_headers:
-            tags = part.column(group.tags)
-            events = _with_headers(event_texts, names, batches, tags, [head.headers for head in heads])
+            events = _with_headers(event_texts, names, batches, group.tags, [head.headers for head in heads])
         else:
             events = [[each] for each in zip(event_texts, names, batches, strict=True)]
         if logins is None:
             found += zip(texts, events, strict=False)
         else:
             notes = zip(
-                *(map(logins.get, part.column(group.emitter_ids)), [head.key for head in heads]),
+                *(map(logins.get, group.emitter_ids), [head.key for head in heads]),
                 *([head.ordering_key for head in heads], part.positions, repeat(group.at.timestamp()), repeat(1)),
                 strict=False,
             )

@@ -139,7 +139,8 @@ class DeliveryLedger:
         """Note that a role needs nothing more of some envelopes in their turn."""
         if not positions:
             return
-        cursor = self._known(role_id)
+        cursor = self._roles[role_id].cursor
+        assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
         if positions[-1] - positions[0] == len(positions) - 1:
             cursor.settle_range(positions[0], positions[-1])
         else:
@@ -161,17 +162,18 @@ class DeliveryLedger:
         role = self._roles[role_id]
         role.seen = max(role.seen, position)
 
-    def owe_all(self, role_id: int, positions: Sequence[int]) -> None:
+    def owe_all(self, role: ConsumerRole, positions: Sequence[int]) -> None:
         """Note that a lane has come to envelopes that a role is owed: it is owed none of those between them."""
         if not positions:
             return
-        self.owe(role_id, positions[0])
-        if positions[-1] - positions[0] < len(positions):
-            role = self._roles[role_id]
-            role.seen = max(role.seen, positions[-1])
+        first, last = positions[0], positions[-1]
+        if role.seen < first - 1:
+            self._pass(role.id, first - 1)
+        if last - first < len(positions):
+            role.seen = max(role.seen, last)
             return
-        for position in positions[1:]:
-            self.owe(role_id, position)
+        for position in positions:
+            self.owe(role.id, position)
 
     def pass_to(self, role_id: int, position: int) -> None:
         """Note that a lane has come to ``position`` without a word; there is no hurry to write that down."""
@@ -187,11 +189,6 @@ class DeliveryLedger:
         role.cursor.settle_range(first, position)
         role.seen = position
         return True
-
-    def _known(self, role_id: int) -> Cursor:
-        cursor = self.cursor(role_id)
-        assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
-        return cursor
 
     def _note(self, number: int = 1) -> None:
         self._noted += number
@@ -344,7 +341,8 @@ class DeliveryLedger:
         await asyncio.shield(page.over)
 
     def _begin_page(self) -> _Page:
-        cursors = [copy.copy(self._known(role_id)) for role_id in self._dirty]
+        dirty = [self._roles[role_id].cursor for role_id in self._dirty]
+        cursors = [copy.copy(cursor) for cursor in dirty if cursor is not None]
         noted = (self._moves, self._failures, self._decided, self._repeated)
         progress = ProgressUpdate(self._clock.now(), cursors, *noted)
         self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []
