@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.contract.test_put import AWKWARD, rows_of
-from tests.support.faults import Faults
+from tests.support.faults import Faults, commits_of
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
@@ -56,13 +56,6 @@ def alone(group: PutGroup, place: int) -> PutEnvelope:
 
 def ids_of(group: PutGroup) -> list[uuid.UUID]:
     return [uuid.UUID(bytes=each) for each in group.envelope_ids]
-
-
-def commits_of(engine: sa.Engine) -> list[None]:
-    """Grows with each transaction that an engine commits."""
-    counted: list[None] = []
-    sa.event.listen(engine, "commit", lambda connection: counted.append(None))
-    return counted
 
 
 @pytest.mark.parametrize("item_bytes", [20, 30_000], ids=["small", "large"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support.faults import Faults
+from tests.support.faults import Faults, commits_of
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
@@ -127,8 +127,7 @@ async def test_what_a_commit_sealed_is_told_with_its_content(
 async def test_what_promises_nothing_goes_along_with_what_does(
     journal: Journal, scribe: Scribe, engine: sa.Engine
 ) -> None:
-    commits: list[object] = []
-    sa.event.listen(engine, "commit", commits.append)
+    commits = commits_of(engine)
     alone = journal.write(whole(scribe), promises=False)
     await journal.write(whole(scribe))
     assert alone.done()

@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 import sqlalchemy as sa
 
-from tests.support.faults import Faults
+from tests.support.faults import Faults, commits_of
 from tests.support.journal import Scribe, add_small_bus, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
@@ -65,9 +65,8 @@ async def test_a_group_is_kept_whole_or_not_at_all(journal: Journal, scribe: Scr
 
 
 async def test_what_arrived_meanwhile_is_one_commit(journal: Journal, scribe: Scribe, engine: sa.Engine) -> None:
-    commits: list[object] = []
     release = _hold(journal)
-    sa.event.listen(engine, "commit", commits.append)
+    commits = commits_of(engine)
     answers = [scribe.put([b"x"]) for _ in range(20)]
     pending = [asyncio.ensure_future(answer) for answer in answers]
     await asyncio.sleep(0)
@@ -79,10 +78,9 @@ async def test_what_arrived_meanwhile_is_one_commit(journal: Journal, scribe: Sc
 
 
 async def test_steps_share_a_commit_and_lock_in_the_order_of_their_rows(journal: Journal, engine: sa.Engine) -> None:
-    commits: list[object] = []
     carried_out: list[int] = []
     release = _hold(journal)
-    sa.event.listen(engine, "commit", commits.append)
+    commits = commits_of(engine)
     steps = [asyncio.ensure_future(journal.step(row, _noted(carried_out, row))) for row in (3, 1, 2)]
     await asyncio.sleep(0)
     release.set()

@@ -52,3 +52,17 @@ class Faults:
             yield happened
         finally:
             dialect.do_commit = commit
+
+
+def commits_of(engine: sa.Engine) -> list[object]:
+    """Grow with each transaction that an engine commits from now on, past SQLAlchemy or not."""
+    dialect: Any = engine.dialect
+    commits: list[object] = []
+    commit = dialect.do_commit
+
+    def do_commit(connection: object) -> None:
+        commits.append(connection)
+        commit(connection)
+
+    dialect.do_commit = do_commit
+    return commits
