@@ -274,7 +274,12 @@ class Bundles:
 
     def _begin(self, party: BundleParty, work: Coroutine[Any, Any, None]) -> None:
         logins = ", ".join([recipient.role.login for recipient in party.recipients])
-        task = self._tasks.create_task(work, name=f"bundles to {logins}")
+        try:
+            task = self._tasks.create_task(work, name=f"bundles to {logins}")
+        except RuntimeError:
+            # The broker is ending: the next one reads again what is not settled.
+            work.close()
+            return
         party.sending.add(task)
         self._sending.add(task)
         task.add_done_callback(lambda _: self._forget_if_over(party))

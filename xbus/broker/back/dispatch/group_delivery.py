@@ -233,49 +233,49 @@ class GroupDelivery:
         return is_owed and is_plain and role.state is ConsumerState.READING
 
     def _hand_over(self, taker: _Taker, instance: RecipientProxy, parts: Sequence[GroupPart]) -> None:
-        hand_over = GroupCall(taker, instance, parts, self._loop.time())
-        taker.party.out.add(hand_over)
-        self._out.add(hand_over)
+        call = GroupCall(taker, instance, parts, self._loop.time())
+        taker.party.out.add(call)
+        self._out.add(call)
         try:
             logins = self._log.known_logins if instance.abilities.notes else None
             entries = parts_on_wire(parts, logins, wants_headers=instance.abilities.headers)
-            instance.hand_over(hand_over.ids, entries, partial(self._answered, hand_over))
+            instance.hand_over(call.ids, entries, partial(self._answered, call))
         except Exception as error:
             log.exception("a bundle died", extra={"action": "bundle_died", "role": instance.role.login})
-            self._note(hand_over, [fault_among_many(error)] * len(hand_over.ids))
+            self._note(call, [fault_among_many(error)] * len(call.ids))
 
-    def _answered(self, hand_over: GroupCall, answer: Value, error: CallError | None) -> None:
-        if hand_over.is_over:
+    def _answered(self, call: GroupCall, answer: Value, error: CallError | None) -> None:
+        if call.is_over:
             return
-        instance, ids = hand_over.instance, hand_over.ids
+        instance, ids = call.instance, call.ids
         if error is not None or not instance.has_committed(ids, answer):
-            self._note(hand_over, instance.results_of(hand_over.bundle(), answer, error))
+            self._note(call, instance.results_of(call.bundle(), answer, error))
             return
-        self._end(hand_over)
-        (_, role, party) = hand_over.taker
+        self._end(call)
+        (_, role, party) = call.taker
         self.envelopes += len(ids)
-        self._results.settled_group(instance, hand_over.positions, ids, hand_over.items)
-        role.in_flight.end_all(hand_over.positions)
-        party.size.learn(len(ids), self._loop.time() - hand_over.began, has_failed=False)
+        self._results.settled_group(instance, call.positions, ids, call.items)
+        role.in_flight.end_all(call.positions)
+        party.size.learn(len(ids), self._loop.time() - call.began, has_failed=False)
         are_awaited = self._slots.are_awaited
         self._context.release_slot(instance)
         if are_awaited:
             # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
-            self._loop.call_soon(self._go_on, hand_over.taker)
+            self._loop.call_soon(self._go_on, call.taker)
         else:
-            self._go_on(hand_over.taker)
+            self._go_on(call.taker)
 
-    def _note(self, hand_over: GroupCall, results: Sequence[BundleResult]) -> None:
+    def _note(self, call: GroupCall, results: Sequence[BundleResult]) -> None:
         """Have noted what became of each envelope, where not all are committed."""
-        self._end(hand_over)
-        seconds = self._loop.time() - hand_over.began
-        recipient, _, party = hand_over.taker
-        self._bundles.begin_noting(party, {hand_over.instance: recipient}, hand_over.bundle(), results, seconds)
+        self._end(call)
+        seconds = self._loop.time() - call.began
+        recipient, _, party = call.taker
+        self._bundles.begin_noting(party, {call.instance: recipient}, call.bundle(), results, seconds)
 
-    def _end(self, hand_over: GroupCall) -> None:
-        hand_over.is_over = True
-        hand_over.taker.party.out.discard(hand_over)
-        self._out.discard(hand_over)
+    def _end(self, call: GroupCall) -> None:
+        call.is_over = True
+        call.taker.party.out.discard(call)
+        self._out.discard(call)
         if not self._out and self._all_back is not None:
             self._all_back.set()
 
@@ -288,9 +288,9 @@ class GroupDelivery:
                 async with asyncio.timeout(seconds):
                     await self._all_back.wait()
             except TimeoutError:
-                for hand_over in list(self._out):
-                    self._end(hand_over)
-                    hand_over.instance.stop_all(hand_over.bundle())
+                for call in list(self._out):
+                    self._end(call)
+                    call.instance.stop_all(call.bundle())
 
 
 def _joined(found: Sequence[tuple[_Taker, GroupPart]]) -> Sequence[tuple[_Taker, GroupPart]]:
