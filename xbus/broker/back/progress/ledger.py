@@ -1,7 +1,6 @@
 """The ledger keeps the cursors and delivery rows in memory, and writes them to the journal a moment later."""
 
 import asyncio
-import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -342,7 +341,7 @@ class DeliveryLedger:
 
     def _begin_page(self) -> _Page:
         dirty = [self._roles[role_id].cursor for role_id in self._dirty]
-        cursors = [copy.copy(cursor) for cursor in dirty if cursor is not None]
+        cursors = [cursor.copied() for cursor in dirty if cursor is not None]
         noted = (self._moves, self._failures, self._decided, self._repeated)
         progress = ProgressUpdate(self._clock.now(), cursors, *noted)
         self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []

@@ -24,6 +24,11 @@ class Cursor:
     above: int = 0
     handed_to: int = 0
 
+    def copied(self) -> "Cursor":
+        """Give it as it is now, whatever becomes of it."""
+        fields = (self.role_id, self.from_position, self.until_position, self.position, self.above, self.handed_to)
+        return Cursor(*fields)
+
     def owes(self, position: int) -> bool:
         """Check whether ``position`` lies in the part of the log that the role is owed."""
         return self.from_position <= position and (self.until_position is None or position < self.until_position)
