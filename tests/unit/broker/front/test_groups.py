@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pytest
 import sqlalchemy as sa
@@ -23,16 +23,19 @@ from xbus.broker.front.envelopes import Checks, ReplyRequests
 from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
 from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake
+from xbus.broker.front.verbs.throttling import ThrottlingDispatch
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.objects.stowing import ObjectPlace
+from xbus.broker.sessions import Sessions
 from xbus.errors import Failed, JournalUnavailable
 from xbus.headers import pack_headers
 from xbus.rpc.codec import pack as packed
 from xbus.rpc.codec import pack_items, unpack
+from xbus.rpc.dispatch import verb
 from xbus.supervision.health import Health
 
 Entry: TypeAlias = Any
@@ -400,6 +403,31 @@ async def test_the_puts_of_all_emitters_in_a_turn_of_the_loop_are_one_group(
     rows = (await journal.read(_all_rows))[0]
     owners = {row["position"]: row["emitter_id"] for row in rows}
     assert [owners[position] for position in range(1, 5)] == group.group.emitter_ids
+
+
+async def test_another_call_of_the_turn_is_carried_out_behind_the_puts_before_it(
+    configuration: Configuration, intake: GroupIntake, north: Desk
+) -> None:
+    """As if each put had been carried out when it was read."""
+
+    class Others:
+        @verb("look")
+        def look(self) -> bool:
+            return bool(intake.gathered)
+
+    class Strangers:
+        def knows(self, token: str) -> bool:
+            return False
+
+    sessions, throttle = cast(Sessions, Strangers()), Throttle(configuration, StandingClock().monotonic)
+    dispatch = ThrottlingDispatch(
+        Others(), sessions=sessions, throttle=throttle, groups=intake, note_error=lambda *_: None
+    )
+    putting = intake.put(north.emitter_id, SESSION, on_wire([entry(Random(7), b"a")]))
+    assert intake.gathered
+    assert dispatch.call("look", [], {}) is False
+    ((_, position, *_),) = await putting
+    assert position == 1
 
 
 @pytest.mark.parametrize("seed", range(10))
