@@ -75,30 +75,38 @@ class WholeEnvelope:
     __slots__ = ("_events", "delivery", "is_prepared", "made_bytes")
 
     def __init__(self, value: Value) -> None:
-        match value:
-            case [str(envelope_id), list(entries)]:
-                self.delivery = EnvelopeDelivery(envelope_id)
-            case [str(envelope_id), list(entries), list(note)]:
-                self.delivery = EnvelopeDelivery(envelope_id)
-                self.delivery.envelope.read_note(note)
-            case _:
-                raise _wrong_form()
+        # Not by patterns of match, which take longer than all else that is done for a small envelope here.
+        if not isinstance(value, list) or len(value) not in (2, 3):
+            raise _wrong_form()
+        envelope_id, entries = value[:2]
+        if not isinstance(envelope_id, str) or not isinstance(entries, list):
+            raise _wrong_form()
+        self.delivery = EnvelopeDelivery(envelope_id)
         self.is_prepared = False
         self.made_bytes = 0
         self._events: list[tuple[Event, list[Batch]]] = []
-        for entry in entries:
-            headers: dict[Key, Value] | None = None
-            match entry:
-                case [str(event_id), str(type_name), list(batches)]:
-                    pass
-                case [str(event_id), str(type_name), list(batches), dict(headers)]:
-                    pass
-                case _:
-                    raise _wrong_form()
-            if self.delivery.has(event_id):
+        if len(value) > 2:
+            if not isinstance(note := value[2], list):
                 raise _wrong_form()
-            event = self.delivery.add_event(event_id, type_name, headers)
-            self._events.append((event, [Batch.of_wire(batch) for batch in batches]))
+            self.delivery.envelope.read_note(note)
+        for entry in entries:
+            self._events.append(self._read(entry))
+
+    def _read(self, entry: Value) -> tuple[Event, list[Batch]]:
+        if not isinstance(entry, list) or len(entry) not in (3, 4):
+            raise _wrong_form()
+        event_id, type_name, batches = entry[:3]
+        if not isinstance(event_id, str) or not isinstance(type_name, str) or not isinstance(batches, list):
+            raise _wrong_form()
+        headers: dict[Key, Value] | None = None
+        if len(entry) > 3:
+            if not isinstance(told := entry[3], dict):
+                raise _wrong_form()
+            headers = told
+        if self.delivery.has(event_id):
+            raise _wrong_form()
+        event = self.delivery.add_event(event_id, type_name, headers)
+        return event, [Batch.of_wire(batch) for batch in batches]
 
     def carry_out(self, calls: Calls) -> BundleAnswer:
         """Bring the envelope to the author's code and commit it; roll it back where that fails."""

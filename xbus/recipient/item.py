@@ -10,6 +10,9 @@ from xbus.rpc.items import item_bytes
 
 NO_INDEX = -1
 
+WIRE_FIELDS = 4
+"""The fields of a batch in a call: first index, number of items, data, indices."""
+
 _NOT_READ = object()
 
 
@@ -173,8 +176,14 @@ class Batch:
         Raises:
             Refused: it has not that form, or does not fit together (``bad_items``).
         """
-        match batch:
-            case [int(first_index), int(items), bytes(data), (None | list()) as indices]:
+        if isinstance(batch, list) and len(batch) == WIRE_FIELDS:
+            first_index, items, data, indices = batch
+            if (
+                isinstance(first_index, int)
+                and isinstance(items, int)
+                and isinstance(data, bytes)
+                and (indices is None or isinstance(indices, list))
+            ):
                 return cls.unpacked(first_index, items, data, indices)
         raise Refused("a batch is not [first_index, items, data, indices]", code="bad_items")
 
