@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.back import Broker, running
 from tests.support.bundles import DONE, FAILS, Wire, bundles, by_item, letters, until_states
-from tests.support.recipients import BUNDLES
+from tests.support.recipients import BUNDLES, ScriptedClient
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.journal.journal import Journal
 
@@ -28,6 +28,13 @@ async def known(broker: Broker) -> None:
     await broker.until(lambda: cursor.position == 1)
 
 
+def hold(client: ScriptedClient) -> "asyncio.Future[Any]":
+    """Have the calls of a consumer wait for the answer that is given to the future."""
+    out: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    client.answers["xbus.take_envelopes"] = out
+    return out
+
+
 def in_groups(broker: Broker) -> int:
     return broker.back.figures.in_groups
 
@@ -46,8 +53,7 @@ async def test_what_is_sealed_while_a_call_is_out_goes_together(journal: Journal
     async with running(journal) as broker:
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
-        out: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        client.answers["xbus.take_envelopes"] = out
+        out = hold(client)
         await put_all(broker, "abcd")
         assert letters(broker) == "_a"
         client.answers.clear()
@@ -92,8 +98,7 @@ async def test_what_an_operator_skips_while_it_waits_is_not_handed_over(journal:
     async with running(journal) as broker:
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
-        out: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        client.answers["xbus.take_envelopes"] = out
+        out = hold(client)
         await put_all(broker, "abc")
         broker.back._assembly.ledger.settle(broker.scribe.role_id("store_1"), 3)
         client.answers.clear()
@@ -106,8 +111,7 @@ async def test_a_role_that_leaves_gets_what_waited_when_it_comes_again(journal: 
     async with running(journal) as broker:
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
-        out: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        client.answers["xbus.take_envelopes"] = out
+        out = hold(client)
         await put_all(broker, "abc")
         leaving = asyncio.ensure_future(broker.leave("store_1"))
         await asyncio.sleep(0)
@@ -122,7 +126,7 @@ async def test_a_call_that_is_out_at_the_end_is_broken_off(journal: Journal) -> 
     async with running(journal) as broker:
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
-        client.answers["xbus.take_envelopes"] = asyncio.get_running_loop().create_future()
+        hold(client)
         await put_all(broker, "a")
         await broker.back._assembly._groups.finish(0.01)
         assert [call.verb for call in broker.script.calls][-1] == "stop_envelope"
