@@ -99,7 +99,7 @@ class Envelope:
 
     @property
     def attempt(self) -> int | None:
-        """How often it comes to this recipient, with this time; 1 for the first time."""
+        """The number of times that it has come to this recipient, with this time; 1 for the first time."""
         return self._note[5]
 
     @property
