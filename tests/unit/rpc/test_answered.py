@@ -277,7 +277,7 @@ PACKED = {
     ("xbus/rpc/values.py", "_is_packable"): "a check",
     ("xbus/rpc/items.py", "item_bytes"): "an emitter's item, refused at once",
     ("xbus/headers/packing.py", "_packed"): "an emitter's headers, refused at once",
-    ("xbus/recipient/bundles.py", "_answer_of"): "a check",
+    ("xbus/recipient/bundles.py", "_answer_to"): "a check",
     ("xbus/recipient/calls.py", "_check_reply"): "a check",
     ("xbus/bots/job.py", "line"): "a run, as it came over the wire",
     ("xbus/files/outgoing.py", "next_item"): "a file's name and hash",
