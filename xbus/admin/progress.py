@@ -90,5 +90,5 @@ def _writes_there(handler: logging.Handler) -> bool:
 
 
 def tell(sentence: str) -> None:
-    """Write a line on standard error; where that is a terminal, in place of a bar that is in the line."""
+    """Write a line on standard error; on a terminal it takes the place of a bar."""
     click.echo(f"{CLEAR_LINE if clears_lines() else ''}{printable(sentence)}", err=True)
