@@ -42,7 +42,7 @@ class AttemptState(StrEnum):
     FAILED = "failed"
     """Its worker said that it can't."""
     ABANDONED = "abandoned"
-    """Its worker gave no sign of life in time, or nobody wants it any more. Nothing that it still writes counts."""
+    """Its worker gave no sign of life in time, or nobody wants it any more. Its later writes don't count."""
 
 
 class ItemState(StrEnum):

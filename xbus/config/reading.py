@@ -38,7 +38,7 @@ _BY_PLACE = {(option.section, option.name): option for option in OPTIONS}
 
 @dataclass(frozen=True)
 class ConfigReading:
-    """All that was found in the file and in the environment.
+    """The options of the file and of the environment, and their problems.
 
     Args:
         config: the configuration; an option whose value is wrong has its default.

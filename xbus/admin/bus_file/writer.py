@@ -36,7 +36,7 @@ def write(bus: BusSpec) -> str:
 
 
 def write_tables(tables: Iterable[tuple[str, Mapping[str, object]]]) -> str:
-    """Write tables by name: a line for the name, one for each key, and an empty line behind them."""
+    """Write tables by name: a line for the name and one for each key, and an empty line between tables."""
     return "\n".join(_table(name, values) for name, values in tables)
 
 

@@ -20,7 +20,7 @@ UNCOUNTED_BYTES = 65_536
 """Documents up to this size are small enough, whatever is in them."""
 
 SEPARATORS = (b",", b":", b"[", b"{")
-"""Bytes that come before each value of JSON but the first. Such bytes in texts count, too."""
+"""One of these bytes comes before each value of JSON but the first. Bytes within texts count, too."""
 
 
 class Room:

@@ -20,7 +20,7 @@ from xbus.broker.journal.log.role_progress import asks_for, is_for
 from xbus.broker.journal.writes.cursor import Cursor
 
 MOST_LISTED = 128 * BLOCK_POSITIONS
-"""Positions of the table of contents that are read for a role. What lies beyond is estimated by what they hold."""
+"""Positions of the table of contents that are read for a role. The rest is estimated by their events."""
 
 MOST_UNLISTED = 4096
 """Positions behind the table of contents that are read, once for all roles."""
@@ -45,7 +45,7 @@ class AheadOfRole(NamedTuple):
 
 
 class _CursorPlace(NamedTuple):
-    """The place of a role in the log; as long as it is the same, nothing that was looked at is looked at again."""
+    """The place of a role in the log; while it is the same, no position is read again."""
 
     version: int
     position: int
