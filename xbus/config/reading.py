@@ -179,7 +179,7 @@ def _same_addresses(zmq: ZmqSettings) -> Iterator[ConfigurationError]:
 
 
 def _is_one_place(address: str) -> bool:
-    """Check whether an address is the same place each time; with * or 0 as port the system takes a free one."""
+    """Check whether an address is the same place each time; * or 0 as port means any free port."""
     return not address.startswith("tcp://") or address.rpartition(":")[2] not in ("*", "0")
 
 

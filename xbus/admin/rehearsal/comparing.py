@@ -1,4 +1,4 @@
-"""Counts the last events that each role would have got, on the bus as it is and as it would be; pure."""
+"""Counts the last events for each role, on the bus as it is and as it would be; pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable

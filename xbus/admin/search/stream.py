@@ -1,4 +1,4 @@
-"""Reads the items of a type in the order of the log, from a place on, and then the newer ones."""
+"""Reads the items of a type from a place on, in the order of the log, then newer ones."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass

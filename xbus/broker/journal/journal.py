@@ -328,8 +328,10 @@ class Journal:
         self._writer.room_listeners.append(listener)
 
     def on_stored(self, listener: Callable[[Sequence[Append]], None]) -> None:
-        """Have ``listener`` called after each commit that stored items of envelopes that come in parts, before those
-        of them are known as sealed that the commit sealed."""
+        """Have ``listener`` called after each commit that stored items of envelopes that come in parts.
+
+        It is called before the envelopes that the commit sealed are known as sealed.
+        """
         self._writer.append_listeners.append(listener)
 
     def on_sealed(self, listener: Callable[[Sequence[Sealed]], None]) -> None:

@@ -214,7 +214,7 @@ def pass_idle(connection: sa.Connection, passed: Sequence[ReaderRange], note: Ac
 
 
 def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: ActNote) -> ReaderRange:
-    """Have a range go on at a place, if the range is before it; the bus forgets a batch that is out.
+    """Have a range go on at a later place; the bus forgets a batch that is out.
 
     Args:
         known: the range as the caller knows it. Nobody may be at work on a batch that is out.

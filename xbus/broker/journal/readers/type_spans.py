@@ -78,7 +78,7 @@ def write_types(connection: sa.Connection, service_id: int, type_ids: Collection
 
 
 def bound_spans(connection: sa.Connection, service_id: int, before: Mapping[int, TypeSpan], head: int) -> None:
-    """Give a reader the events of its former types up to the end of the log, and of its new types behind it.
+    """Give a reader its former types up to the end of the log, and its new types behind it.
 
     If a type returns before the reader has got its former events, reading goes on from these.
 

@@ -73,7 +73,7 @@ class _Tail:
 
 
 class LagReader:
-    """Reads the arrears of roles again and again; it remembers up to where a role that stays away is owed nothing.
+    """Reads the arrears of roles again and again. It remembers a position up to which an absent role is owed nothing.
 
     Args:
         most_listed: positions of the table of contents for a role.
@@ -152,7 +152,7 @@ def _look(
     """Look at the first envelopes that bits name, until one of them is owed.
 
     Returns:
-        What is ahead, and a position up to which nothing is owed.
+        The envelopes ahead, and a position up to which nothing is owed.
     """
     left = bits.bit_count()
     places = _places(bits)

@@ -16,7 +16,7 @@ MOST_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line; ``sign`` is ``+`` for a new line, ``-`` for a removed one, and a blank for an unchanged one."""
+    """A line; ``sign`` is ``+`` for a new one, ``-`` for a removed one, else a blank."""
 
     sign: str
     text: str
