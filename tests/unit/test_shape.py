@@ -181,8 +181,8 @@ def test_no_callback_is_set_from_outside() -> None:
     assert late == []
 
 
-UNTYPED = {"xbus/recipient/item.py value"}
-"""Only the author of a recipient knows the shape of an item."""
+UNTYPED = {"xbus/recipient/envelope.py state", "xbus/recipient/item.py value"}
+"""Only the author of a recipient knows the shape of an item, and of what a recipient keeps."""
 
 
 def test_no_function_returns_any() -> None:
