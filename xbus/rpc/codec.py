@@ -64,6 +64,9 @@ _SHORT_BIN = 0xC4
 _BIN_LENGTHS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
 """The size of a bin's header, by its first byte."""
 
+BIN_HEADERS = frozenset(_BIN_LENGTHS.values())
+"""The sizes that the header of an item may have."""
+
 _WALKED_BYTES = 4096
 """From this average size on, a look at an item's header costs less than a copy of the item."""
 

@@ -1,4 +1,4 @@
-"""Takes the items of events that were listed, in order, up to bounds; pure but for the source of the items.
+"""Takes the items of listed events, in order, up to bounds; pure but for the source of the items.
 
 The sizes of segments are read before their data, so that memory is bounded however large the events are.
 """
@@ -18,7 +18,7 @@ CHUNK_EVENTS = 512
 """Events whose segments are read by one statement at the most. More make fewer statements, and longer ones."""
 
 SMALL_BYTES = 64 * 1024
-"""Bytes up to which an event is taken as a whole or not at all, so that nobody needs to look at its segments before."""
+"""Up to so many bytes an event is taken whole or not, without a look at its segments."""
 
 CHUNK_ITEMS = 65_536
 """Items whose segments are read by one statement at the most: each may be a segment of its own."""

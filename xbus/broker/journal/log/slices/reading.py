@@ -74,7 +74,7 @@ def cut_slice(
         most_pages: how many lists are looked through at the most.
 
     Returns:
-        What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``.
+        The found events. There may be none though the log goes on: to look for more, read on at ``to``.
 
     Raises:
         DamagedItems: the next items are damaged, or some of those between a place and ``until``.
