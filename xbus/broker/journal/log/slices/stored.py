@@ -47,8 +47,9 @@ class StoredItems:
             end = max(span.end for span in spans)
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
             plain_of = segment_data(self._connection).plain_of
-            for event_id, first, items, *stored in self._fetch_data(wanted):
-                segments[event_id].append(Segment(first, items, plain_of(event_id, first, *stored)))
+            for event_id, first, items, data, plain_bytes, store_id, digest in self._fetch_data(wanted):
+                plain = plain_of(event_id, first, data, plain_bytes, store_id, digest)
+                segments[event_id].append(Segment(first, items, plain))
         return segments
 
     def corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
