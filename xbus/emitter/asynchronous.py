@@ -26,13 +26,13 @@ from xbus.emitter.puts import MOST_BYTES, GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
-from xbus.headers import Headers, event_tags
+from xbus.headers import NO_TAGS, Headers, event_tags
 from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
-from xbus.rpc.items import ITEM_HEADER_BYTES, check_several, item_bytes
+from xbus.rpc.items import ITEM_HEADER_BYTES, check_several, item_packer
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
@@ -82,6 +82,7 @@ class AsyncEmitter:
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._hook = hook_for(pack)
+        self._pack = item_packer(self._hook)
         self._options = Options(**options)
         self._context: EmitterContext | None = None
         self._exit = AsyncExitStack()
@@ -162,10 +163,11 @@ class AsyncEmitter:
         partition_key: str | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event, as ``Emitter.put`` does."""
-        start = EventStart(type_name, tags=event_tags(None, partition_key))
+        tags = NO_TAGS if partition_key is None else event_tags(None, partition_key)
         options = envelope_options(ordering_key, key, headers)
-        check_several(items)
-        return await self.put_packed(start, [item_bytes(item, self._hook) for item in items], options, timeout)
+        if type(items) is not list:
+            check_several(items)
+        return await self.put_packed(EventStart(type_name, 0, tags), [*map(self._pack, items)], options, timeout)
 
     async def put_packed(
         self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap, timeout: float | None = None
@@ -185,8 +187,10 @@ class AsyncEmitter:
         if context is None or context.is_inherited:
             context = await self._open_context()
         limits = context.session.limits
-        check_size(max(map(len, packed), default=0), limits.max_item_bytes)
-        size = sum(map(len, packed))
+        sizes = [*map(len, packed)]
+        size = sum(sizes)
+        if size > limits.max_item_bytes:
+            check_size(max(sizes), limits.max_item_bytes)
         is_one_batch = size + ITEM_HEADER_BYTES * len(packed) <= limits.max_batch_bytes
         ids: Sequence[str] = ()
         began = None if timeout is None else asyncio.get_running_loop().time()

@@ -11,13 +11,13 @@ from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent, EventStart, event_options, last_argument
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
-from xbus.emitter.puts import GoesAlone, NewPut
+from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
 from xbus.emitter.stream import Stream
-from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.envelope import EnvelopeHead
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
-from xbus.headers import Headers, event_tags, pack_headers
+from xbus.headers import NO_TAGS, Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
@@ -172,9 +172,11 @@ async def put_together(
         raise GoesAlone(())
     if not context.window.is_open():
         await context.window.room()
-    head = EnvelopeHead(**options) if options else PLAIN_HEAD
-    data = pack_items(items) if items else b""
-    receipt = context.puts.put(NewPut(start.type_name, len(items), data, head, start.tags))
+    receipt = context.puts.put(
+        *(start.type_name, len(items), pack_items(items) if items else b""),
+        EnvelopeHead(**options) if options else None,
+        None if start.tags is NO_TAGS else start.tags,
+    )
     return await (receipt if timeout is None else within(timeout, receipt, lambda: context.puts.failure))
 
 
@@ -238,6 +240,8 @@ def envelope_options(ordering_key: str | None, key: str | None, headers: Headers
         Refused: the headers can't be sent; see ``pack_headers``.
     """
     given: EnvelopeOptionsMap = {}
+    if ordering_key is None and key is None and headers is None:
+        return given
     if (packed := pack_headers(headers)) is not None:
         given["headers"] = packed
     if ordering_key is not None:
