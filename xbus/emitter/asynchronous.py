@@ -13,7 +13,7 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, envelope_options, put_at_once, put_together
+from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, envelope_options, put_at_once, put_together
 from xbus.emitter.event import EventStart
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
@@ -26,7 +26,7 @@ from xbus.emitter.puts import MOST_BYTES, GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
-from xbus.headers import NO_TAGS, Headers, event_tags
+from xbus.headers import NO_TAGS, EventTags, Headers, event_tags
 from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Key, Value
@@ -164,18 +164,26 @@ class AsyncEmitter:
     ) -> Receipt:
         """Send a whole envelope of one event, as ``Emitter.put`` does."""
         tags = NO_TAGS if partition_key is None else event_tags(None, partition_key)
-        options = envelope_options(ordering_key, key, headers)
+        options = NO_OPTIONS
+        if ordering_key is not None or key is not None or headers is not None:
+            options = envelope_options(ordering_key, key, headers)
         if type(items) is not list:
             check_several(items)
-        return await self.put_packed(EventStart(type_name, 0, tags), [*map(self._pack, items)], options, timeout)
+        return await self.put_packed(type_name, tags, [*map(self._pack, items)], options, timeout)
 
     async def put_packed(
-        self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap, timeout: float | None = None
+        self,
+        type_name: str,
+        tags: EventTags,
+        packed: list[bytes],
+        options: EnvelopeOptionsMap,
+        timeout: float | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event whose items are packed.
 
         Args:
-            start: the event type, headers and partition key.
+            type_name: the event type.
+            tags: the headers and the partition key of the event.
             packed: the items.
             options: of the envelope, as ``envelope_options`` makes them.
             timeout: as of ``put``.
@@ -197,9 +205,13 @@ class AsyncEmitter:
         # A large one goes into an outbox in parts, as it comes out again.
         if limits.groups and is_one_batch and (self._outbox is None or size <= MOST_BYTES):
             try:
-                return await put_together(context, start, packed, options, timeout)
+                receipt = put_together(context, type_name, tags, packed, options)
+                if timeout is None:
+                    return await receipt
+                return await within(timeout, receipt, lambda: context.puts.failure)
             except GoesAlone as alone:
                 ids = alone.ids
+        start = EventStart(type_name, tags=tags)
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if not is_one_batch or "key" in options or self._outbox is not None:
             sending = self._envelope(options)

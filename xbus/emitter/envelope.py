@@ -17,7 +17,7 @@ from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
 from xbus.emitter.stream import Stream
 from xbus.envelope import EnvelopeHead
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
-from xbus.headers import NO_TAGS, Headers, event_tags, pack_headers
+from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
@@ -26,6 +26,9 @@ from xbus.rpc.shapes import AnswerReader
 logger = logging.getLogger(__name__)
 
 _STARTED = AnswerReader("xbus.start_envelope", str)
+
+NO_OPTIONS: EnvelopeOptionsMap = {}
+"""The options of a plain envelope."""
 
 NOT_OURS = frozenset({"key_reused", "session_superseded", "begun_before_fork"})
 """Refusals that leave nothing to cancel: the envelope is sealed, or another session or process goes on with it."""
@@ -155,29 +158,24 @@ class AsyncEnvelope:
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
 
 
-async def put_together(
-    context: EmitterContext,
-    start: EventStart,
-    items: Sequence[bytes],
-    options: EnvelopeOptionsMap,
-    timeout: float | None = None,
-) -> Receipt:
+def put_together(
+    context: EmitterContext, type_name: str, tags: EventTags, items: Sequence[bytes], options: EnvelopeOptionsMap
+) -> "asyncio.Future[Receipt]":
     """Send an envelope of one event whose items fit into one batch, in a message with others; see ``put_at_once``.
 
+    Returns:
+        A future of the receipt. It fails with ``GoesAlone``, as below, and with what a call of its own would raise.
+
     Raises:
-        GoesAlone: it has to be sent by calls of its own, or the front takes no groups.
-        CallError: the front refuses it, or nothing answered for as long as the emitter insists.
+        GoesAlone: it has to be sent by calls of its own, as the front takes no groups.
     """
     if not context.session.limits.groups:
         raise GoesAlone(())
-    if not context.window.is_open():
-        await context.window.room()
-    receipt = context.puts.put(
-        *(start.type_name, len(items), pack_items(items) if items else b""),
+    return context.puts.put(
+        *(type_name, len(items), pack_items(items) if items else b""),
         EnvelopeHead(**options) if options else None,
-        None if start.tags is NO_TAGS else start.tags,
+        None if tags is NO_TAGS else tags,
     )
-    return await (receipt if timeout is None else within(timeout, receipt, lambda: context.puts.failure))
 
 
 async def put_at_once(
@@ -240,8 +238,6 @@ def envelope_options(ordering_key: str | None, key: str | None, headers: Headers
         Refused: the headers can't be sent; see ``pack_headers``.
     """
     given: EnvelopeOptionsMap = {}
-    if ordering_key is None and key is None and headers is None:
-        return given
     if (packed := pack_headers(headers)) is not None:
         given["headers"] = packed
     if ordering_key is not None:

@@ -10,6 +10,7 @@ from xbus.emitter.options import Options
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.stream import Stream
+from xbus.emitter.window import SendWindow
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
@@ -70,6 +71,7 @@ class PutLine(Protocol):
     """The way to the front; an ``EmitterContext`` is one."""
 
     options: Options
+    window: SendWindow
 
     def new_ids(self, number: int) -> list[bytes]:
         """Make so many ids, of 16 bytes each."""
@@ -98,6 +100,8 @@ class Puts:
         """Those of the envelopes that wait, in the same order."""
         self._out: set[Stream] = set()
         self._is_due = False
+        """Whether what waits will be sent without a further put or answer."""
+        self._room: asyncio.Task[None] | None = None
 
     def put(
         self, type_name: str, items: int, data: bytes, head: EnvelopeHead | None, tags: EventTags | None
@@ -129,16 +133,26 @@ class Puts:
 
     def close(self) -> None:
         """Send nothing more."""
+        if self._room is not None:
+            self._room.cancel()
         receipts, self._receipts, self._waiting = self._receipts, [], []
         _fail(receipts, not_open())
 
     def _send(self) -> None:
         self._is_due = False
         while self._waiting and len(self._out) < MESSAGES_OUT:
+            if not self._context.window.is_open():
+                self._is_due = True
+                self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
+                return
             puts, receipts = self._next_ones()
             if puts:
                 entries, answer = self._call(puts)
                 answer.add_done_callback(partial(self._answered, entries, receipts))
+
+    async def _send_with_room(self) -> None:
+        await self._context.window.room()
+        self._send()
 
     def _next_ones(self) -> "tuple[list[_Put], list[asyncio.Future[Receipt]]]":
         puts, receipts, number, size = self._waiting, self._receipts, 0, 0
