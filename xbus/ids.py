@@ -87,7 +87,7 @@ def keyed_envelope_id(emitter_id: int, key: str, generation: int = 0) -> uuid.UU
 
 
 def keyed_ids(emitter_id: int, key: str) -> tuple[bytes, bytes]:
-    """Compute the ids of the envelope to which an emitter gives a key, as its first one, and of its only event."""
+    """Compute the ids of the first envelope with a key of an emitter, and of its only event."""
     envelope_id = _computed(KEYS.bytes, f"{emitter_id}\0{key}")
     return envelope_id, _computed(envelope_id, "1")
 
@@ -131,7 +131,7 @@ def is_computed(made: uuid.UUID) -> bool:
 
 
 def format_uuid(made: bytes) -> str:
-    """Write a UUID of 16 bytes out, as ``str`` does a ``uuid.UUID``, which would take three times as long to make."""
+    """Write a UUID of 16 bytes out, as ``str`` writes a ``uuid.UUID``. To make one would take three times as long."""
     digits = made.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -157,7 +157,7 @@ def proof_of(of_token: bytes, challenge: bytes) -> bytes:
 
 
 def parse_uuid(text: object) -> uuid.UUID | None:
-    """Read the UUID that ``text`` writes, or None if it writes none; keep it, as the calls of an envelope repeat it."""
+    """Read the UUID in ``text``, or None if it has none. It is kept, as the calls of an envelope repeat it."""
     return _kept(text) if isinstance(text, str) and len(text) <= LONGEST_UUID else None
 
 

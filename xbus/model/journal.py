@@ -155,7 +155,7 @@ segment = Table(
 )
 
 views = MetaData()
-"""Views, which the baseline makes. Who reads the log from outside reads them and no table."""
+"""Views, which the baseline makes. Readers of the log from outside read them and no table."""
 
 log_event = Table(
     "log_event",

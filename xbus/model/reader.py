@@ -10,7 +10,7 @@ from sqlalchemy import text as sql
 from xbus.model.base import Counter, Timestamp, flag, metadata, required
 
 HASH = String(16)
-"""A 64-bit hash as 16 hexadecimal digits, so that both databases keep all of it and sort it as a number."""
+"""A 64-bit hash as 16 hexadecimal digits: both databases keep all of it, and sort it as a number."""
 
 reader = Table(
     "reader",

@@ -77,7 +77,7 @@ class AsyncReader:
         self._renewing: asyncio.Task[None] | None = None
         self._pause_notes = PauseNotes(logger, "reader")
         self._has_asked = False
-        """Whether the bus may have given ranges to this program."""
+        """True if the bus may have given ranges to this program."""
 
     async def __aenter__(self) -> "AsyncReader":
         async with AsyncExitStack() as exit_stack:

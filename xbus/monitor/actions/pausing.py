@@ -74,7 +74,7 @@ class Pause(_OfSubject):
         self.check(bus)
         yield f"Pause the {self.told}."
         yield EFFECTS[self.kind]
-        yield "What is under way goes on."
+        yield "Work under way goes on."
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         paused = self._pause(bus, visitor, until_of(self.until))
