@@ -32,7 +32,7 @@ def item_bytes(value: object, hook: PackHook = as_text) -> bytes:
 
 
 def item_packer(hook: PackHook) -> Callable[[object], bytes]:
-    """Make a function that gives the bytes of an item as ``item_bytes`` does, in a third of the time for most."""
+    """Make a function that does as ``item_bytes``, in a third of the time for most items."""
     exact = exact_packer()
 
     def packed(value: object) -> bytes:
