@@ -203,8 +203,10 @@ class Event:
 
     @property
     def headers(self) -> Mapping[str, HeaderValue]:
-        """The headers that the emitter gave to the event or to its envelope, by name; the event's own count where both
-        have a name. Moments are in UTC. Behind a worker an event has them, too."""
+        """The headers that the emitter gave to the event or to its envelope, by name.
+
+        The event's own count where both have a name. Moments are in UTC. Behind a worker an event has them, too.
+        """
         return self.envelope.headers if self._headers is None else self._headers
 
     def read_headers(self, headers: Mapping[Key, Value]) -> None:
