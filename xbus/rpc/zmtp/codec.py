@@ -185,16 +185,8 @@ class Incoming:
         Raises:
             ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
         """
-        if come:
-            if self.missing > len(come):
-                self._keep(come)
-                self.missing -= len(come)
-                return None
-            if self._greeting is not None or self.missing:
-                come = self._go_on_with(come)
-            self._data, self._at = self._data[self._at :] + come, 0
-            self._of_part = self._commands_of_part = 0
-            self.has_more = True
+        if come and not self._add(come):
+            return None
         if self._partial and not self.missing and self._ends_message():
             return self._finished()
         data, end, frames = self._data, len(self._data), self._frames
@@ -237,6 +229,19 @@ class Incoming:
             # A connection that falls silent must not keep the last part that it sent.
             self._data, self._at = b"", 0
         return None
+
+    def _add(self, come: bytes) -> bool:
+        """Take bytes up that came; false while they are only a part of a large frame."""
+        if self.missing > len(come):
+            self._keep(come)
+            self.missing -= len(come)
+            return False
+        if self._greeting is not None or self.missing:
+            come = self._go_on_with(come)
+        self._data, self._at = self._data[self._at :] + come, 0
+        self._of_part = self._commands_of_part = 0
+        self.has_more = True
+        return True
 
     def _ends_message(self) -> bool:
         """Take up a frame that came in parts; true where it is the last one of a message."""
