@@ -46,7 +46,7 @@ reader_event_type = Table(
     Column(
         "until",
         BigInteger,
-        comment="Up to which position it gets them, and the type is none of its own any more; null while it is.",
+        comment="The last position, of a type that the reader left; null for its present types.",
     ),
     comment="The event types that a reader reads.",
 )

@@ -26,7 +26,7 @@ EFFECTS = {
 
 Until = Annotated[
     str,
-    asked("line", "Until", "Resume it by itself: 2h for so long from now, or a date and time in UTC.", max_length=64),
+    asked("line", "Until", "When the pause ends: 2h for two hours from now, or a date and time in UTC.", max_length=64),
 ]
 
 
