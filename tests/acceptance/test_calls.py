@@ -27,7 +27,7 @@ ROUNDS = 5
 PUTS = 20
 """The puts of a round, each made when the one before is answered."""
 
-CALLS_OF_ONE = 450
+CALLS_OF_ONE = 420
 """The calls for an envelope that is alone."""
 
 CALLS_OF_A_FURTHER_ONE = 1.5
