@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from xbus import tracing
 from xbus.broker.back.dispatch.bundle_calls import failed_together
@@ -26,6 +27,20 @@ from xbus.rpc.codec import Value
 from xbus.states import ConsumerState
 
 log = logging.getLogger(__name__)
+
+
+class _Way(NamedTuple):
+    """The way of the envelopes that take a graph.
+
+    Args:
+        graph: as it was then.
+        consumers: those that it leads to in a lane, and whether each decides by itself alone.
+        parties: the same, each with those that decide together; None where workers are before them.
+    """
+
+    graph: Graph
+    consumers: Sequence[tuple[ServedRole, bool]]
+    parties: Sequence[BundleParty] | None
 
 
 class GroupDelivery:
@@ -65,6 +80,7 @@ class GroupDelivery:
         self._results = results
         self._context = context
         self._loop = asyncio.get_running_loop()
+        self._ways: dict[int, _Way] = {}
         self._out: set[GroupCall] = set()
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
@@ -86,7 +102,7 @@ class GroupDelivery:
                 break
             position = each.last
         if False in [self._may_take(party, parts) for party, parts in going.items()] or not self._have_room(going):
-            lane.takers.clear()
+            self._ways.clear()
             return
         lane.position = position
         for party, parts in going.items():
@@ -144,19 +160,19 @@ class GroupDelivery:
     def _parties(self, lane: Lane, graph_id: int) -> Sequence[BundleParty] | None:
         """Give the consumers of a lane that get the envelopes of a graph; None where they take another way."""
         graph = self._log.known_graph(graph_id)
-        known = lane.takers.get(graph_id)
-        if known is None or known[0] is not graph:
-            known = lane.takers[graph_id] = (graph, None if graph is None else self._find_parties(lane, graph))
-        return known[1]
+        if graph is None:
+            return None
+        consumers = [(each, each.role.own) for each in lane.of_services(graph.consumer_services)]
+        known = self._ways.get(graph_id)
+        if known is None or known.graph is not graph or known.consumers != consumers:
+            known = self._ways[graph_id] = _Way(graph, consumers, self._find_parties(graph, consumers))
+        return known.parties
 
-    def _find_parties(self, lane: Lane, graph: Graph) -> Sequence[BundleParty] | None:
-        recipients = lane.of_services(graph.consumer_services)
-        if any(graph.workers_before(each.role.service) != () for each in recipients):
+    def _find_parties(self, graph: Graph, consumers: Sequence[tuple[ServedRole, bool]]) -> Sequence[BundleParty] | None:
+        if any(graph.workers_before(each.role.service) != () for each, _ in consumers):
             return None
-        voters = [each for each in recipients if not each.role.own]
-        if len(voters) > 1 and any(each.abilities.prepares <= 1 for each in voters):
-            return None
-        parties = [[each] for each in recipients if each.role.own]
+        voters = [each for each, is_own in consumers if not is_own]
+        parties = [[each] for each, is_own in consumers if is_own]
         return [self._bundles.party(each) for each in (*parties, voters) if each]
 
     def _may_take(self, party: BundleParty, parts: Sequence[GroupPart]) -> bool:
@@ -172,6 +188,7 @@ class GroupDelivery:
             and cursor is not None
             and (cursor.until_position is None or last < cursor.until_position)
             and abilities.bundles
+            and (len(party.recipients) == 1 or abilities.prepares > 1)
             and (not abilities.immediate_reply or not any(_replied(abilities.immediate_reply, each) for each in parts))
             and (not role.keys.is_wanted or not role.predecessors(recipient))
             and self._bundles.has_only(recipient, party)
