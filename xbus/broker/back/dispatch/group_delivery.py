@@ -184,7 +184,7 @@ class GroupDelivery:
         cursor, last = role.cursor, parts[-1].positions[-1]
         return (
             role.served is recipient
-            and self._is_owed(role, parts[0].positions[0])
+            and self._is_owed(role, parts)
             and cursor is not None
             and (cursor.until_position is None or last < cursor.until_position)
             and abilities.bundles
@@ -195,24 +195,22 @@ class GroupDelivery:
         )
 
     @staticmethod
-    def _is_owed(role: ConsumerRole, first: int) -> bool:
-        """Check whether a role gets all from a position on in its turn."""
-        cursor = role.cursor
-        return (
-            role.state is ConsumerState.READING
-            and not role.keys
-            and cursor is not None
-            and cursor.position + cursor.above.bit_length() < first
-            and cursor.from_position <= first
-        )
+    def _is_owed(role: ConsumerRole, parts: Sequence[GroupPart]) -> bool:
+        """Check whether a role gets all of some parts in its turn."""
+        cursor, first = role.cursor, parts[0].positions[0]
+        if role.state is not ConsumerState.READING or role.keys or cursor is None or cursor.from_position > first:
+            return False
+        # What comes behind an envelope of a key in hand is settled before it.
+        is_ahead = cursor.position + cursor.above.bit_length() < first
+        return is_ahead or not any(cursor.settled_of(part.positions) for part in parts)
 
     def _go_on(self, party: BundleParty) -> None:
         """Hand over what waits for a party, as far as its instances are free."""
         is_unusual = False
         while party.parts and not party.sending and len(party.out) < party.takers and not is_unusual:
             roles = [self._roles[recipient.role.id] for recipient in party.recipients]
-            first, last = party.parts[0].positions[0], party.parts[-1].positions[-1]
-            if self._log.has_corrections or False in [self._is_owed(role, first) for role in roles]:
+            last = party.parts[-1].positions[-1]
+            if self._log.has_corrections or False in [self._is_owed(role, party.parts) for role in roles]:
                 is_unusual = True
             elif False in [self._ledger.is_reserved(role, last, partial(self._go_on, party)) for role in roles]:
                 return
