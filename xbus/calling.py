@@ -1,4 +1,4 @@
-"""Tells all that a call leads to, in the same task and in those that it begins, by which connection the call came."""
+"""Names the connection of a call to the code that handles it, also in tasks of that code."""
 
 from contextvars import ContextVar
 

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from xbus.clock import Clock, SystemClock
@@ -19,6 +19,11 @@ LONGEST_UUID = 36
 
 _VARIANT = {f"{digit:x}": f"{8 | digit & 3:x}" for digit in range(16)}
 """By a random digit the one that says which kind of UUID it is, and keeps the two lower bits."""
+
+
+_VERSION_7 = bytes((0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 0))
+_RANDOM_BITS = bytes((0, 0, 0, 0, 0, 0, 0x0F, 0xFF, 0x3F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF))
+"""The bits of a UUID of version 7 that are left to chance."""
 
 
 class Ids:
@@ -48,13 +53,13 @@ class Ids:
         return f"{time[:8]}-{time[8:]}-7{rest[1:4]}-{_VARIANT[rest[4]]}{rest[5:8]}-{rest[8:]}"
 
     def new_bytes(self, number: int) -> list[bytes]:
-        """Make so many UUIDs as ``new`` does, of 16 bytes each, of one moment."""
+        """Make so many UUIDs as ``new`` does, of 16 bytes each, of one moment; all of them by one arithmetic."""
         time = int(self._clock.now().timestamp() * 1000).to_bytes(6, "big")
-        rest = self._random_bytes(10 * number)
-        return [
-            time + bytes((rest[k] & 0x0F | 0x70, rest[k + 1], rest[k + 2] & 0x3F | 0x80)) + rest[k + 3 : k + 10]
-            for k in range(0, 10 * number, 10)
-        ]
+        length = 16 * number
+        fixed = int.from_bytes((time + _VERSION_7) * number, "big")
+        chance = int.from_bytes(self._random_bytes(length), "big") & int.from_bytes(_RANDOM_BITS * number, "big")
+        made = (fixed | chance).to_bytes(length, "big")
+        return [made[k : k + 16] for k in range(0, length, 16)]
 
     def token(self) -> str:
         """Make a session token that nobody can guess: 256 random bits in URL-safe text."""
@@ -82,7 +87,7 @@ def keyed_envelope_id(emitter_id: int, key: str, generation: int = 0) -> uuid.UU
 
 
 def keyed_ids(emitter_id: int, key: str) -> tuple[bytes, bytes]:
-    """Compute the ids of the envelope to which an emitter gives a key, as its first one, and of its only event."""
+    """Compute the ids of the first envelope with a key of an emitter, and of its only event."""
     envelope_id = _computed(KEYS.bytes, f"{emitter_id}\0{key}")
     return envelope_id, _computed(envelope_id, "1")
 
@@ -126,9 +131,14 @@ def is_computed(made: uuid.UUID) -> bool:
 
 
 def format_uuid(made: bytes) -> str:
-    """Write a UUID of 16 bytes out, as ``str`` does a ``uuid.UUID``, which would take three times as long to make."""
+    """Write a UUID of 16 bytes out, as ``str`` writes a ``uuid.UUID``. To make one would take three times as long."""
     digits = made.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def texts_of(ids: Iterable[bytes]) -> list[str]:
+    """Write ids as ``format_uuid`` does; no function of Python is called for each."""
+    return [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" for text in map(bytes.hex, ids)]
 
 
 def token_hash(token: str) -> bytes:
@@ -147,7 +157,7 @@ def proof_of(of_token: bytes, challenge: bytes) -> bytes:
 
 
 def parse_uuid(text: object) -> uuid.UUID | None:
-    """Read the UUID that ``text`` writes, or None if it writes none; keep it, as the calls of an envelope repeat it."""
+    """Read the UUID in ``text``, or None if it has none. It is kept, as the calls of an envelope repeat it."""
     return _kept(text) if isinstance(text, str) and len(text) <= LONGEST_UUID else None
 
 

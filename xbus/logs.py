@@ -67,8 +67,8 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """Writes each record as an object in JSON on one line; a logging configuration file may name it.
 
-    What came as ``extra`` has keys of its own beside ``time`` (UTC), ``level``, ``logger`` and ``message``. An
-    exception is ``error``, with its class, its text, its ``code`` if it is one of the bus, and ``traceback``.
+    Values of ``extra`` are keys beside ``time`` (UTC), ``level``, ``logger`` and ``message``. An exception is
+    ``error``, with its class, its text, its ``code`` if it is one of the bus, and ``traceback``.
     """
 
     is_for_programs = True

@@ -22,7 +22,7 @@ class LoopTurn:
         self.is_busy = False
 
     def at_end(self, act: Act) -> None:
-        """Do something when all is read that is ready in this turn; in the next turn where nobody is at work."""
+        """Do something behind all reads of this turn of the loop; in the next turn if nobody is at work."""
         if not self.acts and not self.is_busy:
             asyncio.get_running_loop().call_soon(self.end)
         self.acts.append(act)

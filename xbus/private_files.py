@@ -19,15 +19,15 @@ def opener(path: str, flags: int) -> int:
 def prepare(path: str | Path) -> None:
     """Make an empty file for its owner; one that is there stays as it is.
 
-    Whoever opens the file finds out, and tells, why it can't be made. One that is there must not even be opened: by
-    closing it this process would lose all its locks on it (fcntl(2)), among them those of SQLite.
+    The program that opens the file reports why it can't be made. One that is there must not even be opened: by closing
+    it this process would lose all its locks on it (fcntl(2)), among them those of SQLite.
     """
     with suppress(OSError):
         os.close(opener(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def is_open_to_others(path: str | Path) -> bool:
-    """Check whether anybody but its owner may read or change a file or a folder; False where it is not there."""
+    """Check whether anybody but its owner may read or change a file or a folder; False if it is missing."""
     try:
         return bool(os.stat(path).st_mode & _OTHERS)
     except OSError:

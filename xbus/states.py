@@ -42,7 +42,7 @@ class AttemptState(StrEnum):
     FAILED = "failed"
     """Its worker said that it can't."""
     ABANDONED = "abandoned"
-    """Its worker gave no sign of life in time, or nobody wants it any more. Nothing that it still writes counts."""
+    """Its worker gave no sign of life in time, or nobody wants it any more. Its later writes don't count."""
 
 
 class ItemState(StrEnum):
@@ -161,7 +161,7 @@ class RangeState(StrEnum):
     PARKED = "parked"
     """It is a batch that a subscriber did not take, and waits for a person."""
     COMPLETED = "completed"
-    """It was split or merged, and other ranges go on where it stood; or it was a parked batch, settled or dropped."""
+    """It was split or merged, and other ranges go on at its place; or its parked batch was settled or dropped."""
 
 
 class IllegalMove(Exception):

@@ -128,7 +128,7 @@ def begin(name: str, parent: TraceContext, attributes: Attributes, at: datetime 
 
 
 def begin_calls(verb: str, ids: Iterable[bytes], role: str) -> list[Span]:
-    """Begin a span of a call for each of these envelopes that is traced, below that of the present work for it.
+    """Begin a span of a call for each traced envelope, below the span of its present work.
 
     Args:
         ids: theirs, of 16 bytes.

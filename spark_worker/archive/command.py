@@ -75,8 +75,8 @@ def archive(
 ) -> None:
     """Move the items of settled envelopes out of the journal, into Parquet files by event type and day.
 
-    xbus envelope show still shows an archived envelope, and Spark reads it as before; xbus restore restores it.
-    Whatever ends this command, nothing is lost: run it again.
+    xbus envelope show still shows an archived envelope, and Spark reads it as before; xbus restore restores it. Nothing
+    is lost when this command ends early: run it again.
     """
     if conf and master is None:
         raise click.UsageError("--conf is for Spark: give --master, too")

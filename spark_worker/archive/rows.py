@@ -14,10 +14,10 @@ from xbus.broker.journal.log.segments import SegmentRow
 from xbus.rpc.codec import pack_items, unpack_items
 
 NEWER_COLUMNS = ("headers", "partition_key")
-"""Those that older files lack: their events have none."""
+"""Columns that older files lack: their events have none."""
 
 ITEM_COLUMNS = ("envelope_id", "event_id", "position", "index", "emitter", "sealed_at", "data", *NEWER_COLUMNS)
-"""Those that readers want; the names and types are those of the data source."""
+"""Columns that readers want, with the names and types of the data source."""
 
 SCHEMA = pa.schema(
     [
@@ -86,4 +86,4 @@ def rebuilt(rows: pa.Table) -> Iterator[SegmentRow]:
 
 
 SEGMENT_COLUMNS = ("event_id", "index", "data", "segment_items", "segment_indices", "segment_data")
-"""Those that ``rebuilt`` needs."""
+"""Columns that ``rebuilt`` needs."""

@@ -1,7 +1,7 @@
 """The columns that are the worker's own: they bear names with an underscore, and never become part of an item."""
 
 INDEX = "_index"
-"""The index of the item, or of the event's item that it was made of; null if it was made of several."""
+"""The index of the item, or of the event's item behind it; null if it has several."""
 
 EVENT = "_event_id"
 ENVELOPE = "_envelope_id"

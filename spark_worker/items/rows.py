@@ -220,7 +220,7 @@ class JsonRows(RowMaker):
         return maps if set(map(type, maps)) == {dict} and len(maps) == len(items) else None
 
     def _taken(self, data: pa.Array) -> pa.StructArray | None:
-        """Make the rows of items by Arrow; None if one of them is not certainly what the rules make of it."""
+        """Make the rows of items by Arrow; None if one of them might differ from the rules."""
         wanted = self._by_arrow
         if wanted is None or len(data) == 0 or not (_are_objects(data) and _within_limits(data)):
             return None

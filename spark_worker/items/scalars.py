@@ -123,7 +123,7 @@ def _exactly(value: int) -> float | None:
 
 
 def _nearest(value: Decimal) -> float | None:
-    """Give the double of a number of JSON; above ``_EXACT`` only if it is one that programs write for this double."""
+    """Give the double of a number of JSON; above ``_EXACT`` only in the form in which programs write it."""
     found = float(value)
     if abs(value) <= _EXACT:
         return found

@@ -40,7 +40,7 @@ class Early:
 
     @property
     def columns(self) -> StructType:
-        """Those of items as they are read: ``_index``, ``data``, and ``_row`` where rows are made of them."""
+        """Columns of items as they are read: ``_index``, ``data``, and ``_row`` if rows are made of them."""
         rows = [StructField(ROW, row_type(self.schema))] if self.schema.fields else []
         return StructType([StructField(INDEX, LongType()), StructField(DATA, BinaryType()), *rows])
 

@@ -29,7 +29,7 @@ def write_parts(made: DataFrame, url: str, attempt_id: UUID, limits: OutputLimit
         folder: of this machine, for what the parts say of themselves.
 
     Returns:
-        What was written, part by part in order.
+        The written segments, part by part in order.
     """
     made.sparkSession.dataSource.register(JournalParts)
     summary = folder / f"{attempt_id}.parts"

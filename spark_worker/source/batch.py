@@ -16,7 +16,7 @@ from xbus.broker.journal.archive.reading import ArchivedFile
 class LogBatchReader(DataSourceReader):
     """Reads the events of a type between two places in the log.
 
-    Where it ends is decided once, when the read is planned.
+    The plan of the read decides its end, once.
 
     Args:
         options: the options of the source.

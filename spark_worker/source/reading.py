@@ -14,7 +14,7 @@ from xbus.errors import JournalError, JournalUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All that an executor needs to know to read its part of the log.
+    """The values by which an executor reads its part of the log.
 
     Args:
         url: the database of the journal.

@@ -100,7 +100,7 @@ class Runner:
             return is_alive(self._session), False, 0.0
 
     async def _ended(self, job: "asyncio.Future[Answer]", tag: str) -> None:
-        """Wait for its end. Whoever does not care to wait may be cancelled once more: the job is ended all the same."""
+        """Wait for its end. The waiting caller may be cancelled once more: the job is ended all the same."""
         ending = asyncio.ensure_future(self._end(job, tag))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)

@@ -195,7 +195,7 @@ def spool_path(folder: Path, event_id: str) -> Path:
 
 
 class Origins:
-    """The items of the event of which those that came were made; a row of Spark keeps only the first of several.
+    """The items of the event behind the items that came; a row of Spark keeps only the first of several.
 
     Attributes:
         end: beyond the highest index. With items left out, it exceeds their number.

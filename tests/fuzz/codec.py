@@ -68,9 +68,9 @@ def _request(tape: Tape) -> None:
     assert argument_bytes(frames) >= 0
     if argument_bytes(frames):
         first_argument(frames, "token")
-    request = decode_request(frames)
-    assert isinstance(request.args, list)
-    assert isinstance(request.kwargs, dict)
+    _, _, args, kwargs, _ = decode_request(frames)
+    assert isinstance(args, list)
+    assert isinstance(kwargs, dict)
 
 
 def _reply(tape: Tape) -> None:

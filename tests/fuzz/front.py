@@ -246,9 +246,7 @@ class _Bench:
         )
         assert dispatch.verbs == set(EXPECTED), dispatch.verbs ^ set(EXPECTED)
         self._sessions = sessions
-        self._answering = Answering(
-            dispatch, name="front", clock=clock, send=self._take_answer, max_call_bytes=CALL_BYTES
-        )
+        self._answering = Answering(dispatch, name="front", send=self._take_answer, max_call_bytes=CALL_BYTES)
         self._ended_token = await sessions.login("north", PASSWORD)
         await sessions.logout(self._ended_token)
         for login in EMITTERS:
@@ -333,7 +331,7 @@ class _Bench:
                 return options(tape)
         return text(tape)
 
-    def _take_answer(self, frames: list[bytes]) -> bool:
+    def _take_answer(self, call: Call, frames: list[bytes]) -> bool:
         reply = decode_reply(frames[1:])
         assert reply.id not in self._answers, "a call got two answers"
         self._answers[reply.id] = reply

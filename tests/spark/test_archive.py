@@ -21,6 +21,7 @@ from spark_worker.archive.command import on_spark
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.run import begun
 from tests.support.journal import Scribe, add_small_bus, looking, settle_all
+from tests.support.spark import SECONDS
 from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.archive.reading import archived_files
@@ -51,7 +52,7 @@ def fill(url: str) -> list[SealReceipt]:
 
 def xbus(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [str(Path(sys.executable).with_name("xbus")), *arguments]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
 
 
 def test_executors_make_the_files(spark: SparkSession, database_url: str, tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_killed_in_the_midst_of_its_job(spark: SparkSession, sqlite_url: str, tm
     command = [sys.executable, "-c", STAYS_AT_IT, str(written), *arguments]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
-            wait_until(lambda: written.exists() or process.poll() is not None, "a file is written", timeout=300)
+            wait_until(lambda: written.exists() or process.poll() is not None, "a file is written", timeout=SECONDS)
             assert process.poll() is None, "it does not end by itself"
         finally:
             os.killpg(process.pid, signal.SIGKILL)

@@ -12,9 +12,9 @@ from spark_worker.items.formats import parsed_schema
 from spark_worker.trueup.against import data_set
 from tests.support.daemon import write_config
 from tests.support.processes import run, script
+from tests.support.spark import SECONDS
 from xbus.errors import ConfigurationError, XbusError
 
-SECONDS = 300.0
 """Many times as long as Spark takes to start."""
 
 Program: TypeAlias = Callable[..., "CompletedProcess[str]"]

@@ -16,7 +16,8 @@ from tests.support.daemon import Daemon
 from tests.support.disks import MEBIBYTE, SmallDisk, on_small_disk, small_disk
 from tests.support.processes import Process
 from tests.support.serving import serving
-from tests.support.spark_worker import GRAPH, SECONDS, Keeps, StartWorker, emit, grown, order, registered, told
+from tests.support.spark import SECONDS
+from tests.support.spark_worker import GRAPH, Keeps, StartWorker, emit, grown, order, registered, told
 from tests.support.waiting import answered, eventually
 from xbus import model
 from xbus.broker.journal.bulk.side_files import folder_of

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.processes import run
-from tests.support.spark import Cluster, environment
+from tests.support.spark import SECONDS, Cluster, environment
 from tests.support.waiting import wait_until
 
 COUNTING = """
@@ -26,7 +26,7 @@ def test_the_session_runs_python(spark: SparkSession) -> None:
 
 @pytest.mark.cluster
 def test_the_cluster_takes_jobs(spark_cluster: Cluster) -> None:
-    done = run(sys.executable, "-c", COUNTING, spark_cluster.url, env=environment(), timeout=300)
+    done = run(sys.executable, "-c", COUNTING, spark_cluster.url, env=environment(), timeout=SECONDS)
 
     assert done.stdout.split() == ["499500"], done.stderr
-    wait_until(lambda: not spark_cluster.executors(), "the executors have ended with their session")
+    wait_until(lambda: not spark_cluster.executors(), "the executors have ended with their session", SECONDS)

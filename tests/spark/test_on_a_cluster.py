@@ -12,8 +12,8 @@ from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from tests.support.journal import settle_all
 from tests.support.processes import run, script
-from tests.support.spark import Cluster, environment
-from tests.support.spark_driver import SECONDS, Driver, Options, Row, pump, read, read_stream, write
+from tests.support.spark import SECONDS, Cluster, environment
+from tests.support.spark_driver import Driver, Options, Row, pump, read, read_stream, write
 from tests.support.spark_log import SparkLog, forget_last_batch, numbered
 from tests.support.waiting import wait_until
 from xbus import model
@@ -66,7 +66,7 @@ def test_the_source_reads_what_was_emitted(
 
     first = stream()
     # The second may still be about to come, or one of the session before about to go.
-    wait_until(lambda: len(spark_cluster.executors()) == 2, "there are two executors")
+    wait_until(lambda: len(spark_cluster.executors()) == 2, "there are two executors", SECONDS)
     emit(daemon, ENVELOPES[2])
     second = stream()
     rows, partitions = driver.do(read, source(daemon, partitions="4"))

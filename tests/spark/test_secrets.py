@@ -17,11 +17,11 @@ from spark_worker.journal.writing import write_parts
 from tests.conftest import StartDaemon, StartProcess
 from tests.support.operating import run_xbus
 from tests.support.processes import module
+from tests.support.spark import SECONDS
 from tests.support.spark_log import SparkLog
 from xbus.broker.journal.log.ranges import SegmentRange
 from xbus.emitter import Emitter
 
-SECONDS = 120
 SECRET = "hunter2"
 URL = f"postgresql+psycopg2://xbus:{SECRET}@127.0.0.1:1/xbus"
 
@@ -29,7 +29,7 @@ URL = f"postgresql+psycopg2://xbus:{SECRET}@127.0.0.1:1/xbus"
 def plans(spark: SparkSession) -> str:
     """The plans of all that was carried out, as Spark's pages show them."""
     # Spark's listeners write them down some time after.
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(1000 * SECONDS)
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(1000 * SECONDS))
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
     shown = [executions.apply(number) for number in range(executions.size())]
     return "\n".join(each.details() + each.physicalPlanDescription() for each in shown)

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from tests.conftest import StartDaemon
+from tests.support.spark import SECONDS
 from tests.support.spark_log import SparkLog, forget_last_batch, items_of, numbered
 from tests.support.waiting import wait_until
 
@@ -80,7 +81,7 @@ def test_what_other_tasks_staged_goes_with_the_one_that_fails(log: SparkLog, tmp
         """Nothing for the last row, as soon as the other task has a file."""
         if number < 9:
             return str(number)
-        wait_until(lambda: list(staging.glob("**/*.items")), "the other task has staged")
+        wait_until(lambda: list(staging.glob("**/*.items")), "the other task has staged", SECONDS)
         return None
 
     frame = log.spark.range(0, 10, numPartitions=2).select(sf.udf(last, "string", useArrow=False)("id").alias("data"))

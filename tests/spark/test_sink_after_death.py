@@ -13,6 +13,7 @@ from spark_worker.sink.sending import send_once
 from spark_worker.sink.staging import Staging
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD
+from tests.support.spark import SECONDS
 from tests.support.spark_log import SparkLog, numbered
 from tests.support.waiting import wait_until
 from xbus import model
@@ -48,7 +49,7 @@ def test_the_rows_of_one_try_are_sent_once(
     front = start_daemon(sqlite_url).front
     command = [sys.executable, "-c", DRIVER, front, PASSWORD, str(left), KEY]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as driver:
-        wait_until(lambda: is_left(sqlite_url, left), "the bus has what the driver sent")
+        wait_until(lambda: is_left(sqlite_url, left), "the bus has what the driver sent", SECONDS)
         driver.kill()
     staging = Staging(str(tmp_path / "staging"))
     batch = pa.RecordBatch.from_pydict({"data": pa.array(numbered(range(first, end)), pa.binary())})

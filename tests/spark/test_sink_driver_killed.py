@@ -12,6 +12,7 @@ from tests.conftest import StartDaemon, StartProcess
 from tests.support import spark
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
+from tests.support.spark import SECONDS
 from tests.support.spark_log import SparkLog, numbered
 from tests.support.waiting import wait_until
 from xbus import model
@@ -21,7 +22,6 @@ from xbus.rpc.codec import unpack_items
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 240.0
 AHEAD = 3
 """So many envelopes of orders wait for the query at any time, however fast it is: it is killed at its work."""
 EACH = 20_000

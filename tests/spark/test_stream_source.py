@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.conftest import StartDaemon
+from tests.support.spark import SECONDS
 from tests.support.spark_log import SparkLog, numbered
 from tests.support.waiting import wait_until
 
@@ -97,14 +98,14 @@ def test_what_is_sealed_meanwhile_comes_soon(log: SparkLog, tmp_path: Path, runn
     writer = log.read_stream(startingPosition="latest").writeStream.option("checkpointLocation", str(tmp_path / "c"))
     query = writer.trigger(processingTime="100 milliseconds").foreachBatch(collected.take).start()
     running.append(query)
-    wait_until(lambda: query.lastProgress is not None, "the query runs")
+    wait_until(lambda: query.lastProgress is not None, "the query runs", SECONDS)
 
     def has_more_than(items: int) -> bool:
         return len(collected.items) > items
 
     for number in range(3):
         log.emit([b"%d" % number])
-        wait_until(partial(has_more_than, number), "the item has come")
+        wait_until(partial(has_more_than, number), "the item has come", SECONDS)
     assert collected.items == [b"0", b"1", b"2"]
 
 

@@ -17,6 +17,7 @@ from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD
 from tests.support.journal import Scribe, add_small_bus, looking
 from tests.support.processes import run, script
+from tests.support.spark import SECONDS
 from tests.support.spark import environment as spark_environment
 from tests.support.spark_log import SparkLog
 from xbus.admin.program import Program
@@ -146,7 +147,7 @@ def test_a_table_by_jdbc(config: Path, postgres_url: str) -> None:
         *(script("xbus"), *where, "--against", address, "--table", "things", "--master", "local[2]"),
         *("--conf", f"spark.jars={jars[-1]}"),
         env=spark_environment(),
-        timeout=300,
+        timeout=SECONDS,
     )
 
     assert done.returncode == 0, done.stderr

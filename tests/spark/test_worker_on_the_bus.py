@@ -17,10 +17,9 @@ from tests.support.daemon import Daemon
 from tests.support.operating import run_xbus, xbus
 from tests.support.processes import Process
 from tests.support.serving import serving
-from tests.support.spark import Cluster
+from tests.support.spark import SECONDS, Cluster
 from tests.support.spark_worker import (
     GRAPH,
-    SECONDS,
     Keeps,
     StartWorker,
     at_work,

@@ -17,8 +17,8 @@ from tests.support.processes import Process
 from tests.support.waiting import wait_until
 
 LOOPBACK = "127.0.0.1"
-SECONDS = 240.0
-"""A JVM takes its time to start where others start too."""
+SECONDS = 480.0
+"""Each wait for a program of Spark has this time, because other tests may keep both cores busy for minutes."""
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

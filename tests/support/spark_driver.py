@@ -9,8 +9,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support import spark
-
-SECONDS = 240.0
+from tests.support.spark import SECONDS
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")

@@ -76,11 +76,11 @@ def _failing(items: DataFrame, sink: dict[str, str]) -> None:
 
 def _write_pages(session: SparkSession, folder: Path) -> None:
     context = session.sparkContext
-    context._jsc.sc().listenerBus().waitUntilEmpty(120_000)
+    context._jsc.sc().listenerBus().waitUntilEmpty(int(1000 * spark.SECONDS))
     base, application = f"http://{spark.LOOPBACK}:{context.getConf().get('spark.ui.port')}", context.applicationId
     pages = [*PAGES, *(f"api/v1/applications/{application}/{name}" for name in OF_APPLICATION)]
     for number, page in enumerate(pages):
-        with urllib.request.urlopen(f"{base}/{page}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{base}/{page}", timeout=spark.SECONDS) as answer:
             (folder / f"page-{number}.txt").write_bytes(answer.read())
 
 

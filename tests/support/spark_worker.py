@@ -11,13 +11,13 @@ from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from tests.support.operating import run_xbus
 from tests.support.processes import Process
+from tests.support.spark import SECONDS
 from tests.support.waiting import answered, eventually
 from xbus.emitter import Emitter
 from xbus.recipient import Consumer, Envelope, Event, Item
 
 GRAPH = {"orders": {"spark": ["store"], "store": []}}
 SCHEMA = "id INT, code STRING"
-SECONDS = 240.0
 
 RULES = """
 import os, random, time

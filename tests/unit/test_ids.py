@@ -117,3 +117,13 @@ def test_the_ids_of_a_replay_never_change() -> None:
         replayed_envelope_id(uuid.UUID(int=1), 2, 3, "second"),
     ]
     assert len({envelope_id, *others}) == 5
+
+
+@given(st.binary(min_size=48, max_size=48))
+def test_any_chance_makes_legal_ids_of_one_moment(chance: bytes) -> None:
+    made = [uuid.UUID(bytes=each) for each in Ids(StandingClock(NOON), lambda size: chance[:size]).new_bytes(3)]
+    assert [(each.version, each.variant) for each in made] == [(7, uuid.RFC_4122)] * 3
+    assert {each.int >> 80 for each in made} == {int(NOON.timestamp() * 1000)}
+    random_bits = ~(0xF << 76 | 0x3 << 62) & (1 << 80) - 1
+    of_chance = [int.from_bytes(chance[k : k + 16], "big") & random_bits for k in range(0, 48, 16)]
+    assert [each.int & random_bits for each in made] == of_chance

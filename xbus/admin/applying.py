@@ -97,7 +97,7 @@ def confirm_removals(plan: Plan) -> None:
         click.Abort: the answer is no.
     """
     if plan.removals:
-        confirm("Remove what is told above?")
+        confirm("Remove the entries that are named above?")
 
 
 def _ask(arrears: Sequence[Arrears]) -> Owed:
@@ -105,7 +105,7 @@ def _ask(arrears: Sequence[Arrears]) -> Owed:
     if not arrears:
         return Owed.KEEP
     if sys.stdin.isatty():
-        return Owed(click.prompt("What is to become of what is told above to be owed?", type=ANSWERS))
+        return Owed(click.prompt("What is to become of the owed envelopes that are named above?", type=ANSWERS))
     click.echo(
         "xbus: nothing was changed, as envelopes are still owed: say --owed keep (they are delivered as they were to "
         "be, those of a removed role when it comes back), --owed drop, or --owed reroute",

@@ -48,7 +48,7 @@ class RightName(click.ParamType[Right]):
         try:
             return Right(str(value))
         except ValueError:
-            self.fail(f"{value!r} is none of the rights {', '.join(Right)}", param, ctx)
+            self.fail(f"{value!r} is not one of the rights {', '.join(Right)}", param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(each.value) for each in Right if each.startswith(incomplete)]

@@ -70,7 +70,7 @@ def progress(length: int, label: str) -> Iterator["ProgressBar[int]"]:
 
 @contextmanager
 def shown_on_terminal(count: Callable[[], int], label: str) -> Iterator[Callable[[int], None]]:
-    """Show how far a work is, on a terminal alone; gives what takes the steps that were done since the last time.
+    """Show the progress of a work, on a terminal alone; give a function that takes new steps.
 
     Args:
         count: tells about how many steps it has, on a terminal: the bar stays a step before its end until the end.
@@ -90,5 +90,5 @@ def _writes_there(handler: logging.Handler) -> bool:
 
 
 def tell(sentence: str) -> None:
-    """Write a line on standard error; where that is a terminal, in place of a bar that is in the line."""
+    """Write a line on standard error; on a terminal it takes the place of a bar."""
     click.echo(f"{CLEAR_LINE if clears_lines() else ''}{printable(sentence)}", err=True)

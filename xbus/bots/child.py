@@ -1,7 +1,7 @@
-"""The process in which runs happen, one after another: it stays warm between those of a bot.
+"""The process that executes runs, one after another: it stays warm between runs of a bot.
 
-Jobs come as lines on standard input, and outcomes go as lines to the file whose number is the only argument. What the
-author's code prints goes to standard output and standard error, which the runner reads.
+Jobs come as lines on standard input, and outcomes go as lines to the file whose number is the only argument. The
+author's code prints to standard output and standard error, which the runner reads.
 """
 
 import os

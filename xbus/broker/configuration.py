@@ -94,7 +94,10 @@ class Configuration:
             self._wrong = set(causes)
 
     def has_key(self, kind: LoginKind, key: str) -> bool:
-        """Check whether any emitter, or any role, may log in by a public key; cheap, as each message is asked for."""
+        """Check whether any emitter, or any role, may log in by a public key.
+
+        This is cheap, as it is asked for each message.
+        """
         return key in self._keys.get(kind, ())
 
     def may_use(self, kind: LoginKind, owner_id: int, key: str) -> bool:

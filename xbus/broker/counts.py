@@ -1,6 +1,6 @@
 """Counts and histograms for metrics: plain numbers that the code on the way of envelopes adds to; pure.
 
-They cost an addition per envelope, bundle or commit. Whoever serves metrics reads them now and then.
+They cost an addition per envelope, bundle or commit. The server of metrics reads them now and then.
 """
 
 from bisect import bisect_left

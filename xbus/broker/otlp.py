@@ -1,7 +1,7 @@
 """Exports spans by OTLP over HTTP; the only place that knows OpenTelemetry.
 
-Its thread sends what has ended in batches. Where that takes too long spans are dropped, and the log says so: a trace is
-worth nobody's wait.
+Its thread sends ended spans in batches. If that takes too long it drops spans, and the log says so: a trace is worth
+nobody's wait.
 """
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

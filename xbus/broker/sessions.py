@@ -282,7 +282,7 @@ class Sessions:
                     await on_ended(ended)
 
     async def end_removed(self) -> set[bytes]:
-        """End the sessions that the database has no more, and take over its API tokens; give the hashes of ended ones.
+        """End sessions that are gone from the database, and take over its API tokens; give the ended hashes.
 
         Raises:
             JournalUnavailable: the database can't be read now.

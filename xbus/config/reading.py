@@ -38,7 +38,7 @@ _BY_PLACE = {(option.section, option.name): option for option in OPTIONS}
 
 @dataclass(frozen=True)
 class ConfigReading:
-    """All that was found in the file and in the environment.
+    """The options of the file and of the environment, and their problems.
 
     Args:
         config: the configuration; an option whose value is wrong has its default.
@@ -179,7 +179,7 @@ def _same_addresses(zmq: ZmqSettings) -> Iterator[ConfigurationError]:
 
 
 def _is_one_place(address: str) -> bool:
-    """Check whether an address is the same place each time; with * or 0 as port the system takes a free one."""
+    """Check whether an address is the same place each time; * or 0 as port means any free port."""
     return not address.startswith("tcp://") or address.rpartition(":")[2] not in ("*", "0")
 
 

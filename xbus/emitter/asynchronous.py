@@ -13,7 +13,7 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, envelope_options, put_at_once, put_together
+from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, envelope_options, put_at_once, put_together
 from xbus.emitter.event import EventStart
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
@@ -26,13 +26,13 @@ from xbus.emitter.puts import MOST_BYTES, GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
-from xbus.headers import Headers, event_tags
+from xbus.headers import NO_TAGS, EventTags, Headers, event_tags
 from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
-from xbus.rpc.items import ITEM_HEADER_BYTES, check_several, item_bytes
+from xbus.rpc.items import ITEM_HEADER_BYTES, check_several, item_packer
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
@@ -82,6 +82,7 @@ class AsyncEmitter:
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._hook = hook_for(pack)
+        self._pack = item_packer(self._hook)
         self._options = Options(**options)
         self._context: EmitterContext | None = None
         self._exit = AsyncExitStack()
@@ -162,18 +163,27 @@ class AsyncEmitter:
         partition_key: str | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event, as ``Emitter.put`` does."""
-        start = EventStart(type_name, tags=event_tags(None, partition_key))
-        options = envelope_options(ordering_key, key, headers)
-        check_several(items)
-        return await self.put_packed(start, [item_bytes(item, self._hook) for item in items], options, timeout)
+        tags = NO_TAGS if partition_key is None else event_tags(None, partition_key)
+        options = NO_OPTIONS
+        if ordering_key is not None or key is not None or headers is not None:
+            options = envelope_options(ordering_key, key, headers)
+        if type(items) is not list:
+            check_several(items)
+        return await self.put_packed(type_name, tags, [*map(self._pack, items)], options, timeout)
 
     async def put_packed(
-        self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap, timeout: float | None = None
+        self,
+        type_name: str,
+        tags: EventTags,
+        packed: list[bytes],
+        options: EnvelopeOptionsMap,
+        timeout: float | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event whose items are packed.
 
         Args:
-            start: the event type, headers and partition key.
+            type_name: the event type.
+            tags: the headers and the partition key of the event.
             packed: the items.
             options: of the envelope, as ``envelope_options`` makes them.
             timeout: as of ``put``.
@@ -185,17 +195,23 @@ class AsyncEmitter:
         if context is None or context.is_inherited:
             context = await self._open_context()
         limits = context.session.limits
-        check_size(max(map(len, packed), default=0), limits.max_item_bytes)
-        size = sum(map(len, packed))
+        sizes = [*map(len, packed)]
+        size = sum(sizes)
+        if size > limits.max_item_bytes:
+            check_size(max(sizes), limits.max_item_bytes)
         is_one_batch = size + ITEM_HEADER_BYTES * len(packed) <= limits.max_batch_bytes
         ids: Sequence[str] = ()
         began = None if timeout is None else asyncio.get_running_loop().time()
         # A large one goes into an outbox in parts, as it comes out again.
         if limits.groups and is_one_batch and (self._outbox is None or size <= MOST_BYTES):
             try:
-                return await put_together(context, start, packed, options, timeout)
+                receipt = put_together(context, type_name, tags, packed, options)
+                if timeout is None:
+                    return await receipt
+                return await within(timeout, receipt, lambda: context.puts.failure)
             except GoesAlone as alone:
                 ids = alone.ids
+        start = EventStart(type_name, tags=tags)
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if not is_one_batch or "key" in options or self._outbox is not None:
             sending = self._envelope(options)

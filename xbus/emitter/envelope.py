@@ -11,13 +11,13 @@ from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent, EventStart, event_options, last_argument
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
-from xbus.emitter.puts import GoesAlone, NewPut
+from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
 from xbus.emitter.stream import Stream
-from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.envelope import EnvelopeHead
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
-from xbus.headers import Headers, event_tags, pack_headers
+from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
@@ -26,6 +26,9 @@ from xbus.rpc.shapes import AnswerReader
 logger = logging.getLogger(__name__)
 
 _STARTED = AnswerReader("xbus.start_envelope", str)
+
+NO_OPTIONS: EnvelopeOptionsMap = {}
+"""The options of a plain envelope."""
 
 NOT_OURS = frozenset({"key_reused", "session_superseded", "begun_before_fork"})
 """Refusals that leave nothing to cancel: the envelope is sealed, or another session or process goes on with it."""
@@ -155,27 +158,24 @@ class AsyncEnvelope:
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
 
 
-async def put_together(
-    context: EmitterContext,
-    start: EventStart,
-    items: Sequence[bytes],
-    options: EnvelopeOptionsMap,
-    timeout: float | None = None,
-) -> Receipt:
+def put_together(
+    context: EmitterContext, type_name: str, tags: EventTags, items: Sequence[bytes], options: EnvelopeOptionsMap
+) -> "asyncio.Future[Receipt]":
     """Send an envelope of one event whose items fit into one batch, in a message with others; see ``put_at_once``.
 
+    Returns:
+        A future of the receipt. It fails with ``GoesAlone``, as below, and with what a call of its own would raise.
+
     Raises:
-        GoesAlone: it has to be sent by calls of its own, or the front takes no groups.
-        CallError: the front refuses it, or nothing answered for as long as the emitter insists.
+        GoesAlone: it has to be sent by calls of its own, as the front takes no groups.
     """
     if not context.session.limits.groups:
         raise GoesAlone(())
-    if not context.window.is_open():
-        await context.window.room()
-    head = EnvelopeHead(**options) if options else PLAIN_HEAD
-    data = pack_items(items) if items else b""
-    receipt = context.puts.put(NewPut(start.type_name, len(items), data, head, start.tags))
-    return await (receipt if timeout is None else within(timeout, receipt, lambda: context.puts.failure))
+    return context.puts.put(
+        *(type_name, len(items), pack_items(items) if items else b""),
+        EnvelopeHead(**options) if options else None,
+        None if tags is NO_TAGS else tags,
+    )
 
 
 async def put_at_once(

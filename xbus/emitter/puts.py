@@ -1,18 +1,20 @@
 """Whole envelopes of one event travel together: those of a turn of the loop, and those made while a message is out."""
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import compress, repeat
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
 from xbus.emitter.options import Options
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.stream import Stream
+from xbus.emitter.window import SendWindow
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import format_uuid
+from xbus.ids import texts_of
 from xbus.rpc.codec import Value
 from xbus.rpc.shapes import bad_answer
 
@@ -38,10 +40,14 @@ class NewPut(NamedTuple):
     tags: EventTags = NO_TAGS
 
 
-Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
-"""An envelope on the wire: its id and that of its event, then the fields of ``NewPut``."""
+_Put: TypeAlias = tuple[str, int, bytes, EnvelopeHead | None, EventTags | None]
+"""The fields of a ``NewPut``, with None in the place of a plain head and of no tags."""
 
-_Waiting: TypeAlias = tuple[NewPut, "asyncio.Future[Receipt]"]
+Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
+"""An envelope on the wire: its id and that of its event, then those of ``_Put``."""
+
+_ANSWER_FIELDS = 3
+"""The fields of the answer to an envelope that was taken: its id, its position, and its hash."""
 
 
 class GoesAlone(Exception):
@@ -65,6 +71,7 @@ class PutLine(Protocol):
     """The way to the front; an ``EmitterContext`` is one."""
 
     options: Options
+    window: SendWindow
 
     def new_ids(self, number: int) -> list[bytes]:
         """Make so many ids, of 16 bytes each."""
@@ -87,22 +94,36 @@ class Puts:
 
     def __init__(self, context: PutLine) -> None:
         self._context = context
-        self._waiting: deque[_Waiting] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Put] = []
+        self._receipts: list[asyncio.Future[Receipt]] = []
+        """Those of the envelopes that wait, in the same order."""
         self._out: set[Stream] = set()
         self._is_due = False
+        """Whether what waits will be sent without a further put or answer."""
+        self._room: asyncio.Task[None] | None = None
 
-    def put(self, put: NewPut) -> "asyncio.Future[Receipt]":
+    def put(
+        self, type_name: str, items: int, data: bytes, head: EnvelopeHead | None, tags: EventTags | None
+    ) -> "asyncio.Future[Receipt]":
         """Send an envelope soon.
+
+        Args:
+            type_name: of its event.
+            items: their number.
+            data: the items as in a segment.
+            head: of the envelope; None for a plain one.
+            tags: of the event; None without any.
 
         Returns:
             A future of its receipt. It fails with ``GoesAlone``, and with what a call of its own would raise.
         """
-        loop = asyncio.get_running_loop()
-        receipt: asyncio.Future[Receipt] = loop.create_future()
-        self._waiting.append((put, receipt))
+        receipt: asyncio.Future[Receipt] = asyncio.Future(loop=self._loop)
+        self._waiting.append((type_name, items, data, head, tags))
+        self._receipts.append(receipt)
         if not self._is_due and len(self._out) < MESSAGES_OUT:
             self._is_due = True
-            loop.call_soon(self._send)
+            self._loop.call_soon(self._send)
         return receipt
 
     @property
@@ -112,40 +133,55 @@ class Puts:
 
     def close(self) -> None:
         """Send nothing more."""
-        waiting, self._waiting = self._waiting, deque()
-        for _, receipt in waiting:
-            if not receipt.done():
-                receipt.set_exception(not_open())
+        if self._room is not None:
+            self._room.cancel()
+        receipts, self._receipts, self._waiting = self._receipts, [], []
+        _fail(receipts, not_open())
 
     def _send(self) -> None:
         self._is_due = False
         while self._waiting and len(self._out) < MESSAGES_OUT:
-            together = self._next_ones()
-            if together:
-                self._send_together(together)
+            if not self._context.window.is_open():
+                self._is_due = True
+                self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
+                return
+            puts, receipts = self._next_ones()
+            if puts:
+                entries, answer = self._call(puts)
+                answer.add_done_callback(partial(self._answered, entries, receipts))
 
-    def _next_ones(self) -> list[_Waiting]:
-        together: list[_Waiting] = []
-        size = 0
-        while self._waiting and len(together) < MOST_ENVELOPES:
-            put, receipt = self._waiting[0]
-            if together and size + len(put.data) > MOST_BYTES:
+    async def _send_with_room(self) -> None:
+        await self._context.window.room()
+        self._send()
+
+    def _next_ones(self) -> "tuple[list[_Put], list[asyncio.Future[Receipt]]]":
+        puts, receipts, number, size = self._waiting, self._receipts, 0, 0
+        for put in puts[:MOST_ENVELOPES]:
+            size += len(put[2])
+            if number and size > MOST_BYTES:
                 break
-            self._waiting.popleft()
-            if not receipt.done():
-                together.append((put, receipt))
-                size += len(put.data)
-        return together
+            number += 1
+        self._waiting, self._receipts = puts[number:], receipts[number:]
+        are_wanted = [not receipt.done() for receipt in receipts[:number]]
+        return list(compress(puts, are_wanted)), list(compress(receipts, are_wanted))
 
-    def _send_together(self, together: Sequence[_Waiting]) -> None:
-        puts = [put for put, _ in together]
-        entries, answer = self._call(puts)
-
-        def answered(answer: "asyncio.Future[Value]") -> None:
-            _settle(together, entries, answer)
-            self._send()
-
-        answer.add_done_callback(answered)
+    def _answered(
+        self,
+        entries: "Sequence[Entry]",
+        receipts: "Sequence[asyncio.Future[Receipt]]",
+        answer: "asyncio.Future[Value]",
+    ) -> None:
+        if answer.cancelled() or (error := answer.exception()) is not None:
+            _fail(receipts, asyncio.CancelledError() if answer.cancelled() else error)
+        else:
+            for receipt, outcome in zip(receipts, _outcomes(entries, answer.result()), strict=True):
+                if receipt.done():
+                    continue
+                if isinstance(outcome, Receipt):
+                    receipt.set_result(outcome)
+                else:
+                    receipt.set_exception(outcome)
+        self._send()
 
     async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
         """Send envelopes in one message at once, each under its key.
@@ -157,21 +193,22 @@ class Puts:
         Raises:
             CallError: the message was refused, or nothing answered for as long as the emitter insists.
         """
-        entries, answer = self._call(puts, True)
-        outcomes = _outcomes(puts, entries, await answer)
+        plain = [
+            (*put[:3], None if put.head is PLAIN_HEAD else put.head, None if put.tags is NO_TAGS else put.tags)
+            for put in puts
+        ]
+        entries, answer = self._call(plain, True)
+        outcomes = _outcomes(entries, await answer)
         return [outcome if isinstance(outcome, Receipt) else None for outcome in outcomes]
 
-    def _call(self, puts: Sequence[NewPut], *more: object) -> "tuple[Sequence[Entry], asyncio.Future[Value]]":
+    def _call(self, puts: "Sequence[_Put]", *more: object) -> "tuple[Sequence[Entry], asyncio.Future[Value]]":
         ids = self._context.new_ids(2 * len(puts))
+        # From that of an envelope with a key its ids follow.
         entries: list[Entry] = [
-            (
-                None if head.key is not None else ids[place],
-                None if head.key is not None else ids[-1 - place],
-                *(type_name, items, data, None if head is PLAIN_HEAD else head, None if tags is NO_TAGS else tags),
-            )
-            for place, (type_name, items, data, head, tags) in enumerate(puts)
+            (envelope_id, event_id, *put) if put[3] is None or put[3].key is None else (None, None, *put)
+            for envelope_id, event_id, put in zip(ids[::2], ids[1::2], puts, strict=True)
         ]
-        size = sum([len(put.data) for put in puts])
+        size = sum([len(put[2]) for put in puts])
         call = RepeatableCall(VERB, (entries, *more), self._context.options.answer_seconds, size=size)
         stream = self._context.new_stream()
         self._out.add(stream)
@@ -185,38 +222,36 @@ class Puts:
         return entries, answer
 
 
-def _settle(together: Sequence[_Waiting], entries: Sequence[Entry], answer: "asyncio.Future[Value]") -> None:
-    error = None if answer.cancelled() else answer.exception()
-    if answer.cancelled() or error is not None:
-        for _, receipt in together:
-            if not receipt.done():
-                receipt.set_exception(error or asyncio.CancelledError())
-        return
-    outcomes = _outcomes([put for put, _ in together], entries, answer.result())
-    for (_, receipt), outcome in zip(together, outcomes, strict=True):
-        if receipt.done():
-            continue
-        if isinstance(outcome, Receipt):
-            receipt.set_result(outcome)
-        else:
-            receipt.set_exception(outcome)
+def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | None) -> None:
+    for receipt in receipts:
+        if not receipt.done():
+            receipt.set_exception(error or asyncio.CancelledError())
 
 
-def _outcomes(
-    puts: Sequence[NewPut], entries: Sequence[Entry], answers: Value
-) -> list[Receipt | CallError | GoesAlone]:
+def _outcomes(entries: Sequence[Entry], answers: Value) -> Sequence[Receipt | CallError | GoesAlone]:
     """Read the answer to a message: the outcome of each of its envelopes."""
-    outcomes: list[Receipt | CallError | GoesAlone] = []
-    if not isinstance(answers, list) or len(answers) != len(puts):
-        answers = [None] * len(puts)
-    for put, (*ids, _, _, _, _, _), told in zip(puts, entries, answers, strict=True):
-        if type(told) is list and len(told) == 3:
-            envelope_id, position, content_hash = cast("tuple[bytes, int, bytes]", tuple(told))
-            is_queued = position == 0
-            outcomes.append(Receipt(format_uuid(envelope_id), position, 1, put.items, content_hash, is_queued))
-        else:
-            outcomes.append(_error_of(told, [format_uuid(each) for each in ids if each is not None]))
-    return outcomes
+    if not isinstance(answers, list) or len(answers) != len(entries):
+        answers = [None] * len(entries)
+    are_taken = [type(told) is list and len(told) == _ANSWER_FIELDS for told in answers]
+    taken = cast("Iterable[tuple[bytes, int, bytes]]", compress(answers, are_taken))
+    receipts = iter(_receipts([entry[3] for entry in compress(entries, are_taken)], list(taken)))
+    return [
+        next(receipts) if is_taken else _error_of(told, texts_of([each for each in entry[:2] if each is not None]))
+        for entry, told, is_taken in zip(entries, answers, are_taken, strict=True)
+    ]
+
+
+def _receipts(items: Sequence[int], answers: Sequence[tuple[bytes, int, bytes]]) -> list[Receipt]:
+    """Make the receipts of envelopes of one event by columns; no function of Python is called for each.
+
+    Args:
+        items: the number of items of each.
+        answers: the id, the position and the hash of each.
+    """
+    ids, positions, hashes = zip(*answers, strict=True) if answers else ((), (), ())
+    are_queued = [position == 0 for position in positions]
+    rows = zip(texts_of(ids), positions, repeat(1), items, hashes, are_queued, strict=False)
+    return list(map(tuple.__new__, repeat(Receipt), rows))
 
 
 def _error_of(told: Value, ids: Sequence[str]) -> CallError | GoesAlone:

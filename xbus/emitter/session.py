@@ -98,8 +98,11 @@ class Session:
         patience: measures the failures of ``open``.
 
     Attributes:
+        limits: those in the answer to the last login.
         logins: how often it logged in: each time it is another session to the front.
     """
+
+    limits: FrontLimits
 
     def __init__(self, client: Client, login: str, password: str, options: Options, patience: EmitterPatience) -> None:
         self._client = client
@@ -108,17 +111,9 @@ class Session:
         self._options = options
         self._patience = patience
         self._token = ""
-        self._limits: FrontLimits | None = None
         self._restoring = asyncio.Lock()
         self._restored = 0
         self.logins = 0
-
-    @property
-    def limits(self) -> FrontLimits:
-        """The limits in the answer to the last login."""
-        if self._limits is None:
-            raise Refused("this emitter is not logged in", "use it as `with Emitter(...) as emitter:`", code="not_open")
-        return self._limits
 
     def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""
@@ -167,7 +162,7 @@ class Session:
         answer = _LOGIN.read(await self._client.call("xbus.login", self._login, self._password, timeout=seconds))
         self._token = answer["token"]
         self.logins += 1
-        self._limits = FrontLimits.of(answer)
+        self.limits = FrontLimits.of(answer)
 
     async def _renew(self) -> None:
         try:

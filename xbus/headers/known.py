@@ -47,7 +47,7 @@ def source_time(value: object) -> datetime:
 
 
 def _moment(text: str) -> datetime:
-    """Read a moment; RFC 3339 allows letters in lower case, and the second 60 of a minute with a leap second."""
+    """Read a moment of RFC 3339, which allows letters in lower case, and the second 60."""
     text = text.upper()
     if leap := _LEAP_SECOND.fullmatch(text):
         return datetime.fromisoformat(f"{leap[1]}59{leap[2]}") + timedelta(seconds=1)

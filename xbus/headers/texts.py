@@ -21,7 +21,7 @@ def header_texts(data: bytes | None) -> dict[str, str]:
 
 
 def joined_texts(of_envelope: bytes | None, of_event: bytes | None) -> dict[str, str]:
-    """Write the headers of an event and of its envelope as one map; where both have a name, the event's counts."""
+    """Write the headers of an event and of its envelope as one map; the event's header wins."""
     return header_texts(of_envelope) | header_texts(of_event)
 
 

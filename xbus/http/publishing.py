@@ -43,7 +43,7 @@ async def publish(
         if size > most:
             return await _publish_in_parts(line, start, first, items, options)
     try:
-        return await put_together(line, start, first, options)
+        return await put_together(line, start.type_name, start.tags, first, options)
     except GoesAlone as alone:
         return await put_at_once(line, start, first, options, ids=alone.ids)
 

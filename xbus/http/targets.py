@@ -110,7 +110,7 @@ def _addresses_of(host: str) -> list[str]:
 def https_parts(url: object) -> SplitResult | None:
     """Read an address of https; None for anything else, and for one with a user name or a password.
 
-    Whoever sees such an address would have the password, and programs differ about the host in it.
+    Every reader of such an address would have the password, and programs differ about its host.
     """
     try:
         parts = urlsplit(url if isinstance(url, str) else "")

@@ -37,7 +37,7 @@ bot = Table(
         "command", JSON(none_as_null=True), server_default=text("'[]'"), comment="A program and its arguments, or none."
     ),
     required(
-        "cron", Text, server_default=text("''"), comment="When it runs, as crontab(5); empty for never by itself."
+        "cron", Text, server_default=text("''"), comment="When it runs, as crontab(5); empty if cron never starts it."
     ),
     required("timezone", Text, server_default=text("'UTC'"), comment="The zone of cron, a name of the IANA database."),
     one_of(

@@ -43,7 +43,7 @@ configuration = Table(
     ),
     flag(
         "changing",
-        comment="Whether the present transaction counts the version up by itself, so that triggers need not. Never "
+        comment="Whether the present transaction itself counts the version up, so that triggers need not. Never "
         "committed.",
     ),
     required(
@@ -258,7 +258,7 @@ pause = Table(
     required("reason", Text, server_default=text("''")),
     required("paused_by", String(255), server_default=text("''"), comment="The person who paused it."),
     required("since", Timestamp, server_default=func.now()),
-    Column("until", Timestamp, comment="When it ends by itself; null for when somebody resumes it."),
+    Column("until", Timestamp, comment="When it ends; null if a person must resume it."),
     comment="Something for which nothing new begins, until an operator resumes it. The row goes then.",
 )
 

@@ -40,8 +40,8 @@ cursor = Table(
     required(
         "handed_to",
         BigInteger,
-        comment="Nothing above this position was ever handed to the role. What a crash leaves unsettled below it may "
-        "have been, and comes again on its own.",
+        comment="Nothing above this position was ever handed to the role. Unsettled envelopes below it may have "
+        "been: after a crash each is delivered again alone.",
     ),
     comment="Where a consumer role stands in the log.",
 )

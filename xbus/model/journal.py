@@ -155,7 +155,7 @@ segment = Table(
 )
 
 views = MetaData()
-"""Views, which the baseline makes. Who reads the log from outside reads them and no table."""
+"""Views, which the baseline makes. Readers of the log from outside read them and no table."""
 
 log_event = Table(
     "log_event",
@@ -208,7 +208,7 @@ spent_key = Table(
     Column("items", BigInteger),
     Column("bytes", BigInteger),
     Column("hash", LargeBinary(32)),
-    Column("content_hash", LargeBinary(32), comment="As in envelope: what comes again is compared with it."),
+    Column("content_hash", LargeBinary(32), comment="As in envelope: a repeated envelope is compared with it."),
     # Asked for the profiles alone whose keys are not kept for ever.
     Index("ix_spent_key_emitter_id", "emitter_id", "closed_at"),
     comment="The keys of removed envelopes, so that nothing comes twice. They outlive retention.",
@@ -222,8 +222,7 @@ envelope_role = Table(
     Column(
         "replay",
         String(255),
-        comment="What its operator calls the replay by which it was sent to the role again; null for what comes again "
-        "because it was parked.",
+        comment="The name of the replay that sent it to the role again; null for a repeat of a parked envelope.",
     ),
     comment="An envelope that is in here is owed to these roles only; any other to all that its graphs lead to.",
 )
@@ -236,9 +235,9 @@ reply = Table(
     one_of("state", ("asked", "held", "given", "failed"), comment="xbus.states.ReplyState."),
     required("until", Timestamp, comment="When nobody waits for it any more."),
     Column("role_id", ForeignKey("role.id"), comment="Who gave it; null where nobody did."),
-    Column("data", LargeBinary, comment="The reply in msgpack; null where there is none."),
-    Column("code", String(64), comment="Why there is none; null where there is one."),
-    Column("cause", Text, comment="Why there is none, in a sentence; null where there is one."),
+    Column("data", LargeBinary, comment="The reply in msgpack; null without one."),
+    Column("code", String(64), comment="Why no reply exists; null with a reply."),
+    Column("cause", Text, comment="Why no reply exists, in a sentence; null with a reply."),
     # Of all states: SQLite would not use an index of the open ones for a search for one of them.
     Index("ix_reply_state", "state"),
     comment="What the emitter of an event that wants an immediate reply was, or is to be, answered.",

@@ -10,7 +10,7 @@ from sqlalchemy import text as sql
 from xbus.model.base import Counter, Timestamp, flag, metadata, required
 
 HASH = String(16)
-"""A 64-bit hash as 16 hexadecimal digits, so that both databases keep all of it and sort it as a number."""
+"""A 64-bit hash as 16 hexadecimal digits: both databases keep all of it, and sort it as a number."""
 
 reader = Table(
     "reader",
@@ -46,7 +46,7 @@ reader_event_type = Table(
     Column(
         "until",
         BigInteger,
-        comment="Up to which position it gets them, and the type is none of its own any more; null while it is.",
+        comment="The last position, of a type that the reader left; null for its present types.",
     ),
     comment="The event types that a reader reads.",
 )

@@ -135,5 +135,5 @@ ThePage: TypeAlias = Annotated[MonitorPage, Depends(_page)]
 
 
 def is_fragment(request: Request) -> bool:
-    """Check whether htmx asks for a part of the page that is open, and not for the page that was asked for before."""
+    """Check whether htmx asks for a part of the open page, and not for another whole page."""
     return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers

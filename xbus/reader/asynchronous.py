@@ -77,7 +77,7 @@ class AsyncReader:
         self._renewing: asyncio.Task[None] | None = None
         self._pause_notes = PauseNotes(logger, "reader")
         self._has_asked = False
-        """Whether the bus may have given ranges to this program."""
+        """True if the bus may have given ranges to this program."""
 
     async def __aenter__(self) -> "AsyncReader":
         async with AsyncExitStack() as exit_stack:
@@ -159,7 +159,7 @@ class AsyncReader:
         if self._batch is not None and not self._batch.is_done:
             raise Refused(
                 f"the batch from {self._batch.place} to {self._batch.end} is not done",
-                "call batch.done() when its items are processed; or leave the reader, and it comes again",
+                "call batch.done() when its items are processed; or leave the reader, and the batch is delivered again",
                 code="batch_not_done",
             )
         self._has_asked = True

@@ -16,7 +16,7 @@ class ReaderBatch(EventBatch):
         is_repeated: whether it was handed out before, to this program or another. It holds the same items again.
         is_done: whether ``done`` was called.
         is_lost: whether this program has lost the range, as far as it knows: another program reads it, or somebody
-            moved, split or merged it. What is in the batch is handed out again, and ``done`` has no effect.
+            moved, split or merged it. The items of the batch are handed out again, and ``done`` has no effect.
     """
 
     def __init__(self, told: ClaimedBatchMap) -> None:

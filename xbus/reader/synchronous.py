@@ -25,7 +25,8 @@ class Reader:
                 batch.done()
 
     Several programs of a reader share its ranges by themselves: just start another one. A thread of its own renews the
-    leases while the program works. What is not ``done`` when a program ends comes again, as the same batch.
+    leases while the program works. A batch that is not ``done`` when a program ends is delivered again, as the same
+    batch.
 
     Args:
         url: the back socket of the bus, such as ``tcp://127.0.0.1:4891``; or, for an encrypted connection,

@@ -13,7 +13,7 @@ _ANSWER = AnswerReader("xbus.read_log", LogAnswer)
 
 
 class AsyncLogView:
-    """A part of the log, from a place on; iterating over it gives batches, up to the end of the log.
+    """A part of the log, from a place on. Iterating over it gives batches, up to the end of the log.
 
     Args:
         session: makes the calls.

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from xbus.clock import Clock
@@ -19,15 +20,14 @@ from xbus.recipient.bulk.jobs import BulkJobs
 from xbus.recipient.bundles import (
     BundleAnswer,
     WholeEnvelope,
-    carry_out_all,
     commit_all,
-    prepare_all,
     prepared_at_once,
+    read_bundle,
+    take_all,
     takes_bundles,
 )
 from xbus.recipient.calls import Calls
-from xbus.recipient.deliveries import OpenDeliveries
-from xbus.recipient.delivery import EnvelopeDelivery
+from xbus.recipient.deliveries import EnvelopeDelivery, OpenDeliveries
 from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import WireBatch, wire_batches
@@ -190,7 +190,7 @@ class RecipientApi:
         def step() -> tuple[object, list[WireBatch]]:
             reply, out = self._calls.whole_event(event, unpacked)
             if commit:
-                self._calls.commit(delivery.envelope)
+                self._calls.commit(delivery)
             return reply, self._wire(out)
 
         answer = self._attempt(delivery, step, event)
@@ -202,17 +202,17 @@ class RecipientApi:
     def take_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
         """A bundle: whole small envelopes, each committed or rolled back before the next one begins."""
         bundle = self._begin_bundle(envelopes)
-        answers = self._author_thread.give(carry_out_all(self._calls, bundle, lambda: self.deliveries.is_closing))
-        answers.add_done_callback(lambda _: self.deliveries.end_all([whole.delivery for whole in bundle]))
+        answers = self._author_thread.give(partial(take_all, self._calls, bundle, self._is_closing))
+        answers.add_done_callback(lambda _: self.deliveries.end_all(bundle))
         return answers
 
     @verb("xbus.prepare_envelopes")
     def prepare_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
         """A bundle that other consumers decide about as well: what goes well stays open until the decision comes."""
         bundle = self._begin_bundle(envelopes)
-        answers = self._author_thread.give(prepare_all(self._calls, bundle, lambda: self.deliveries.is_closing))
+        answers = self._author_thread.give(partial(take_all, self._calls, bundle, self._is_closing, commits=False))
         answers.add_done_callback(
-            lambda _: self.deliveries.end_all([whole.delivery for whole in bundle if not whole.is_prepared])
+            lambda _: self.deliveries.end_all([whole for whole in bundle if not whole.is_prepared])
         )
         return answers
 
@@ -220,14 +220,17 @@ class RecipientApi:
     def commit_envelopes(self, envelope_ids: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
         """Commit envelopes that were prepared: all of their consumers took them."""
         deliveries = [self.deliveries.get(str(envelope_id)) for envelope_id in envelope_ids]
-        answers = self._author_thread.give(commit_all(self._calls, deliveries))
+        answers = self._author_thread.give(partial(commit_all, self._calls, deliveries))
         answers.add_done_callback(lambda done: self._end_committed(deliveries, done))
         return answers
 
     def _begin_bundle(self, envelopes: list[Value]) -> list[WholeEnvelope]:
-        bundle = [WholeEnvelope(envelope) for envelope in envelopes]
-        self.deliveries.open_all([whole.delivery for whole in bundle])
+        bundle = read_bundle(envelopes)
+        self.deliveries.open_all(bundle)
         return bundle
+
+    def _is_closing(self) -> bool:
+        return self.deliveries.is_closing
 
     def _end_committed(self, deliveries: list[EnvelopeDelivery], done: "asyncio.Future[list[BundleAnswer]]") -> None:
         pairs = zip(deliveries, done.result(), strict=True)
@@ -297,7 +300,7 @@ class RecipientApi:
         delivery = self.deliveries.get(envelope_id)
 
         def step() -> tuple[None]:
-            self._calls.commit(delivery.envelope)
+            self._calls.commit(delivery)
             return (None,)
 
         answer = self._attempt(delivery, step)
@@ -325,7 +328,7 @@ class RecipientApi:
     ) -> StepAnswer:
         def job() -> tuple[object, ...]:
             delivery.at = event
-            return delivery.attempt(step)
+            return delivery.take_step(step)
 
         return self._author_thread.give(job)
 

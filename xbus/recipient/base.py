@@ -85,7 +85,7 @@ class Consumer(Recipient):
 
     def on_batch(self, event: Event, batch: Batch) -> Done:
         """Take many items at once; hands each to ``on_item`` where it is not overridden."""
-        if _is_asynchronous(getattr(self.on_item, "__func__", self.on_item)):
+        if is_asynchronous(self.on_item):
             return self._each_awaited(event, batch)
         item: Item | None = None
         try:
@@ -93,7 +93,7 @@ class Consumer(Recipient):
                 self.on_item(event, item)
                 event.taken += 1
         except Refusal as refusal:
-            raise _about(refusal, item) from refusal.__cause__
+            raise about(refusal, [] if item is None else item.indices) from refusal.__cause__
         return None
 
     def on_event_end(self, event: Event) -> object:
@@ -111,7 +111,7 @@ class Consumer(Recipient):
                 await self.on_item(event, item)  # type: ignore[misc]
                 event.taken += 1
         except Refusal as refusal:
-            raise _about(refusal, item) from refusal.__cause__
+            raise about(refusal, [] if item is None else item.indices) from refusal.__cause__
 
 
 class Worker(Recipient):
@@ -141,7 +141,7 @@ class Worker(Recipient):
             The items out: either exactly one value per item that came, in that order, or ``Item`` objects, which say
             by their indices what they were made of (``item.with_value(...)``, ``Item.of(..., indices=...)``).
         """
-        if _is_asynchronous(getattr(self.on_item, "__func__", self.on_item)):
+        if is_asynchronous(self.on_item):
             return self._each_awaited(event, batch)
         out: list[Item] = []
         item: Item | None = None
@@ -154,7 +154,7 @@ class Worker(Recipient):
                     out += made_of(item, values_of(answer))
                 event.taken += 1
         except Refusal as refusal:
-            raise _about(refusal, item) from refusal.__cause__
+            raise about(refusal, [] if item is None else item.indices) from refusal.__cause__
         return out
 
     def on_event_end(self, event: Event) -> object:
@@ -176,20 +176,25 @@ class Worker(Recipient):
                 out += made_of(item, values)
                 event.taken += 1
         except Refusal as refusal:
-            raise _about(refusal, item) from refusal.__cause__
+            raise about(refusal, [] if item is None else item.indices) from refusal.__cause__
         return out
+
+
+def is_asynchronous(method: Callable[..., object]) -> bool:
+    """Check whether a method of an author has to be awaited."""
+    return _is_asynchronous(getattr(method, "__func__", method))
 
 
 @cache
 def _is_asynchronous(method: Callable[..., object]) -> bool:
-    """Check whether a method of an author has to be awaited; asked for each batch, so answered once a method."""
+    """Answer once a function: it is asked for each batch."""
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
-def _about(refusal: Refusal, item: Item | None) -> Refusal:
-    """Name the item in the refusal, unless its author did."""
-    if not refusal.indices and item is not None:
-        refusal.indices = item.indices
+def about(refusal: Refusal, indices: list[int]) -> Refusal:
+    """Name the item in the refusal by its indices, unless its author did."""
+    if not refusal.indices:
+        refusal.indices = indices
     return refusal
 
 

@@ -5,18 +5,20 @@ and all would fail alike. A refusal leaves the others alone.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TypeAlias
+from itertools import chain, islice
+from operator import sub
+from types import NoneType
+from typing import TypeAlias, cast
 
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
-from xbus.recipient.calls import Calls
-from xbus.recipient.delivery import EnvelopeDelivery, log_rollback_failure
-from xbus.recipient.envelope import Event
-from xbus.recipient.item import Batch
+from xbus.recipient.calls import Calls, stopped
+from xbus.recipient.deliveries import EnvelopeDelivery, log_rollback_failure
+from xbus.recipient.envelope import Event, Note, read_notes
+from xbus.recipient.item import WIRE_FIELDS, Batch
 from xbus.recipient.outputs import WireBatch, wire_batches
-from xbus.rpc.codec import Key, Value, pack
+from xbus.rpc.codec import BIN_HEADERS, Key, Value, pack, unpack_items
 from xbus.texts import MOST_CHARACTERS, fault, plain
 
 MOST_PREPARED = 128
@@ -29,7 +31,15 @@ BundleAnswer: TypeAlias = tuple[object, ...]
 """``(True,)`` where all went well, from a worker with the batches that it made of each event; ``(False, errors,
 event_id)`` of a refusal; ``(None, (code, cause), event_id)`` of a failure; ``()`` of an envelope that was not begun."""
 
-BundleJob: TypeAlias = Callable[[], list[BundleAnswer]]
+TAKEN: BundleAnswer = (True,)
+
+_TOO_LARGE: BundleAnswer = (None, ("output_too_large", "what was made of the envelope is too large for a bundle"), None)
+
+WireEvent: TypeAlias = tuple[str, str, list[Value], dict[Key, Value] | None]
+"""An event as it came: its id, its type, its batches, and its headers."""
+
+_EnvelopeColumns: TypeAlias = tuple[Sequence[str], Sequence[list[Value]], Sequence[list[Value] | None]]
+_EventColumns: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[list[Value]], Sequence[dict[Key, Value] | None]]
 
 
 def takes_bundles(recipient: Recipient) -> bool:
@@ -56,164 +66,210 @@ def _keeps_nothing(recipient: Recipient) -> bool:
     return cls.commit is Recipient.commit and cls.rollback is Recipient.rollback
 
 
-class WholeEnvelope:
+class WholeEnvelope(EnvelopeDelivery):
     """An envelope of a bundle: its state here, and its events with their items.
 
-    Args:
-        value: ``[envelope_id, [[event_id, type_name, batches], ...]]``, with or without a note behind. Behind the
-            batches of an event there may be its headers.
-
     Attributes:
-        delivery: its state here.
         is_prepared: whether it stays open for a decision.
         made_bytes: the bytes of the items that a worker has made of it.
-
-    Raises:
-        Refused: the value has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
+        item: the bytes of its item, where it is one event of one item.
     """
 
-    __slots__ = ("_events", "delivery", "is_prepared", "made_bytes")
+    is_prepared: bool = False
+    made_bytes: int = 0
+    item: bytes | None = None
+    _contents: list[tuple[Event, list[Batch]]] | None = None
 
-    def __init__(self, value: Value) -> None:
-        # Not by patterns of match, which take longer than all else that is done for a small envelope here.
-        if not isinstance(value, list) or len(value) not in (2, 3):
-            raise _wrong_form()
-        envelope_id, entries = value[:2]
-        if not isinstance(envelope_id, str) or not isinstance(entries, list):
-            raise _wrong_form()
-        self.delivery = EnvelopeDelivery(envelope_id)
-        self.is_prepared = False
-        self.made_bytes = 0
-        self._events: list[tuple[Event, list[Batch]]] = []
-        if len(value) > 2:
-            if not isinstance(note := value[2], list):
-                raise _wrong_form()
-            self.delivery.envelope.read_note(note)
-        for entry in entries:
-            self._events.append(self._read(entry))
+    def read_events(self, events: Iterable[WireEvent]) -> None:
+        """Take up the events.
 
-    def _read(self, entry: Value) -> tuple[Event, list[Batch]]:
-        if not isinstance(entry, list) or len(entry) not in (3, 4):
-            raise _wrong_form()
-        event_id, type_name, batches = entry[:3]
-        if not isinstance(event_id, str) or not isinstance(type_name, str) or not isinstance(batches, list):
-            raise _wrong_form()
-        headers: dict[Key, Value] | None = None
-        if len(entry) > 3:
-            if not isinstance(told := entry[3], dict):
-                raise _wrong_form()
-            headers = told
-        if self.delivery.has(event_id):
-            raise _wrong_form()
-        event = self.delivery.add_event(event_id, type_name, headers)
-        return event, [Batch.of_wire(batch) for batch in batches]
+        Raises:
+            Refused: one of them comes twice (``event_open``), or its items do not fit together (``bad_items``).
+        """
+        self._contents = [
+            (self.add_event(event_id, type_name, headers), [Batch.of_wire(batch) for batch in batches])
+            for event_id, type_name, batches, headers in events
+        ]
 
-    def carry_out(self, calls: Calls) -> BundleAnswer:
-        """Bring the envelope to the author's code and commit it; roll it back where that fails."""
-        return self._attempt(calls, partial(self._take, calls, commits=True))
+    def take(self, calls: Calls, *, commits: bool) -> BundleAnswer:
+        """Bring the envelope to the author's code, and commit it or leave it open for a decision.
 
-    def prepare(self, calls: Calls) -> BundleAnswer:
-        """Bring the envelope to the author's code, and leave it open for a decision; roll it back where that fails."""
-        answer = self._attempt(calls, partial(self._take, calls, commits=False))
-        self.is_prepared = answer[0] is True
+        Raises:
+            Exception: as the author's code; or it was stopped (``envelope_stopped``).
+        """
+        if self.is_stopped:
+            raise stopped()
+        answer = TAKEN
+        if calls.takes_single_items and self.item is not None:
+            (self.at,) = self.events.values()
+            calls.whole_item(self.at, self.item)
+        else:
+            made = self._take_contents(calls)
+            if self.made_bytes > OUTPUT_BYTES:
+                return _TOO_LARGE
+            if calls.is_worker:
+                answer = (True, made)
+        if commits:
+            calls.commit(self)
+        else:
+            self.is_prepared = True
         return answer
 
-    def _attempt(self, calls: Calls, work: Callable[[], tuple[object, ...]]) -> BundleAnswer:
-        answer = _answer_of(self.delivery, work)
-        if self.made_bytes > OUTPUT_BYTES and answer[0] is True:
-            answer = (None, ("output_too_large", "what was made of the envelope is too large for a bundle"), None)
-        if answer[0] is not True and not self.delivery.envelope.is_stopped:
-            self._roll_back(calls)
-        return answer
-
-    def _take(self, calls: Calls, *, commits: bool) -> tuple[()] | tuple[list[list[WireBatch]]]:
+    def _take_contents(self, calls: Calls) -> list[list[WireBatch]]:
+        contents = self._contents
+        if contents is None:
+            contents = [(event, [Batch([self.item or b""], 0)]) for event in self.events.values()]
         made: list[list[WireBatch]] = []
-        for event, batches in self._events:
-            self.delivery.at = event
+        for event, batches in contents:
+            self.at = event
             _, items = calls.whole_event(event, batches)
             if calls.is_worker:
                 self.made_bytes += sum([len(item.data) for item in items])
                 made.append(wire_batches(items, OUTPUT_BYTES))
-        if commits:
-            calls.commit(self.delivery.envelope)
-        return (made,) if calls.is_worker else ()
-
-    def _roll_back(self, calls: Calls) -> None:
-        try:
-            calls.rollback(self.delivery.envelope)
-        except Exception as error:
-            # The broker has it rolled back once more before it comes again.
-            log_rollback_failure(self.delivery.envelope.id, error)
+        return made
 
 
-def carry_out_all(calls: Calls, bundle: Sequence[WholeEnvelope], is_closing: Callable[[], bool]) -> BundleJob:
-    """Make the job that carries out a bundle: each envelope is committed or rolled back before the next one begins.
+def read_bundle(envelopes: list[Value]) -> list[WholeEnvelope]:
+    """Read a bundle by its columns: few functions of Python are called for each envelope.
 
     Args:
-        calls: the author's methods.
-        bundle: the envelopes.
-        is_closing: whether the recipient is about to stop; then no other envelope is begun.
+        envelopes: each ``[envelope_id, [[event_id, type_name, batches], ...]]``, with or without a note behind. Behind
+            the batches of an event there may be its headers.
+
+    Raises:
+        Refused: an envelope has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
     """
+    ids, entries, notes = cast("_EnvelopeColumns", _columns(envelopes, 2, ({str}, {list}, {list, NoneType})))
+    events = list(chain.from_iterable(entries))
+    event_columns = cast("_EventColumns", _columns(events, 3, ({str}, {str}, {list}, {dict, NoneType})))
+    read_notes([note for note in notes if note is not None])
+    bundle = list(map(WholeEnvelope, ids, cast("Sequence[Note | None]", notes)))
+    event_ids, names, batches, headers = event_columns
+    items = _single_items(list(chain.from_iterable(batches))) if {1} == {*map(len, entries), *map(len, batches)} else []
+    if items:
+        for whole, item, event_id, name, told in zip(bundle, items, event_ids, names, headers, strict=True):
+            whole.item = item
+            whole.events[event_id] = event = Event(event_id, name, whole)
+            if told:
+                event.read_headers(told)
+        return bundle
+    rest = zip(*event_columns, strict=True)
+    for whole, entry in zip(bundle, entries, strict=True):
+        of_envelope = list(islice(rest, len(entry)))
+        if len({event_id for event_id, *_ in of_envelope}) < len(entry):
+            raise _wrong_form()
+        whole.read_events(of_envelope)
+    return bundle
 
-    room, carried = OUTPUT_BYTES, iter(bundle)
 
-    def is_over() -> bool:
-        nonlocal room
-        room -= next(carried).made_bytes
-        return is_closing() or room < 0
-
-    return lambda: _one_by_one([partial(whole.carry_out, calls) for whole in bundle], is_over)
-
-
-def prepare_all(calls: Calls, bundle: Sequence[WholeEnvelope], is_closing: Callable[[], bool]) -> BundleJob:
-    """Make the job that prepares a bundle: each envelope stays open for a decision, or is rolled back.
+def _columns(rows: Sequence[Value], least: int, kinds: Sequence[set[type]]) -> list[Sequence[Value]]:
+    """Give the columns of rows; a row that is shorter has None in the columns that it lacks.
 
     Args:
-        calls: the author's methods.
-        bundle: the envelopes.
-        is_closing: whether the recipient is about to stop; then no other envelope is begun.
+        rows: lists.
+        least: the fields that each row has.
+        kinds: the types that the values of each column may have.
+
+    Raises:
+        Refused: one of the rows is no such list (``wrong_arguments``).
     """
-    return lambda: _one_by_one([partial(whole.prepare, calls) for whole in bundle], is_closing)
+    lists = cast("Sequence[list[Value]]", rows)
+    if not {*map(type, rows)} <= {list} or not {*map(len, lists)} <= {*range(least, len(kinds) + 1)}:
+        raise _wrong_form()
+    if len({*map(len, lists)}) > 1:
+        lists = [[*row, *[None] * (len(kinds) - len(row))] for row in lists]
+    columns: list[Sequence[Value]] = list(zip(*lists, strict=True))
+    columns += [(None,) * len(rows)] * (len(kinds) - len(columns))
+    if not all({*map(type, column)} <= kind for column, kind in zip(columns, kinds, strict=True)):
+        raise _wrong_form()
+    return columns
 
 
-def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> BundleJob:
-    """Make the job that commits prepared envelopes; one that can't be committed stays open until it is stopped."""
-    return lambda: _one_by_one([partial(_commit, calls, delivery) for delivery in deliveries], lambda: False)
-
-
-def _commit(calls: Calls, delivery: EnvelopeDelivery) -> BundleAnswer:
-    def work() -> tuple[()]:
-        calls.commit(delivery.envelope)
-        return ()
-
-    return _answer_of(delivery, work)
-
-
-def _one_by_one(works: Iterable[Callable[[], BundleAnswer]], is_over: Callable[[], bool]) -> list[BundleAnswer]:
-    answers: list[BundleAnswer] = []
-    ended = False
-    for work in works:
-        answers.append(() if ended else work())
-        ended = ended or answers[-1][0] is None or is_over()
-    return answers
-
-
-def _answer_of(delivery: EnvelopeDelivery, work: Callable[[], tuple[object, ...]]) -> BundleAnswer:
-    """Do work on an envelope through the author's code, and make the answer for the broker of what comes of it."""
+def _single_items(batches: Sequence[Value]) -> Sequence[bytes]:
+    """Read batches of one original item each, all in one go; empty where one of them is of another kind."""
+    lists = cast("Sequence[list[Value]]", batches)
+    if {*map(type, batches)} != {list} or {*map(len, lists)} != {WIRE_FIELDS}:
+        return []
+    first_indices, counts, data, indices = zip(*lists, strict=True)
+    number = len(batches)
+    are_single = first_indices.count(0) == counts.count(1) == indices.count(None) == number
+    if not are_single or {*map(type, data)} != {bytes}:
+        return []
+    packed = cast("Sequence[bytes]", data)
     try:
-        answer = delivery.attempt(work)
-        if answer[0]:
-            return answer
+        items = unpack_items(b"".join(packed), number)
+    except ProtocolError:
+        return []
+    # Each item fills its batch.
+    return items if {*map(sub, map(len, packed), map(len, items))} <= BIN_HEADERS else []
+
+
+def take_all(
+    calls: Calls, bundle: Sequence[WholeEnvelope], is_closing: Callable[[], bool], *, commits: bool = True
+) -> list[BundleAnswer]:
+    """Bring a bundle to the author's code, in their thread: one envelope after the other.
+
+    Args:
+        calls: the author's methods.
+        bundle: the envelopes.
+        is_closing: whether the recipient is about to stop; then no other envelope is begun.
+        commits: whether each is committed before the next one begins; otherwise it stays open for a decision. One that
+            fails is rolled back.
+    """
+    answers: list[BundleAnswer] = []
+    room = OUTPUT_BYTES
+    for whole in bundle:
+        try:
+            answer = whole.take(calls, commits=commits)
+        except BaseException as error:
+            answer = _answer_to(whole, error)
+        if answer[0] is not True and not whole.is_stopped:
+            _roll_back(calls, whole)
+        answers.append(answer)
+        room -= whole.made_bytes
+        if answer[0] is None or room < 0 or is_closing():
+            break
+    return answers + [()] * (len(bundle) - len(answers))
+
+
+def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> list[BundleAnswer]:
+    """Commit prepared envelopes, in the author's thread.
+
+    One that can't be committed stays open until it is stopped. Behind it none is committed.
+    """
+    answers: list[BundleAnswer] = []
+    for delivery in deliveries:
+        try:
+            delivery.check()
+            calls.commit(delivery)
+            answers.append(TAKEN)
+        except BaseException as error:
+            answers.append(_answer_to(delivery, error))
+            if answers[-1][0] is None:
+                break
+    return answers + [()] * (len(deliveries) - len(answers))
+
+
+def _roll_back(calls: Calls, whole: WholeEnvelope) -> None:
+    try:
+        calls.rollback(whole)
+    except Exception as error:
+        # The broker has it rolled back once more before it comes again.
+        log_rollback_failure(whole.id, error)
+
+
+def _answer_to(delivery: EnvelopeDelivery, error: BaseException) -> BundleAnswer:
+    """Make the answer for the broker to what the author's code has raised."""
+    try:
+        errors = delivery.errors_of(error)
         # What the wire has no form for would hide from the broker what was committed before it.
-        pack(answer[1:])
-    except (CallError, ProtocolError) as error:
-        return _failure(delivery, error.code, error.cause)
-    except BaseException as error:  # as of sys.exit() in the author's code: the others have answers of their own
-        return _failure(delivery, "recipient_failed", f"the recipient's code raised {fault(error)}")
-    return (False, answer[1], _event_id(delivery))
-
-
-def _failure(delivery: EnvelopeDelivery, code: str, cause: str) -> BundleAnswer:
+        pack(errors)
+    except (CallError, ProtocolError) as failure:
+        code, cause = failure.code, failure.cause
+    except BaseException as failure:  # as of sys.exit() in the author's code: the others have answers of their own
+        code, cause = "recipient_failed", f"the recipient's code raised {fault(failure)}"
+    else:
+        return (False, errors, _event_id(delivery))
     return (None, (plain(code, MOST_CHARACTERS), plain(cause, MOST_CHARACTERS)), _event_id(delivery))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.base import Consumer, Recipient, Worker, about, is_asynchronous
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
@@ -20,7 +20,16 @@ STOPPED = "envelope_stopped"
 """The code of a step of an envelope that was stopped."""
 
 
-_DO_NOTHING = {Recipient.on_event_start, Recipient.commit, Consumer.on_event_end, Worker.on_event_end}
+def stopped() -> Failed:
+    """Make the answer to a step of an envelope that was stopped."""
+    return Failed("the envelope was stopped", code=STOPPED)
+
+
+_INHERITED = {
+    *(Recipient.on_event_start, Recipient.commit, Consumer.on_batch, Consumer.on_event_end),
+    *(Worker.on_batch, Worker.on_event_end),
+}
+"""The methods of the base classes. The first one hands items to ``on_item``; the others do nothing."""
 
 
 class Calls:
@@ -29,20 +38,29 @@ class Calls:
     Args:
         recipient: the author's.
         author_thread: where the jobs that use this run.
+
+    Attributes:
+        is_worker: whether the author's is a worker.
+        takes_single_items: whether ``whole_item`` brings an item straight to the author's ``on_item``.
     """
+
+    takes_single_items: bool
 
     def __init__(self, recipient: Recipient, author_thread: AuthorThread) -> None:
         self._recipient: Any = recipient
         self._finished = author_thread.finished
         self.is_worker = isinstance(recipient, Worker)
         self._is_started = False
-        # Asked once: a method that the author leaves as it is does nothing, and is not called.
+        # Asked once. A method that the author leaves as it is need not be called.
         self._has_event_start = self._is_own("on_event_start")
         self._has_event_end = self._is_own("on_event_end")
         self._has_commit = self._is_own("commit")
+        self.takes_single_items = (
+            isinstance(recipient, Consumer) and not self._is_own("on_batch") and not is_asynchronous(recipient.on_item)
+        )
 
     def _is_own(self, name: str) -> bool:
-        return getattr(getattr(self._recipient, name), "__func__", None) not in _DO_NOTHING
+        return getattr(getattr(self._recipient, name), "__func__", None) not in _INHERITED
 
     def start(self) -> None:
         """Run ``on_start``, before everything else; once more if it raised."""
@@ -104,6 +122,25 @@ class Calls:
         reply, last = self.end_event(event)
         return reply, made + last if last else made
 
+    def whole_item(self, event: Event, data: bytes) -> None:
+        """Bring an event of one item, as ``whole_event`` does, to a consumer whose ``on_item`` takes it straight.
+
+        Raises:
+            Refusal: as ``end_event``, or by the author's code.
+        """
+        if self._has_event_start:
+            self.start_event(event)
+        if event.file is not None:
+            self.batch(event, Batch([data], 0))
+        else:
+            try:
+                self._recipient.on_item(event, Item(data, 0))
+            except Refusal as refusal:
+                raise about(refusal, [0]) from refusal.__cause__
+            event.taken = 1
+        if self._has_event_end or event.file is not None:
+            self.end_event(event)
+
     def commit(self, envelope: Envelope) -> None:
         """Make it last.
 
@@ -112,7 +149,7 @@ class Calls:
                 (``envelope_stopped``).
         """
         if envelope.is_stopped:
-            raise Failed("the envelope was stopped", code=STOPPED)
+            raise stopped()
         for file in envelope.files:
             file.publish()
         if self._has_commit:

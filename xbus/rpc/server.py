@@ -97,9 +97,7 @@ class Server:
         self._answering = Answering(
             dispatch,
             name=name,
-            clock=clock,
             send=self._send,
-            on_later=self._answered_later,
             max_call_bytes=limits.max_call_bytes,
         )
         self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
@@ -291,31 +289,30 @@ class Server:
             self._turns.began(call)
             self._held_back = self._held_back or self._answering.unanswered_bytes > self._max_unanswered_bytes
 
-    def _answered_later(self, call: Call) -> None:
-        self._turns.ended(call)
-        if self._turns.line:
-            self._queue.go_on()
+    def _send(self, call: Call, frames: list[bytes]) -> bool:
+        if self._is_closed:
+            return True
+        if call.counted_in is not None:
+            self._turns.ended(call)
+            if self._turns.line:
+                self._queue.go_on()
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self.resume()
-        if self._router is not None:
-            self._port_of(call.peer).check()
-
-    def _send(self, frames: list[bytes]) -> bool:
-        if self._is_closed:
-            return True
-        peer = self._plain.peers.get(frames[0])
+        peer = self._plain.peers.get(call.peer)
         if peer is not None and not peer.stream.waits_for_room:
             peer.stream.send(frames[1:])
             return True
+        port = self._port_of(call.peer)
         try:
-            self._port_of(frames[0]).send(frames)
+            port.send(frames)
         except PeerIsGone:
-            self._note_undelivered(frames[0], "the peer is gone")
+            self._note_undelivered(call.peer, "the peer is gone")
             return False
         except PeerIsFull:
-            self._note_undelivered(frames[0], "the peer leaves its replies unread")
+            self._note_undelivered(call.peer, "the peer leaves its replies unread")
             return False
+        port.check()
         return True
 
     def _transmit(self, frames: Sequence[Frame]) -> bool:

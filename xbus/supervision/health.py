@@ -56,7 +56,7 @@ class Health:
         self._problems: dict[tuple[str, str], Problem] = {}
         self._listeners: list[Listener] = []
         self.pauses: Sequence[HealthPause] = ()
-        """All that an operator has paused: that is no problem, and good to know."""
+        """The pauses of operators: a pause is no problem, and good to know."""
 
     @property
     def healthy(self) -> bool:

@@ -54,7 +54,7 @@ class Pinger(Generic[Recipient]):
         self._timeout = timeout
         self._misses = misses
         self._missed: WeakKeyDictionary[Recipient, int] = WeakKeyDictionary()
-        """How many pings in a row each recipient did not answer."""
+        """The number of pings in a row that each recipient did not answer."""
 
     async def watch(self) -> None:
         """Ping those that were silent, all at once, round by round, for ever."""

@@ -1,8 +1,8 @@
 """Keeps Python's collector of reference cycles away from what stays for ever, in programs that the bus runs itself.
 
-With a hundred calls in flight it would walk through all that start-up made again and again, an eighth of the
-broker's time, and a worker spent a quarter of its own. What calls leave behind is freed by its reference counts, so
-cycles may be looked for less often. Emitters and ``serve`` are parts of other programs, which choose for themselves.
+With a hundred calls in flight it would walk through all that start-up made again and again, an eighth of the broker's
+time, and a worker spent a quarter of its own. Reference counts free the objects of calls, so the collector may look for
+cycles less often. Emitters and ``serve`` are parts of other programs, which choose for themselves.
 """
 
 import gc

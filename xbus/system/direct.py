@@ -1,8 +1,8 @@
 """Writes and reads large files past the page cache, where system and file system allow it.
 
 A page of the cache costs its first write, some 2 s of the processor for a gigabyte on a virtual machine, and it takes
-the place of what others read. Such writes need memory and sizes in whole blocks, so all goes through a buffer. Where
-it is not allowed, the same calls use the cache.
+the place of what others read. Such writes need memory and sizes in whole blocks, so all goes through a buffer. Where it
+is not allowed, the same calls use the cache.
 """
 
 import errno

@@ -1,6 +1,6 @@
 """Tells systemd and scripts how a program is; to systemd by the protocol of sd_notify(3): one datagram to a socket.
 
-Where nobody set ``NOTIFY_SOCKET`` nobody listens, and nothing happens.
+Without ``NOTIFY_SOCKET`` nobody listens, and nothing happens.
 """
 
 import json

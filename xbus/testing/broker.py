@@ -252,7 +252,7 @@ class VirtualBroker:
             await asyncio.gather(answering, dying, return_exceptions=True)
 
     async def stop(self) -> bool:
-        """Stop in order, so that what is under way may end; false where the broker is killed in the midst of that."""
+        """Stop in order, so that work under way may end; false if the broker is killed meanwhile."""
         if self.is_up.is_set():
             await self.back.stop(STOP_SECONDS)
         if self.is_dead.is_set():

@@ -1,4 +1,4 @@
-"""A whole bus in the memory of a test, with the graph, the journal, the front and the back of the real one."""
+"""A whole bus in the memory of a test, with the real graph, journal, front and back."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -301,7 +301,7 @@ class Bus:
         return values_of_type(self._programs.log(self._programs.one_login(service)).answered, event_type)
 
     def mishaps(self, name: str) -> list[Mishap]:
-        """List the exceptions of the author's code of a service, a role or a bot, each with its item if it is known."""
+        """List the exceptions in the code of a service, a role or a bot, each with its known item."""
         return [mishap for log in self._logs(name) for mishap in log.mishaps]
 
     def sent(self, event_type: str) -> list[object]:

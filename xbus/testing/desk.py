@@ -26,7 +26,7 @@ class _Done:
 
 
 _Said: TypeAlias = _Done | Awaitable[object]
-"""What the thread hands to the loop: the end of a job, or what the job waits for."""
+"""The message of the thread to the loop: the end of a job, or the thing that the job waits for."""
 
 
 class SteppingThread:

@@ -76,6 +76,8 @@ class ProbedCalls(Calls):
 
     def __init__(self, recipient: Recipient, desk: AuthorThread, log: RoleLog, login: str = "") -> None:
         super().__init__(recipient, desk)
+        # Each item passes ``batch``.
+        self.takes_single_items = False
         self._log = log
         self._login = login
         self._open: dict[str, list[tuple[str, object]]] = {}

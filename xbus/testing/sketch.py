@@ -132,7 +132,10 @@ class Sketch:
         )
 
     def add_emission(self, type_name: str, emits: str, behind: str | None) -> None:
-        """Add a node that emits to the graph of a type; one behind a worker also gets what that names its type for."""
+        """Add a node that emits to the graph of a type.
+
+        Behind a worker it also gets outputs for which the worker names its type.
+        """
         if emits not in self.bus.event_types:
             self.add_type(EventTypeSpec(emits, False, {}))
         event_type = self.bus.event_types[type_name]

@@ -1,4 +1,4 @@
-"""The seconds of virtual time that things take; a test of the bus hands in many, so that things overtake each other."""
+"""The seconds of virtual time that things take; a test hands in many, so that things overtake each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

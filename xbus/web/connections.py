@@ -104,7 +104,7 @@ class WebConnections:
         self._proxies: tuple[Network, ...] = networks_of((*LOOPBACK, *limits.proxies))
         self._of_machine: dict[str, dict[WebConnection, None]] = {}
         self._strangers: dict[WebConnection, None] = {}
-        """Those that owe a request and have not shown who they are; who has owed it for longest is the first."""
+        """Connections that owe a request and have shown no token, the one that has owed it for longest first."""
         self._known: dict[WebConnection, None] = {}
         """The others that owe a request."""
         self._throttle = LogThrottle(clock)

@@ -189,7 +189,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on behind an answer; the rest of a body that nobody reads any more takes no longer than a head."""
+        """Go on behind an answer; the unread rest of a body takes no longer than a head."""
         super().on_response_complete()
         self._connection.owes_a_request()
         if self._is_in_body and self._head is None:

@@ -76,7 +76,7 @@ def test_pruning_says_what_and_asks(xbus: Xbus, bus: Path, database_url: str) ->
     result = xbus("apply", "--prune", "-", stdin="")
     assert (result.exit_code, "nobody answers the question; give --yes" in result.stderr) == (2, True)
     assert 'remove role "flight_store_1"' in result.stdout
-    assert "Remove what is told above?" in result.stdout
+    assert "Remove the entries that are named above?" in result.stdout
     assert version(database_url) == before
 
 

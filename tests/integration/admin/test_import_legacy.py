@@ -118,7 +118,7 @@ def test_what_can_not_be_taken_is_told_and_the_rest_is_taken(xbus: Xbus, old: Ol
     }.items():
         assert f'NOT TAKEN: event_type "{name}" is left out ({why}' in result.stderr
         assert f'note: emitter_profile "airport" goes without event_type "{name}"' in result.stdout
-    assert result.stderr.endswith("xbus: not all could be taken over: correct what is told above, then import again\n")
+    assert result.stderr.endswith("xbus: not all could be taken over: correct the problems above, then import again\n")
     assert 'event_types = ["good"]' in xbus("export").stdout
 
     anew = tmp_path / "anew.toml"

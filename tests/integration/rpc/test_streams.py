@@ -41,14 +41,11 @@ class Keeper:
         self.has_ended = False
         self.was_full = False
 
-    def may_read(self, message: list[bytes]) -> bool:
-        return True
-
     def is_ready(self, stream: ZmtpStream) -> None:
         pass
 
-    def take(self, message: list[bytes]) -> None:
-        pass
+    def take(self, message: list[bytes]) -> bool:
+        return True
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:
         pass

@@ -24,12 +24,12 @@ def line(told: FrontLogin, **options: float) -> EmitterContext:
 @pytest.mark.parametrize(
     ("front_seconds", "reply_seconds", "expected"), [(30.0, 300.0, 300.0), (30.0, 5.0, 40.0), (600, 300.0, 610.0)]
 )
-def test_the_front_gives_a_reply_up_before_the_emitter_does(
+async def test_the_front_gives_a_reply_up_before_the_emitter_does(
     front_seconds: float, reply_seconds: float, expected: float
 ) -> None:
     told: FrontLogin = {**TOLD, "immediate_reply_timeout": front_seconds}
     assert line(told, reply_seconds=reply_seconds, answer_seconds=10.0).reply_seconds == expected
 
 
-def test_a_front_that_does_not_say_how_long_it_waits_is_waited_for_as_the_options_say() -> None:
+async def test_a_front_that_does_not_say_how_long_it_waits_is_waited_for_as_the_options_say() -> None:
     assert line(TOLD, reply_seconds=50.0, answer_seconds=10.0).reply_seconds == 50.0

@@ -5,18 +5,21 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from tests.support.counting import calls_of
 from xbus.clock import SystemClock
 from xbus.errors import Failed, Refused
+from xbus.headers import pack_headers
 from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.bundles import OUTPUT_BYTES
+from xbus.recipient.bundles import OUTPUT_BYTES, read_bundle, take_all
 from xbus.recipient.calls import Calls
-from xbus.rpc.codec import pack, pack_items
+from xbus.rpc.codec import Value, pack, pack_items
 
 FAILED = ("recipient_failed", "KeyError: 'client'")
 
@@ -65,6 +68,7 @@ class Bench:
     """A recipient and its API, as they are behind a socket."""
 
     def __init__(self, author: Recipient) -> None:
+        self.author = author
         self.caller = b"\0one"
         self.desk = AuthorThread("author")
         self.api = RecipientApi(author, Calls(author, self.desk), self.desk, SystemClock(), lambda: None, self._caller)
@@ -181,6 +185,100 @@ async def test_answers_fit_the_wire(bench: Bench) -> None:
     assert pack(answers)
 
 
+# -- the items and the notes of each ---------------------------------------------------------------------------------
+
+
+class Told(Consumer):
+    """Keeps what it is told of each item."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+        self.kept: list[int] = []
+
+    def on_item(self, event: Event, item: Item) -> None:
+        envelope = event.envelope
+        assert event.taken == item.index
+        event.state["items"] = envelope.state["items"] = event.state.get("items", 0) + 1
+        headers = dict(event.headers)
+        self.told.append((envelope.id, event.type_name, item.data, item.indices, headers, envelope.key))
+
+    def commit(self, envelope: Envelope) -> None:
+        self.kept.append(envelope.state["items"])
+
+
+@pytest.fixture
+async def told() -> AsyncIterator[Bench]:
+    made = Bench(Told())
+    yield made
+    made.desk.close()
+
+
+def with_headers(envelope_id: str, *items: bytes) -> list[Any]:
+    of_event, of_envelope = pack_headers({"colour": "red"}), pack_headers({"source": "shop", "colour": "blue"})
+    event = [*event_of(*items), {"headers": of_event, "envelope_headers": of_envelope}]
+    return [envelope_id, [event], ["shop_1", f"key {envelope_id}", None, 7, 1.5, 1]]
+
+
+SINGLE = [whole("A", b"a"), with_headers("B", b"b"), whole("C", b"c" * 300)]
+
+
+@pytest.mark.parametrize("more", [[], [whole("D", b"d1", b"d2")]], ids=["single_items", "beside_several"])
+async def test_each_is_told_its_own_items_headers_and_note(told: Bench, more: list[Any]) -> None:
+    author = told.author
+    assert isinstance(author, Told)
+    assert set(await told.api.take_envelopes([*SINGLE, *more])) == {(True,)}
+    headers = {"colour": "red", "source": "shop"}
+    assert author.told[:3] == [
+        ("A", "notes", b"a", [0], {}, None),
+        ("B", "notes", b"b", [0], headers, "key B"),
+        ("C", "notes", b"c" * 300, [0], {}, None),
+    ]
+    assert [data for _, _, data, *_ in author.told[3:]] == [b"d1", b"d2"][: 2 * len(more)]
+    assert author.kept == [1, 1, 1, 2][: 3 + len(more)]
+
+
+class Filing(Consumer):
+    """Saves the only item of an event as if it were a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def on_event_start(self, event: Event) -> None:
+        event.save(self.folder / "saved")
+
+    def on_item(self, event: Event, item: Item) -> None:
+        raise AssertionError("items of a file come to no other method")
+
+
+async def test_an_only_item_goes_into_the_file_that_its_event_saves(tmp_path: Path) -> None:
+    filing = Bench(Filing(tmp_path))
+    bad = whole("A", b"no file")
+    ((is_taken, errors, event),) = await filing.api.take_envelopes([bad])
+    filing.desk.close()
+    assert (is_taken, event, list(tmp_path.iterdir())) == (False, event_id(bad), [])
+    assert "file" in str(errors)
+
+
+def test_a_further_envelope_of_one_item_costs_few_calls() -> None:
+    class Takes(Consumer):
+        def on_item(self, event: Event, item: Item) -> None:
+            assert item.data == b"a"
+
+    class OwnThread:
+        @staticmethod
+        def finished(answer: object) -> object:
+            return answer
+
+    calls = Calls(Takes(), cast(AuthorThread, OwnThread()))
+
+    def take(count: int) -> int:
+        envelopes: list[Value] = [whole(str(number), b"a") for number in range(count)]
+        return calls_of(lambda: take_all(calls, read_bundle(envelopes), lambda: False))
+
+    # The envelope, its event and its item are made; it is begun, taken and committed.
+    assert take(100) - take(1) <= 8 * 99
+
+
 # -- stopped ---------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +358,9 @@ async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Stor
 # -- refused calls leave nothing open --------------------------------------------------------------------------------
 
 TWICE = event_of(b"x")
+SHORT_OF_ONE = [str(uuid.uuid4()), "notes", [[0, 1, b"", None]]]
+TOO_MANY_BY_ONE = event_of(b"x", b"y")
+TOO_MANY_BY_ONE[2][0][1] = 1
 
 
 @pytest.mark.parametrize(
@@ -278,6 +379,7 @@ TWICE = event_of(b"x")
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 1]]]]]], "bad_items"),
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 2, pack_items([b"x"]), None]]]]]], "bad_items"),
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 1, pack_items([b"x"]), [["0"]]]]]]]], "bad_items"),
+        ([["A", [SHORT_OF_ONE]], ["B", [TOO_MANY_BY_ONE]]], "bad_items"),
     ],
 )
 async def test_a_malformed_bundle_is_refused_as_a_whole(

@@ -86,11 +86,11 @@ async def answers(dispatch: Dispatch, method: str, *arguments: object) -> Reply:
     """What comes back for a call."""
     sent: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
 
-    def send(frames: list[bytes]) -> bool:
+    def send(call: Call, frames: list[bytes]) -> bool:
         sent.set_result(frames)
         return True
 
-    answering = Answering(dispatch, name="test", clock=SystemClock(), send=send)
+    answering = Answering(dispatch, name="test", send=send)
     answering.take(Call(b"peer", [b"peer", *map(bytes, encode_request(b"1234", 7, 0.0, method, arguments))], 0))
     return decode_reply((await sent)[1:])
 
@@ -153,11 +153,11 @@ async def test_a_call_whose_text_is_no_utf_8_is_answered() -> None:
     frames[3] = b"\x91\xa1\xe9"
     sent: list[list[bytes]] = []
 
-    def send(frames: list[bytes]) -> bool:
+    def send(call: Call, frames: list[bytes]) -> bool:
         sent.append(frames)
         return True
 
-    answering = Answering(Dispatch(Handlers(lambda: None)), name="test", clock=SystemClock(), send=send)
+    answering = Answering(Dispatch(Handlers(lambda: None)), name="test", send=send)
     answering.take(Call(b"peer", frames, 0))
     error = decode_reply(sent[0][1:]).error
     assert error is not None
@@ -277,7 +277,7 @@ PACKED = {
     ("xbus/rpc/values.py", "_is_packable"): "a check",
     ("xbus/rpc/items.py", "item_bytes"): "an emitter's item, refused at once",
     ("xbus/headers/packing.py", "_packed"): "an emitter's headers, refused at once",
-    ("xbus/recipient/bundles.py", "_answer_of"): "a check",
+    ("xbus/recipient/bundles.py", "_answer_to"): "a check",
     ("xbus/recipient/calls.py", "_check_reply"): "a check",
     ("xbus/bots/job.py", "line"): "a run, as it came over the wire",
     ("xbus/files/outgoing.py", "next_item"): "a file's name and hash",

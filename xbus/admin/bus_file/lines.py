@@ -12,7 +12,7 @@ Path: TypeAlias = tuple[str | int, ...]
 def locate(text: str) -> dict[Path, int]:
     """Find the line of each table and key of a well-formed TOML text, counted from 1.
 
-    What is written inside an inline table or an array has the line where that begins, under its own path.
+    A key inside an inline table or an array has the line where that begins, under its own path.
     """
     lines: dict[Path, int] = {}
     sizes: dict[Path, int] = {}

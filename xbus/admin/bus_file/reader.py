@@ -29,7 +29,7 @@ from xbus.broker.journal.writes import SendingLimits
 T = TypeVar("T")
 
 Table: TypeAlias = Mapping[str, object]
-"""What stands in a table of the file, right or wrong."""
+"""The content of a table of the file, right or wrong."""
 
 
 @dataclass(frozen=True, order=True)

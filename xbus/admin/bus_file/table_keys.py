@@ -179,7 +179,7 @@ def _write_span(seconds: float) -> str:
 
 
 def choice(*values: str, means: str, required: bool = False) -> TableKey:
-    """Make a key that takes one of some words; the first one is the default of a key that may be absent."""
+    """Make a key that takes one of some words. A key that may be absent has the first word as its default."""
     return TableKey(
         lambda value: value in values,
         " or ".join(f'"{value}"' for value in values),

@@ -36,7 +36,7 @@ def write(bus: BusSpec) -> str:
 
 
 def write_tables(tables: Iterable[tuple[str, Mapping[str, object]]]) -> str:
-    """Write tables by name, each with a line for its name and one for each key, and an empty line before the next."""
+    """Write tables by name: a line for the name and one for each key, and an empty line between tables."""
     return "\n".join(_table(name, values) for name, values in tables)
 
 

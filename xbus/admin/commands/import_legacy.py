@@ -39,7 +39,7 @@ def import_legacy(config_path: Path | None, dry_run: bool, address: tuple[str, .
     elif plan.changes:
         _carry_out(url, plan)
     if any(remark.is_loss for remark in plan.remarks):
-        click.echo("xbus: not all could be taken over: correct what is told above, then import again", err=True)
+        click.echo("xbus: not all could be taken over: correct the problems above, then import again", err=True)
         click.get_current_context().exit(REFUSED)
 
 

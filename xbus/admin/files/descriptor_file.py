@@ -139,7 +139,7 @@ def _descriptor(root: _Element) -> Descriptor:
     form = _needed(root, "header/format")
     kind = form.get("name", "")
     if kind not in _LAYOUTS:
-        _refuse(form, f'the format "{kind}" is none of {", ".join(_LAYOUTS)}')
+        _refuse(form, f'the format "{kind}" is not one of {", ".join(_LAYOUTS)}')
     if form.get("mode", "safe") not in ("safe", "fast"):
         _refuse(form, "the mode must be safe or fast; both mean the same here")
     return Descriptor(
@@ -273,7 +273,7 @@ def _cast(field: _Element) -> Cast:
     kind = _needed(field, "type")
     name = (kind.text or "").strip().lower()
     if name not in _CASTS:
-        _refuse(kind, f'field {field.get("name")}: the type "{name}" is none of {", ".join(_CASTS)}')
+        _refuse(kind, f'field {field.get("name")}: the type "{name}" is not one of {", ".join(_CASTS)}')
     return _CASTS[name](kind, field.get("name", ""))
 
 

@@ -11,7 +11,7 @@ from xbus.json_text import parse_json
 
 
 class CsvReader(TextReader):
-    """Each row as a map from the names in the first row to texts, or as a list where there are no names.
+    """Iterate over the rows: each is a map from the names in the first row to texts, or a list without names.
 
     Args:
         text: the file.

@@ -116,10 +116,10 @@ class _Records:
         self._depth = 0
         """Open elements in all."""
         self._lines: list[int] = []
-        """Where the open records begin; a record may hold records."""
+        """The places where the open records begin; a record may have records in it."""
         self._entries: list[Entry] = []
         self._offset = 0
-        """Where the outermost open record begins, in bytes."""
+        """The place where the outermost open record begins, in bytes."""
         parser.StartElementHandler = self._begin
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from xbus.admin.objects.base import JsonObject
+from xbus.admin.objects.base import JsonObject, shown
 from xbus.admin.objects.roles import of_pause
 from xbus.broker.journal.operations.bots import BotRunStatus, BotStatus
 
@@ -35,17 +35,4 @@ def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
 
 
 def of_run(run: BotRunStatus) -> JsonObject:
-    return {
-        "run_id": run.id,
-        "bot": run.bot,
-        "slot_at": run.slot,
-        "batch": run.batch,
-        "state": run.state,
-        "due_at": run.due_at,
-        "attempts": run.attempts,
-        "runner": run.runner,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "code": run.code,
-        "error": run.error,
-    }
+    return shown(run, "log", id="run_id", slot="slot_at")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from xbus.admin.clearing_databases import ClearingDatabase
-from xbus.admin.objects.base import JsonObject
+from xbus.admin.objects.base import JsonObject, shown
 from xbus.broker.journal.api_tokens import ApiToken
 from xbus.broker.journal.audit.reading import AuditRow
 from xbus.broker.journal.audit.verifying import Verification
@@ -16,22 +16,11 @@ from xbus.rpc.codec import Value
 
 
 def of_sessions(found: LoginSessions) -> JsonObject:
-    return {
-        "kind": found.kind,
-        "login": found.login,
-        "sessions": found.sessions,
-        "expires_at": found.expires_at,
-    }
+    return shown(found)
 
 
 def of_api_token(token: ApiToken) -> JsonObject:
-    return {
-        "token": token.name,
-        "emitter": token.emitter,
-        "role": token.role,
-        "created_at": token.created_at,
-        "last_used_at": token.used_at,
-    }
+    return shown(token, name="token", used_at="last_used_at")
 
 
 def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
@@ -39,19 +28,7 @@ def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
 
 
 def of_audit_row(row: AuditRow) -> JsonObject:
-    act = row.act
-    return {
-        "row": row.number,
-        "at": act.at,
-        "who": act.who,
-        "origin": act.origin,
-        "action": act.action,
-        "object": act.object,
-        "before": act.before,
-        "after": act.after,
-        "reason": act.reason,
-        "hash": row.hash,
-    }
+    return {"row": row.number, **shown(row.act), "hash": row.hash}
 
 
 def of_verification(found: Verification) -> JsonObject:
@@ -59,17 +36,11 @@ def of_verification(found: Verification) -> JsonObject:
 
 
 def of_type(count: TypeCount) -> JsonObject:
-    return {
-        "type": count.name,
-        "events": count.events,
-        "items": count.items,
-        "events_last_hour": count.recent,
-        "newest_at": count.newest_at,
-    }
+    return shown(count, name="type", recent="events_last_hour")
 
 
 def of_descriptor(summary: DescriptorSummary) -> JsonObject:
-    return {"descriptor": summary.name, "mimetype": summary.mimetype, "bytes": summary.size}
+    return shown(summary, name="descriptor", size="bytes")
 
 
 def of_outbox(status: OutboxStatus) -> JsonObject:
@@ -98,15 +69,5 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
 
 
 def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
-    return {
-        "item_id": item.id,
-        "state": item.state,
-        "type": item.type,
-        "item_type": item.item_type,
-        "received_at": item.received_at,
-        "cleared_at": item.cleared_at,
-        "event_id": item.event_id,
-        "value": value,
-        "consumer": database.consumer,
-        "request_types": database.request_types,
-    }
+    found = shown(item, "data", id="item_id")
+    return {**found, "value": value, "consumer": database.consumer, "request_types": database.request_types}

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from xbus.admin.objects.base import JsonObject
+from xbus.admin.objects.base import JsonObject, shown
 from xbus.broker.journal.operations.roles import RoleStatus
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
 
@@ -40,14 +40,7 @@ def _of_instance(instance: PresenceInstance) -> JsonObject:
 
 
 def of_pause(pause: PauseEntry) -> JsonObject:
-    return {
-        "kind": pause.kind,
-        "name": pause.name,
-        "reason": pause.reason,
-        "paused_by": pause.paused_by,
-        "since": pause.since,
-        "until_at": pause.until,
-    }
+    return shown(pause, "subject_id", until="until_at")
 
 
 def _of_work(work: PresenceWork) -> JsonObject:

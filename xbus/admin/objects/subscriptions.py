@@ -1,6 +1,6 @@
 """Subscriptions as objects; no secret is in them."""
 
-from xbus.admin.objects.base import JsonObject
+from xbus.admin.objects.base import JsonObject, shown
 from xbus.broker.journal.readers.parked import ParkedBatch
 from xbus.broker.journal.readers.status import ReaderStatus
 from xbus.broker.journal.readers.subscriptions import SubscriptionEntry
@@ -30,15 +30,7 @@ def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject
 
 
 def of_parked_batch(each: ParkedBatch) -> JsonObject:
-    return {
-        "batch": each.id,
-        "subscription": each.subscription,
-        "reader": each.reader,
-        "attempts": each.attempts,
-        "code": each.code,
-        "cause": each.cause,
-        "since": each.since,
-    }
+    return shown(each, "range", id="batch")
 
 
 def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:

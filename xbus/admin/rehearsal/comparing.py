@@ -1,4 +1,4 @@
-"""Counts which roles would have got the last events of a type, on the bus as it is and as it would be; pure."""
+"""Counts the last events for each role, on the bus as it is and as it would be; pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable

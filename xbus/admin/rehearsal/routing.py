@@ -9,7 +9,7 @@ from xbus.broker.journal.configuration.chaining import expanded
 from xbus.graph import Graph, Node
 
 Stop: TypeAlias = tuple[str, str | None]
-"""A service to which a graph leads, and one of its roles by login; None for a service without a role."""
+"""A service to which a graph leads, with the login of one of its roles or None."""
 
 
 @dataclass(frozen=True, slots=True)

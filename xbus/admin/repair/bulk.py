@@ -1,4 +1,4 @@
-"""All that is parked, resumed page by page: the broker writes between two of them."""
+"""Resumes all parked envelopes page by page: the broker writes between two pages."""
 
 from dataclasses import dataclass, field, replace
 

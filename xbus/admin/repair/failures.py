@@ -38,7 +38,7 @@ def newest_of_group(connection: Connection, fingerprint: str) -> int:
 def move_group(writing: Writing, fingerprint: str, move: FailureMove, at: datetime, until: int) -> int:
     """Carry a move out on a whole group, in as many short transactions as it takes.
 
-    What was done stays done if a later page fails; the same move once more does the rest.
+    If a page fails, the pages before it stay moved. The same move once more does the rest.
 
     Args:
         until: the id of the last failure that the person means: one that comes meanwhile is news.

@@ -1,4 +1,4 @@
-"""Hides the fields of items that their event type calls secret, and puts them back where a person left them; pure."""
+"""Hides the secret fields of items, and puts back those that a person left hidden; pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Set

@@ -158,14 +158,14 @@ def _counted(found: Preview, envelope: FoundEnvelope, is_sent: bool) -> Preview:
 def send_again(
     url: str, wanted: ReplayRequest, decision: RepairDecision, clock: Clock, on_envelopes: Callable[[int], object]
 ) -> Sent:
-    """Send what a replay of this name has not sent yet; each page, or portion of it, is sent or not.
+    """Send the envelopes that a replay of this name has not sent yet. A page, or portion of one, is sent whole or not.
 
     Args:
         on_envelopes: called behind each of them, with the number of envelopes that were sent.
 
     Raises:
-        Refused: as :func:`xbus.broker.journal.replay.find_target`, also where that came to be so meanwhile. What was
-            sent until then stays sent.
+        Refused: as :func:`xbus.broker.journal.replay.find_target`, also where that came to be so meanwhile. Pages that
+            were sent before stay sent.
     """
     total = Sent(0, 0, 0, 0)
     after = wanted.after

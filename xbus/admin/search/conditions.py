@@ -74,7 +74,7 @@ class Condition:
         return cls(names, wanted, value)
 
     def fits(self, item: Value) -> bool:
-        """Check whether the field of an item has the value; where lists lie on the way, of one of their elements."""
+        """Check whether the field of an item has the value; of a list on the way one element suffices."""
         return self._fits(item, self.path)
 
     def _fits(self, value: Value, path: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Reads the items of a type in the order of the log, from a place on, and those that come later."""
+"""Reads the items of a type from a place on, in the order of the log, then newer ones."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.rpc.codec import unpack_items
 
 PAGE = SliceBounds(items=5_000, bytes=1 << 20)
-"""What is read at once. More needs more memory, and less takes more statements."""
+"""Items that are read at once. More need more memory, and fewer take more statements."""
 
 
 @dataclass(frozen=True, slots=True)

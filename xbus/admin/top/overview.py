@@ -19,7 +19,7 @@ ROLE_HEADS = (
 PROBLEM_HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE)
 
 LOG = "log"
-"""The name of the count of envelopes. Those of types and roles begin with another letter and a blank."""
+"""The name of the count of envelopes. Names of the counts of types and roles begin with another letter and a blank."""
 
 
 @dataclass(frozen=True, slots=True)

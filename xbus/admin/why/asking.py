@@ -49,7 +49,7 @@ class RunningBroker:
         return None if answer is None else _INSIGHT.read(answer)
 
     def delivered(self, role_ids: Collection[int]) -> Mapping[int, Delivered] | None:
-        """Ask the back how much each role has committed since it began; None if it can't be reached, or is older."""
+        """Ask an up-to-date back how much each role has committed since it began; None without an answer."""
         found: dict[int, Delivered] = {}
         asked: list[Value] = [*role_ids]
         for first in range(0, len(asked), MOST_ROLES_TOLD):
@@ -82,7 +82,7 @@ class RunningBroker:
         return asyncio.run(self._health(side))
 
     async def health_of_both(self) -> tuple[HealthReport | None, HealthReport | None]:
-        """Ask front and back at once how they are, without a thread that waits; None for one that can't be reached."""
+        """Ask front and back at once for their health, without a waiting thread; None for one without an answer."""
         front, back = await asyncio.gather(self._health("front"), self._health("back"))
         return front, back
 

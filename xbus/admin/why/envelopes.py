@@ -135,7 +135,7 @@ _ITEM_CODES: Mapping[str, Code] = {
 
 
 def _with_items(facts: EnvelopeFacts, deliveries: Sequence[Finding]) -> list[Finding]:
-    """Put in place of the envelope's finding at a role that of the item, where that has one of its own."""
+    """Replace the envelope's finding at a role by the finding of the item, if the item has one."""
     own = [_item(item, facts) for item in facts.items if facts.part.role in (None, item.role)]
     roles = {finding.role for finding in own if finding.code is not Code.ITEM_CORRECTED}
     return [*own, *(finding for finding in deliveries if finding.role not in roles)]

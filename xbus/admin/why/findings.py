@@ -116,7 +116,7 @@ class Proof:
     """The figures, times and calls that show a finding; None for each that it does not need.
 
     Args:
-        envelope_id: the envelope that it is about.
+        envelope_id: the envelope in question.
         other_id: another envelope that matters: the one that goes first, or by which this one was sent again.
         state: the state that the journal notes.
         since: since when it is so.

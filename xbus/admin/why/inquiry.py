@@ -164,7 +164,7 @@ class Inquiry:
         return self._read(partial(read_logins, role_ids=named)) if named else {}
 
     def role(self, login: str) -> list[Finding]:
-        """Explain a role, a reader or a subscription; of the role of a reader that reader, of a runner its bots."""
+        """Explain a role, a reader or a subscription. The role of a reader gives that reader, and a runner its bots."""
         bots = self._read(partial(list_bots_of, login=login))
         if bots is not None:
             return explain_runner(login, [finding for name in bots for finding in self.bot(name)])

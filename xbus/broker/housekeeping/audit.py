@@ -36,7 +36,7 @@ class AuditKeeper:
             log.error("the audit's chain can't be written: %s", error, extra={"action": "audit_failed"})
 
     async def catch_up(self) -> None:
-        """Hang all new rows into the chain; where another program is at it, leave them to it or to the next time.
+        """Append all new rows to the chain. Rows that another program appends meanwhile are left to it.
 
         Raises:
             JournalError: the database does not do it.

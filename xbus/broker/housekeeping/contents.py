@@ -1,4 +1,4 @@
-"""Keeps the log's table of contents, block by block behind the head, so that a rare type is found at once."""
+"""Keeps the log's table of contents, block by block behind the head: so rare types are found at once."""
 
 import logging
 

@@ -25,7 +25,7 @@ PAGE_SECONDS = 0.25
 """Seconds that a page of 1 MiB takes at the least: 100 GB take seven hours, and a disk is left to others."""
 
 MET = "stored items"
-"""What health calls damage that a delivery or a reader has met. A round names the events."""
+"""The name by which health reports damage that a delivery or a reader met. A round names the events."""
 
 NEXT_STEP = "run xbus fsck; restore a backup, or have the items sent again and drop what is parked"
 

@@ -39,7 +39,7 @@ async def tell_outages(journal: Journal, health: Health, look_seconds: float = L
 async def answer_overdue(journal: Journal, server: Server) -> None:
     """Refuse calls, for ever, that have waited for ``answer_seconds`` while the database is silent.
 
-    What becomes of such a call is not known: its caller repeats it, and gets its first answer where it was carried out.
+    The outcome of such a call is not known. Its caller repeats it, and gets the first answer if it was carried out.
     """
 
     async def look() -> None:

@@ -140,7 +140,10 @@ class Pruner:
         return [replace(scan, upto=await self._end(rule)) for scan, rule in ways]
 
     async def _beyond(self, event_type_id: int, limit: int) -> int:
-        """Count the newest events of a type until they have so many bytes; the position up to which the others lie."""
+        """Count the newest events of a type until they have so many bytes.
+
+        Give the position up to which the other events lie.
+        """
         counted = await self._journal.read(bounds.begin_count)
         while counted.upto is None:
             began = self._clock.monotonic()

@@ -81,7 +81,7 @@ class ArchiveReturns:
             self._demand.settle(wanted)
 
     async def _put_back(self, wanted: Sequence[UUID]) -> tuple[str, str]:
-        """Put envelopes back, as many as go at once; why that failed and what helps, or nothing where it did not."""
+        """Put envelopes back, as many as go at once. Give the cause of a failure and what helps, or nothing."""
         archived = _fitting(await self._journal.read(find_archived_bytes, wanted))
         if not archived:
             return "", ""

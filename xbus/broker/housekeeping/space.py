@@ -29,8 +29,8 @@ FINISH_SHARE = 1.1
 """Envelopes that are open may grow up to this part of the limit."""
 
 OF_ONE = 0.2
-"""The part of the space left up to there that one emitter may take, once less than a twentieth of the limit is left.
-So it is refused before others are. More refuse it later, and leave them less."""
+"""The part of the free space for one emitter, once less than a twentieth of the limit is free. So the bus refuses a
+greedy emitter before others. A larger part refuses it later, and leaves less to others."""
 
 
 class Space:

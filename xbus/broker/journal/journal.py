@@ -32,7 +32,7 @@ from xbus.loop_turn import LoopTurn
 READERS = 2
 
 ASK_AGAIN_SECONDS = 0.5
-"""How often a database that went away during a COMMIT is asked what became of it. Less answers callers sooner."""
+"""Seconds between two questions about a COMMIT during which the database went away. Fewer answer callers sooner."""
 
 _READER = {**READ_ONLY, "postgresql_readonly": True}
 """Execution options of the readers: PostgreSQL refuses their writes, as no fence stamps them."""
@@ -328,14 +328,17 @@ class Journal:
         self._writer.room_listeners.append(listener)
 
     def on_stored(self, listener: Callable[[Sequence[Append]], None]) -> None:
-        """Have ``listener`` called after each commit that stored items of envelopes that come in parts, before those
-        of them are known as sealed that the commit sealed."""
+        """Have ``listener`` called after each commit that stored items of envelopes that come in parts.
+
+        It is called before the envelopes that the commit sealed are known as sealed.
+        """
         self._writer.append_listeners.append(listener)
 
     def on_sealed(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
         """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.
 
-        It gets the envelopes of one commit, in position order. Those that others seal, such as commands, it misses.
+        It gets the envelopes of one commit, in position order. It misses envelopes that other programs seal, such as
+        commands.
         """
         self._writer.seal_listeners.append(listener)
 

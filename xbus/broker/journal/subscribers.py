@@ -240,7 +240,10 @@ def _check_room(connection: sa.Connection, new: int) -> None:
 
 
 def _leave(connection: sa.Connection, present: SubscriptionSpec, topic: str, at: datetime) -> None:
-    """Unsubscribe from a topic. What was sent before comes all the same, and who has no topic left is a subscriber."""
+    """Unsubscribe from a topic.
+
+    Earlier events are delivered all the same. Without topics the client stays a subscriber.
+    """
     left = replace(present, event_types=present.event_types - {topic}, secret=None)
     plan = make_plan(read_stored(connection), BusSpec(subscriptions={present.name: left}))
     _change_topics(connection, present.name, plan, at)

@@ -88,7 +88,7 @@ def ensure_topics(
     publisher_id: int | None = None,
     acts: Sequence[Act] = (),
 ) -> None:
-    """Make event types, in one change of the configuration. Those in use stay as they are.
+    """Make event types, in one change of the configuration. Types in use stay as they are.
 
     Args:
         names: at most as many as a statement takes, a thousand or so.

@@ -29,7 +29,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 HASHING_NICENESS = 15
-"""Those who are logged in come first: a crowd of logins must not slow them down. First tries are no crowd."""
+"""Logged-in programs come first: a crowd of logins must not slow them down. First tries are no crowd."""
 
 LOGIN_LETTERS = 64
 """Letters of a login that are remembered: a stranger may send a longer text than any login is."""

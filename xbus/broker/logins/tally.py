@@ -12,7 +12,7 @@ QUIET_SECONDS = 60.0
 """Seconds between two rows about the same login, address and outcome. Less fills the audit sooner."""
 
 MOST_REFUSED = 20
-"""Logins and addresses with a row of their own while refusals last; those of others are summed up by their address."""
+"""Logins and addresses with a row of their own while refusals last. Others are summed up by address."""
 
 MOST_ACCEPTED = 10_000
 """The same for who knows a password. More takes memory where a fleet comes back at once."""

@@ -12,8 +12,8 @@ from xbus.broker.logins.wrong_guesses import WrongGuesses
 from xbus.errors import Failed
 
 LOGINS_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
-"""Checking a password costs memory and a core on purpose; a crowd of logins must leave cores for the others. Where two
-were checked on two cores, somebody who is logged in lost a third of its pace and more."""
+"""Checking a password costs memory and a core on purpose; a crowd of logins must leave cores for the others. With two
+checks on two cores, a logged-in emitter lost a third of its pace and more."""
 
 MOST_WAITING = 500
 """Logins that may wait. More let larger fleets of clients come back at once, and each takes memory."""

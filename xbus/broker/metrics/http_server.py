@@ -1,4 +1,4 @@
-"""A small HTTP server for a few pages, which no client can make large or slow; it knows nothing of the broker.
+"""A small HTTP server for a few pages, independent of the broker; no client can make it large or slow.
 
 Each connection gets one answer. So many are open at once at the most: a new one takes the place of the oldest. A client
 that asks properly is served within milliseconds, and is never the oldest for long; one that sends or reads slowly is.

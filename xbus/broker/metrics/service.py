@@ -22,7 +22,10 @@ class FigureSource(Protocol):
     """A part of the broker that has figures."""
 
     async def refresh_figures(self) -> None:
-        """Look at what is not in memory; it may be old after that, and takes a few seconds at the most."""
+        """Read the figures that are not in memory.
+
+        The look takes a few seconds at the most. Its figures may be old when they are shown.
+        """
 
     def families(self) -> Iterator[Family]:
         """Show the figures of this moment."""

@@ -49,7 +49,9 @@ class EnvelopeOpener(Protocol):
     ) -> AsyncEnvelope:
         """Begin an envelope, to be used in ``async with``."""
 
-    async def put_packed(self, start: EventStart, packed: list[bytes], options: EnvelopeOptionsMap) -> Receipt:
+    async def put_packed(
+        self, type_name: str, tags: EventTags, packed: list[bytes], options: EnvelopeOptionsMap
+    ) -> Receipt:
         """Send a whole envelope of one event whose items are packed."""
 
     async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
@@ -188,9 +190,10 @@ class OutboxSender:
         headers = unpack_headers(queued.headers)
         events = await self._thread.run(self._outbox.events, queued.envelope_id)
         if len(events) == 1 and queued.size <= SMALL_BYTES:
-            start = EventStart(events[0].type_name, tags=EventTags(events[0].headers, events[0].partition_key))
+            tags = EventTags(events[0].headers, events[0].partition_key)
             options = envelope_options(queued.ordering_key, queued.key, headers)
-            await emitter.put_packed(start, [item async for item in self._items(events[0])], options)
+            items = [item async for item in self._items(events[0])]
+            await emitter.put_packed(events[0].type_name, tags, items, options)
             return
         async with emitter.envelope(key=queued.key, ordering_key=queued.ordering_key, headers=headers) as envelope:
             for queued_event in events:

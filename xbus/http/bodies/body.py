@@ -20,7 +20,7 @@ UNCOUNTED_BYTES = 65_536
 """Documents up to this size are small enough, whatever is in them."""
 
 SEPARATORS = (b",", b":", b"[", b"{")
-"""One of them stands before each value of JSON but the first. Those in texts count, too."""
+"""One of these bytes comes before each value of JSON but the first. Bytes within texts count, too."""
 
 
 class Room:
@@ -78,7 +78,7 @@ class HeldRoom:
 
 
 class Body:
-    """The body of a request. What it keeps takes room until it is closed.
+    """The body of a request. Its kept bytes take room until it is closed.
 
     Args:
         parts: as they come.
@@ -151,7 +151,7 @@ class Body:
         self._made += size
 
     def parts(self) -> AsyncIterator[bytes]:
-        """Give its parts, as they come. What is kept of them is to be told by :meth:`hold`."""
+        """Give its parts, as they come. The caller reports kept bytes by :meth:`hold`."""
         return self._parts
 
     async def whole(self) -> bytes:

@@ -38,7 +38,7 @@ async def ndjson_items(body: Body, media_type: MediaType, tell: Tell) -> AsyncIt
 
 
 async def msgpack_items(body: Body, media_type: MediaType, tell: Tell) -> AsyncIterator[bytes]:
-    """Iterate over the members of a list, or over the one item that the body is; their bytes stay as they are."""
+    """Iterate over the members of a list, or over the body as one item; the bytes stay as they are."""
     data = await body.whole()
     if len(data) > UNCOUNTED_BYTES:
         body.make(count_members(data))

@@ -68,7 +68,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
     async def _look_up(self, host: str, port: int) -> list[str]:
         if self._under_way[host] >= MOST_LOOKUPS_OF_A_HOST:
-            raise httpcore2.ConnectError(f"the name server has not yet told where {host} is")
+            raise httpcore2.ConnectError(f"the name server has not answered yet for {host}")
         lookup = self._lookups.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         self._under_way[host] += 1
         # A call may give up; the thread goes on until the name server answers.

@@ -80,7 +80,7 @@ class SubscriptionCalls:
         self._counters = counters
         self._program = str(uuid.uuid4())
         self._is_well = False
-        """Whether the back knows that the last call went well."""
+        """True if the back knows that the last call went well."""
 
     async def run(self) -> None:
         """Call the subscriber with each batch until it wants no more."""

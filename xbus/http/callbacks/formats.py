@@ -98,7 +98,7 @@ def _value(item: ReadItem) -> object:
 
 
 def _plain_of(item: ReadItem, value: object) -> object:
-    """Give a value of an item as JSON has it; the whole item in Base64 where it is nested too deep for that."""
+    """Give a value of an item as JSON, or the whole item in Base64 if it is nested too deep."""
     try:
         return plain(value)
     except RecursionError:

@@ -29,7 +29,7 @@ from xbus.rpc.shapes import AnswerReader
 MSGPACK = "application/msgpack"
 
 NOTE = "x-xbus-note"
-"""The header of an answer that tells what was found out about the form of a body, such as the delimiter of CSV."""
+"""The header of an answer that names the detected form of a body, such as the delimiter of CSV."""
 
 TAGS = {
     "Idempotency-Key": "The key of the envelope: sent again under it, the envelope is taken once.",
@@ -71,7 +71,7 @@ def receipt_map(receipt: Receipt) -> dict[str, object]:
 
 
 async def _sent(gateway: Gateway, request: Request, send: Send[T]) -> tuple[T, dict[str, str]]:
-    """Send what a request brings, as an envelope of one event; give what came of it, and headers of the answer."""
+    """Send the items of a request as an envelope of one event. Give the outcome, and headers of the answer."""
     notes: list[str] = []
     tags = tags_of(request.headers)
     line = await gateway.line(request)

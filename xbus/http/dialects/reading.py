@@ -187,7 +187,7 @@ OPERATIONS = (
     Operation(
         "GET",
         "/v1/readers/{reader}/batch",
-        "Get the next batch of a reader. What is not settled comes again, as the same batch.",
+        "Get the next batch of a reader. A batch that is not settled is delivered again.",
         _get_batch,
         {200: "The batch.", 204: "Nothing is there."},
         (*REFUSALS, "reader_not_ready", "place_not_in_batch", "gateway_full"),
@@ -197,7 +197,7 @@ OPERATIONS = (
     Operation(
         "POST",
         "/v1/readers/{reader}/checkpoint",
-        "Settle a batch, or its beginning: that never comes again.",
+        "Settle a batch, or its beginning: these items are never delivered again.",
         _post_checkpoint,
         {200: "It is settled, durably."},
         (*REFUSALS, "bad_body", "body_too_large", "place_not_in_batch"),

@@ -2,7 +2,7 @@
 
 An item is what its bytes say: msgpack, else JSON, else bytes. JSON has no bytes, which become base64; no number that is
 infinite or none, which become null; and no keys but texts. A map in which two keys would be the same text becomes a
-list of pairs. Whoever wants all of it asks for msgpack.
+list of pairs. A client that wants all of it asks for msgpack.
 """
 
 import json

@@ -66,7 +66,7 @@ class Action(BaseModel, ABC):
     """The right that a person needs for it."""
 
     is_final: ClassVar[bool] = False
-    """Whether nobody can take it back."""
+    """True if nobody can take the action back."""
 
     @model_validator(mode="before")
     @classmethod

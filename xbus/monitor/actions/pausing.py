@@ -26,7 +26,7 @@ EFFECTS = {
 
 Until = Annotated[
     str,
-    asked("line", "Until", "Resume it by itself: 2h for so long from now, or a date and time in UTC.", max_length=64),
+    asked("line", "Until", "When the pause ends: 2h for two hours from now, or a date and time in UTC.", max_length=64),
 ]
 
 
@@ -74,7 +74,7 @@ class Pause(_OfSubject):
         self.check(bus)
         yield f"Pause the {self.told}."
         yield EFFECTS[self.kind]
-        yield "What is under way goes on."
+        yield "Work under way goes on."
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         paused = self._pause(bus, visitor, until_of(self.until))

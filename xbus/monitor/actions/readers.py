@@ -112,7 +112,7 @@ class SplitRange(_OfReader):
         parent = bus.read(lambda connection: people.plan_split(connection, self.name, self.range_id))
         yield f"Cut range {parent.id} into two halves, which go on at {parent.place}."
         if parent.handed_out:
-            yield "The batch that is out comes again, in two parts."
+            yield "The batch that is out is delivered again, in two parts."
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
@@ -135,7 +135,7 @@ class MergeRanges(_OfReader):
         parents = bus.read(lambda connection: people.plan_merge(connection, self.name, self.range_ids))
         yield f"Make one range of {self.told}. Each part goes on where it stands."
         if any(each.handed_out for each in parents):
-            yield "Batches that are out come again, as one."
+            yield "Batches that are out are delivered again, as one."
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:

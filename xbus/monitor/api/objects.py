@@ -13,7 +13,7 @@ from xbus.admin.output import escaped
 class ObjectResponse(Response):
     """An object as JSON on a line; ids and moments become text, hashes hexadecimal.
 
-    What a terminal would obey is escaped, since people call the interface from a terminal, too.
+    Control characters of terminals are escaped, since people call the interface from a terminal, too.
     """
 
     media_type = "application/json"

@@ -17,7 +17,8 @@ GAP = 12.0
 """Pixels between two nodes of a layer."""
 
 TALL = 700.0
-"""Pixels of a layer. Where one is taller all begin at the top, as only a part of the drawing is in view at a time."""
+"""Pixels of a layer. If one layer is taller, all begin at the top, as only a part of the drawing is in view at a
+time."""
 
 BEND_HEIGHT = 6.0
 """Pixels that an edge takes where it passes a layer."""

@@ -74,7 +74,7 @@ def draw_type(nodes: Iterable[TypeNode]) -> TypeDrawing:
 
 
 def _columns(nodes: Collection[str], edges: Collection[tuple[str, str]]) -> dict[str, int]:
-    """Count the steps of the longest way to each node; a circle is cut after as many steps as there are nodes."""
+    """Count the steps of the longest way to each node; as many steps as nodes end a circle."""
     columns = dict.fromkeys(nodes, 0)
     for _ in nodes:
         for parent, child in edges:

@@ -1,4 +1,4 @@
-"""Makes the deliveries of a span of time from the counts of the back, which only rise until it ends; pure."""
+"""Makes the deliveries of a span of time from the counts of the back; pure. A count only rises until the back ends."""
 
 from collections.abc import Mapping
 

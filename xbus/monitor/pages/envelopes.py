@@ -47,7 +47,7 @@ def list_(bus: TheBus, page: ThePage, query: Annotated[EnvelopeQuery, Query()]) 
 
 @router.get("/find")
 def find(bus: TheBus, _: TheVisitor, text: str = "") -> Response:
-    """Lead to the envelope with an id or a key, also with the id of an event; else offer to look into items."""
+    """Lead to the envelope with this id or key, or with this event; else offer to look into items."""
     wanted = text.strip()
     with bus.reading() as connection:
         # A key may look like an id.

@@ -117,6 +117,6 @@ def pause(bus: TheBus, page: ThePage, kind: PauseKind, name: str) -> HTMLRespons
 
 @router.get(f"{LIVE}/why")
 def why(bus: TheBus, page: ThePage, role: str = "", emitter: str = "") -> HTMLResponse:
-    """Say why a role or an emitter is as it is; its page asks apart, as it takes seconds to miss a broker."""
+    """Explain the state of a role or an emitter. The page asks apart, as an absent broker costs seconds."""
     findings = bus.inquiry().role(role) if role else bus.inquiry().emitter(emitter)
     return page("recipients/why.html", findings=findings, name=role or emitter)

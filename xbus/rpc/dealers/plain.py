@@ -154,13 +154,10 @@ class PlainDealer:
             self._timer = self._loop.call_later(self._signs.heartbeat_seconds, self._ask_for_life)
         self._owner.connected()
 
-    def may_read(self, message: list[bytes]) -> bool:
-        """Check whether a message may be handed on: always."""
-        return True
-
-    def take(self, message: list[bytes]) -> None:
+    def take(self, message: list[bytes]) -> bool:
         """Hand a message on."""
         self._owner.take(message)
+        return True
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:
         """Bound nothing more: the server is trusted with what a client asked for."""

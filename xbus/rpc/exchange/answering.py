@@ -21,17 +21,17 @@ from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
-from xbus.rpc.codec import kept_packer
+from xbus.rpc.codec import Value, kept_packer
 from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.frames import (
     CALL_TOO_LARGE,
-    Request,
     argument_bytes,
     decode_request,
     encode_error,
     encode_reply,
     first_argument,
+    route_of,
     sender_prefix,
 )
 from xbus.rpc.ports import CallerConnection
@@ -64,31 +64,41 @@ class Unanswered:
     calls: int = 0
 
 
-@dataclass(eq=False, slots=True)
 class Call:
     """A call that has come.
 
     Args:
         peer: the first of its frames: the id of its connection, or a channel.
-        frames: those of a request, behind those with which its answer begins.
+        frames: those of a request, behind those with which its answer begins. From ``Answering.take`` on those alone:
+            the arguments were read out of the others, which would keep them a second time.
         size: the bytes of all frames.
         connection: by which it came; None for a call by a channel.
+
+    Attributes:
         counted_in: where ``Turns`` counts it while it is under way.
+        id: of the request.
+        method: the verb.
+        args: those of the verb.
+        since: when its answer began to be waited for, on the monotonic clock.
     """
 
-    peer: bytes
-    frames: list[bytes]
-    size: int
-    connection: CallerConnection | None = None
-    counted_in: Unanswered | None = None
+    __slots__ = ("args", "connection", "counted_in", "frames", "id", "method", "peer", "since", "size")
+
+    id: int
+    method: str
+    args: list[Value]
+    since: float
+
+    def __init__(self, peer: bytes, frames: list[bytes], size: int, connection: CallerConnection | None = None) -> None:
+        self.peer = peer
+        self.frames = frames
+        self.size = size
+        self.connection = connection
+        self.counted_in: Unanswered | None = None
 
 
 _Later: TypeAlias = asyncio.Future[Any] | Deferred[Any] | Promise[Any]
 """An answer that comes later."""
-
-
-def _nothing(call: Call) -> None:
-    """Do nothing."""
 
 
 class Answering:
@@ -99,9 +109,7 @@ class Answering:
     Args:
         dispatch: the verbs.
         name: for the log.
-        clock: stamps the replies.
-        send: sends the frames of an answer; false if it reached nobody.
-        on_later: called with a call after its answer that was not given at once.
+        send: sends the frames of the answer to a call; false if it reached nobody.
         max_call_bytes: larger calls are refused.
     """
 
@@ -110,20 +118,16 @@ class Answering:
         dispatch: Dispatch,
         *,
         name: str,
-        clock: Clock,
-        send: Callable[[list[bytes]], bool],
-        on_later: Callable[[Call], None] = _nothing,
+        send: Callable[[Call, list[bytes]], bool],
         max_call_bytes: float = math.inf,
     ) -> None:
         self._name = name
         self._dispatch = dispatch
-        self._clock = clock
         self._send = send
-        self._on_later = on_later
         self._max_call_bytes = max_call_bytes
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._encode = kept_packer()
-        self._waiting: dict[_Later, tuple[Request, float, Call]] = {}
+        self._waiting: dict[_Later, Call] = {}
         self._is_closed = False
         self._all_answered: Promise[None] | None = None
         """Settled when no call waits any more, while somebody waits for that."""
@@ -151,22 +155,28 @@ class Answering:
         self.caller = call.peer
         stranger = self._stranger(call.frames) if call.size > STRANGER_BYTES else None
         refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
-        request = decode_request(call.frames, refusal)
+        call.id, call.method, call.args, kwargs, refusal = decode_request(call.frames, refusal)
+        call.frames = route_of(call.frames)
         calling = CALLING.set(call.peer)
         try:
             if stranger is not None:
-                answer = self._dispatch.refuse(request.method, stranger)
-            elif request.refusal is not None:
-                raise request.refusal
+                answer = self._dispatch.refuse(call.method, stranger)
+            elif refusal is not None:
+                raise refusal
             else:
-                answer = self._dispatch.call(request.method, request.args, request.kwargs)
+                answer = self._dispatch.call(call.method, call.args, kwargs)
         except Exception as error:
-            self._answer_error(request, error)
+            self._answer_error(call, error)
         else:
             if isinstance(answer, (Promise, Deferred, asyncio.Future, CoroutineType)):
-                self._answer_later(request, answer, call)
+                if isinstance(answer, CoroutineType):
+                    answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {call.method}")
+                call.since = time.monotonic()
+                self._waiting[answer] = call
+                self.unanswered_bytes += call.size
+                answer.add_done_callback(self._answered)
                 return True
-            self._answer(request, answer)
+            self._answer(call, answer)
         finally:
             CALLING.reset(calling)
         return False
@@ -176,13 +186,15 @@ class Answering:
         self.caller = frames[0]
         return argument_bytes(frames) > 0 and self._refusal(frames) is None
 
-    def refuse(self, frames: list[bytes], error: CallError) -> None:
+    def refuse(self, call: Call, error: CallError) -> None:
         """Answer a call with an error, without a look at its arguments.
 
         Raises:
             ProtocolError: the frames are no request.
         """
-        self._answer_error(decode_request(frames, error), error)
+        call.id, call.method, call.args, _, _ = decode_request(call.frames, error)
+        call.frames = route_of(call.frames)
+        self._answer_error(call, error)
 
     async def all_answered(self) -> None:
         """Wait for all calls to be answered."""
@@ -193,7 +205,7 @@ class Answering:
     def give_up(self, seconds: float, error: Exception) -> None:
         """Answer the calls that have waited for so long with what their verbs make of ``error``."""
         before = time.monotonic() - seconds
-        overdue = [answer for answer, (_, since, _) in self._waiting.items() if since < before]
+        overdue = [answer for answer, call in self._waiting.items() if call.since < before]
         for answer in overdue:
             if isinstance(answer, Promise):
                 # What comes of it all the same is nobody's concern.
@@ -227,25 +239,15 @@ class Answering:
         cause = f"the call has {size} bytes, and {self._max_call_bytes:.0f} are taken at the most"
         return Refused(cause, "send less at once", code=CALL_TOO_LARGE)
 
-    def _answer_later(self, request: Request, answer: "_Later | CoroutineType[Any, Any, Any]", call: Call) -> None:
-        if isinstance(answer, CoroutineType):
-            answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {request.method}")
-        # Its arguments were read out of the frames, which would keep them a second time.
-        call.frames.clear()
-        self._waiting[answer] = (request, time.monotonic(), call)
-        self.unanswered_bytes += call.size
-        answer.add_done_callback(self._answered)
-
     def _answered(self, answer: "_Later", overdue: Exception | None = None) -> None:
         """Answer a call that had to wait, and forget it.
 
         Args:
             overdue: the error of a promise that is waited for no longer.
         """
-        waited = self._waiting.pop(answer, None)
-        if waited is None:  # it was abandoned before
+        call = self._waiting.pop(answer, None)
+        if call is None:  # it was abandoned before
             return
-        request, _, call = waited
         self.unanswered_bytes -= call.size
         if self._all_answered is not None and not self._waiting:
             self._all_answered.set_result(None)
@@ -259,46 +261,45 @@ class Answering:
             if isinstance(error, Exception):
                 # The verb has not translated it.
                 try:
-                    value, error = self._dispatch.refuse(request.method, error), None
+                    value, error = self._dispatch.refuse(call.method, error), None
                 except Exception as translated:
                     error = translated
         else:
             value, error = Deferred.of(answer).outcome()
         if error is None:
-            self._answer(request, value)
+            self._answer(call, value)
         elif isinstance(error, asyncio.CancelledError):
-            self._answer_error(request, Failed("the call was cancelled", "call again", code="call_cancelled"))
+            self._answer_error(call, Failed("the call was cancelled", "call again", code="call_cancelled"))
         else:
-            self._answer_error(request, error)
-        self._on_later(call)
+            self._answer_error(call, error)
 
-    def _answer(self, request: Request, answer: object) -> None:
+    def _answer(self, call: Call, answer: object) -> None:
         try:
-            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer, self._encode)
+            frames = encode_reply(self._sender, call.frames, call.id, time.time(), answer, self._encode)
         except Exception as error:
             # Whatever a handler returned: its caller waits for an answer.
-            self._answer_error(request, error)
+            self._answer_error(call, error)
         else:
             if len(frames[-1]) > _KEPT_BYTES:
                 self._encode = kept_packer()
-            if not self._send(frames):
-                self._dispatch.undo(request.method, answer)
+            if not self._send(call, frames):
+                self._dispatch.undo(call.method, answer)
 
-    def _answer_error(self, request: Request, error: BaseException) -> None:
+    def _answer_error(self, call: Call, error: BaseException) -> None:
+        verb = call.method
         if not isinstance(error, CallError):
-            log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": request.method})
+            log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": verb})
             error = Failed("an internal error ended the call", "see the log of the other side", code="internal_error")
-        sent_at = self._clock.now().timestamp()
         try:
-            frames = encode_error(self._sender, request, sent_at, error)
+            frames = encode_error(self._sender, call.frames, call.id, time.time(), error)
         except Exception:
             # As of an author's class of errors that lacks a cause.
-            log.exception("an error can't be sent", extra={"action": "handler_failed", "verb": request.method})
+            log.exception("an error can't be sent", extra={"action": "handler_failed", "verb": verb})
             error = Failed(f"an error of the class {type(error).__name__} can't be sent", code="internal_error")
-            frames = encode_error(self._sender, request, sent_at, error)
-        self._send(frames)
+            frames = encode_error(self._sender, call.frames, call.id, time.time(), error)
+        self._send(call, frames)
         self.refused[error.code] += 1
-        self._dispatch.note_error(request.method, request.args, error)
+        self._dispatch.note_error(verb, call.args, error)
 
 
 class Channels:
@@ -306,13 +307,12 @@ class Channels:
 
     Args:
         name: who calls, for the log.
-        clock: stamps the replies.
+        clock: measures how often an unreadable call is logged.
         send: sends the frames of an answer; false if it reached nobody.
     """
 
     def __init__(self, name: str, clock: Clock, send: Callable[[list[bytes]], bool]) -> None:
         self._name = name
-        self._clock = clock
         self._send = send
         self._open: dict[bytes, Answering] = {}
         self._closed: dict[bytes, Answering] = {}
@@ -325,7 +325,7 @@ class Channels:
 
     def open(self, channel: bytes, dispatch: Dispatch) -> None:
         """Let the other side call the verbs of a dispatch table by a new channel."""
-        self._open[channel] = Answering(dispatch, name=self._name, clock=self._clock, send=self._send)
+        self._open[channel] = Answering(dispatch, name=self._name, send=self._send_answer)
 
     def is_open(self, channel: bytes) -> bool:
         """Check whether calls by a channel are carried out."""
@@ -348,17 +348,21 @@ class Channels:
     def take(self, frames: list[bytes]) -> None:
         """Carry out a call; one by a channel that is closed gets ``connection_superseded``."""
         channel = frames[0]
+        call = Call(channel, frames, sum(map(len, frames)))
         try:
             if channel in self._open:
-                self._open[channel].take(Call(channel, frames, sum(map(len, frames))))
+                self._open[channel].take(call)
             elif channel in self._closed:
-                self._closed[channel].refuse(frames, _superseded())
+                self._closed[channel].refuse(call, _superseded())
             else:
                 raise ProtocolError("a call by a channel that is not open here")
         except ProtocolError as error:
             if count := self._unreadable.note(""):
                 extra = {"action": "unreadable_call", "count": count, "cause": error.cause}
                 log.info("%s: a call belongs to no registration", self._name, extra=extra)
+
+    def _send_answer(self, call: Call, frames: list[bytes]) -> bool:
+        return self._send(frames)
 
 
 def _superseded() -> Failed:

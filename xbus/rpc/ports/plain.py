@@ -9,7 +9,6 @@ import math
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from xbus.errors import ProtocolError
 from xbus.log_throttle import LogThrottle
@@ -65,7 +64,7 @@ class _Peer:
         since: when it began, on the loop's clock.
     """
 
-    __slots__ = ("address", "is_known", "kept_as_stranger", "peer", "port", "read_in", "since", "stream", "take")
+    __slots__ = ("address", "is_known", "kept_as_stranger", "peer", "port", "read_in", "since", "stream")
 
     key = ""
     """The public key: without encryption there is none."""
@@ -80,11 +79,9 @@ class _Peer:
         """The turn of the loop in which its last message came."""
         self.kept_as_stranger = 0
         """The bytes of its unfinished message, as those of strangers were counted last."""
-        self.take: Callable[[list[bytes]], None] = partial(port.serve, self)
-        """Takes a message."""
         self.stream: ZmtpStream
 
-    def may_read(self, message: list[bytes]) -> bool:
+    def take(self, message: list[bytes]) -> bool:
         port = self.port
         turn = port.turn.number
         if (
@@ -96,8 +93,10 @@ class _Peer:
         ):
             self.read_in = turn
             port.allowed_bytes -= sum(map(len, message))
-            return True
-        return port.may_read(self)
+        elif not port.may_read(self):
+            return False
+        port.serve(self, message)
+        return True
 
     def is_ready(self, stream: ZmtpStream) -> None:
         self.port.is_ready(self)

@@ -176,37 +176,25 @@ class Incoming:
         """The most bytes to be read at once."""
         return max(PART_BYTES, min(self.missing, _LONG_PART_BYTES))
 
-    def feed(self, data: bytes) -> bool:
-        """Take bytes that came; the messages before them must have been asked for.
+    def next_message(self, come: bytes = b"") -> list[bytes] | None:
+        """Give the next message; None until more bytes come.
 
-        Returns:
-            Whether there may be a message now; false in the midst of a long frame.
-
-        Raises:
-            ProtocolError: the peer does not speak ZMTP 3 without encryption.
-        """
-        if self.missing > len(data):
-            self._keep(data)
-            self.missing -= len(data)
-            return False
-        if self._greeting is not None:
-            data = self._greet(self._greeting + data)
-        if self.missing:
-            self._keep(data[: self.missing])
-            data = data[self.missing :]
-            self.missing = 0
-        self._data = self._data[self._at :] + data
-        self._at = 0
-        self._of_part = self._commands_of_part = 0
-        self.has_more = True
-        return True
-
-    def next_message(self) -> list[bytes] | None:
-        """Give the next message; None until more bytes were taken.
+        Args:
+            come: bytes that came; the messages before them must have been asked for.
 
         Raises:
             ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
         """
+        if come:
+            if self.missing > len(come):
+                self._keep(come)
+                self.missing -= len(come)
+                return None
+            if self._greeting is not None or self.missing:
+                come = self._go_on_with(come)
+            self._data, self._at = self._data[self._at :] + come, 0
+            self._of_part = self._commands_of_part = 0
+            self.has_more = True
         if self._partial and not self.missing:
             body = b"".join(self._partial)
             self._partial.clear()
@@ -258,6 +246,16 @@ class Incoming:
             # A connection that falls silent must not keep the last part that it sent.
             self._data, self._at = b"", 0
         return None
+
+    def _go_on_with(self, come: bytes) -> bytes:
+        """Take what is still missing of the greeting or of a long frame; give what came behind it."""
+        if self._greeting is not None:
+            come = self._greet(self._greeting + come)
+        if self.missing:
+            self._keep(come[: self.missing])
+            come = come[self.missing :]
+            self.missing = 0
+        return come
 
     def _keep(self, part: bytes) -> None:
         """Keep a part of a frame. Parts are joined once, as bytes that grow are copied many times over.

@@ -10,7 +10,7 @@ import selectors
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -115,15 +115,11 @@ class SocketWatch:
 class StreamOwner(Protocol):
     """The owner of a connection: it takes the messages, and says whether they may be read."""
 
-    def may_read(self, message: list[bytes]) -> bool:
-        """Check whether a message may be handed on now. After a no nothing is read until ``ZmtpStream.resume``."""
+    def take(self, message: list[bytes]) -> bool:
+        """Take a message, or refuse it for now: then nothing is read until ``ZmtpStream.resume``."""
 
     def is_ready(self, stream: "ZmtpStream") -> None:
         """Note that the other side has said what it is, so that messages may go."""
-
-    @property
-    def take(self) -> Callable[[list[bytes]], None]:
-        """Take a message."""
 
     def keeps(self, stream: "ZmtpStream", more: int) -> None:
         """Note that so many bytes more, or less, are kept of a message whose end has not come."""
@@ -202,7 +198,7 @@ class ZmtpStream:
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
             self._watch.add_reader(self._descriptor, self._read)
-            self._next_turn = self._loop.call_soon(self._go_on)
+            self._next_turn = self._loop.call_soon(self._hand_on)
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
@@ -274,42 +270,40 @@ class ZmtpStream:
         self._owner.ended(self, error)
 
     def _read(self) -> None:
-        if not self._is_reading:
-            # Another connection of this turn has stopped it.
+        """Read a part of what has come, and hand on the messages that are complete."""
+        if not self._is_reading or self._next_turn is not None:
+            # Another connection of this turn has stopped it, or what has come before goes first.
             return
         incoming = self._incoming
         try:
-            data = self._socket.recv(incoming.wanted if incoming.missing else PART_BYTES)
+            part = self._socket.recv(incoming.wanted if incoming.missing else PART_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b""
-        if not data:
+            part = b""
+        if not part:
             self._end()
             return
         self.has_heard = True
-        try:
-            has_more = incoming.feed(data)
-        except ProtocolError as error:
-            self._end(error)
-            return
-        if has_more:
-            self._hand_on()
+        self._hand_on(part)
         unfinished = incoming.size + incoming.partial_bytes
         if unfinished != self.unfinished and not self.is_closed:
             more, self.unfinished = unfinished - self.unfinished, unfinished
             self._owner.keeps(self, more)
 
-    def _go_on(self) -> None:
-        self._next_turn = None
-        self._hand_on()
+    def _hand_on(self, part: bytes = b"") -> None:
+        """Hand on the messages that have come.
 
-    def _hand_on(self) -> None:
-        """Hand the messages on that have come."""
+        Args:
+            part: of what has come, if it was read just now.
+        """
+        if not part:
+            self._next_turn = None
         incoming, owner = self._incoming, self._owner
         try:
             while not self.is_closed:
-                message = self._held_back or incoming.next_message()
+                message = self._held_back or incoming.next_message(part)
+                part = b""
                 if incoming.answers:
                     self._answer()
                 if incoming.is_ready and not self._was_ready:
@@ -317,19 +311,18 @@ class ZmtpStream:
                     owner.is_ready(self)
                 if message is None:
                     return
-                if not owner.may_read(message):
+                self._held_back = None
+                if not owner.take(message):
                     self._held_back = message
                     self.pause()
                     return
-                self._held_back = None
-                owner.take(message)
                 if not incoming.has_more:
                     return
         except ProtocolError as error:
             self._end(error)
         except Exception:
             # A message that brings its handler down must not end the reading of those behind it.
-            self._next_turn = self._loop.call_soon(self._go_on)
+            self._next_turn = self._loop.call_soon(self._hand_on)
             raise
 
     def _answer(self) -> None:

@@ -16,7 +16,7 @@ from xbus.testing.journal import Database
 async def fire(
     broker: VirtualBroker, database: Database, name: str, slot: datetime | None, now: datetime
 ) -> datetime | None:
-    """Make a run of a slot, unless it had its turn already; give the slot, None for a bot without cron.
+    """Make a run of a slot, unless it had its turn; give the slot, None for a bot without cron.
 
     Args:
         slot: None for the next one.

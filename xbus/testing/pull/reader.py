@@ -87,7 +87,7 @@ class InMemoryReader(Reader):
     def at(
         self, start: str | datetime, *, types: Sequence[str] | None = None, follow: bool = False
     ) -> Iterator[EventBatch]:
-        """Read the log from a place on, as ``Reader.at`` does; it ends at the end of the log, with ``follow``, too."""
+        """Read the log from a place to its end, as ``Reader.at`` does; ``follow`` does not prolong it."""
         return super().at(start, types=types)
 
     def for_key(

@@ -67,7 +67,7 @@ def test_code_is_refused_and_why(tmp_path: Path, form: str, inside: str, why: st
     [
         ('<format name="csv"/>', ONE, "<delimiter> is missing"),
         ("", ONE, "<format> is missing"),
-        ('<format name="edifact"/>', ONE, 'the format "edifact" is none of csv, fixedlength, xml'),
+        ('<format name="edifact"/>', ONE, 'the format "edifact" is not one of csv, fixedlength, xml'),
         (CSV.replace("csv", "csv' mode='slow").replace('"', "'"), ONE, "the mode must be safe or fast"),
         (CSV.replace(";", r"\t"), ONE, "<delimiter> must be one character; write a tabulator as &#9;"),
         (CSV.replace(">2<", ">two<"), ONE, '<startline> must be a whole number from 0 on, not "two"'),
@@ -81,7 +81,7 @@ def test_code_is_refused_and_why(tmp_path: Path, form: str, inside: str, why: st
         (CSV, field("a", "0"), '<source> must be a whole number from 1 on, not "0"'),
         (CSV, field("a", "2"), "field a: there is no column 2, as there are 1 fields"),
         (CSV, field("a", "1", ""), "<type> is missing"),
-        (CSV, field("a", "1", "<type>float</type>"), 'field a: the type "float" is none of string, int, date, decimal'),
+        (CSV, field("a", "1", "<type>float</type>"), 'field a: the type "float" is not one of string, int, date'),
         (CSV, field("a", "1", "<type>date</type>"), "field a: a date needs its format"),
         (CSV, field("a", "1", '<type format="%Q">date</type>'), "field a: no date can be read by the format"),
         (CSV, field("a", "1", '<type format="%d%d">date</type>'), "field a: no date can be read by the format"),

@@ -37,10 +37,11 @@ MESSAGES = [
 
 def heard(incoming: Incoming, data: bytes) -> list[list[bytes]]:
     """The messages that end with some bytes."""
-    incoming.feed(data)
     messages = []
-    while (message := incoming.next_message()) is not None:
+    message = incoming.next_message(data)
+    while message is not None:
         messages.append(message)
+        message = incoming.next_message()
     return messages
 
 

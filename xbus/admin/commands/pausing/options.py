@@ -12,5 +12,5 @@ until_option = click.option(
     "--until",
     type=Until(),
     metavar="2h|MOMENT",
-    help="Resume it by itself: so long from now, or at this moment, in UTC unless it says otherwise.",
+    help="When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",
 )

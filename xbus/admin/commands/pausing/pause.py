@@ -30,7 +30,7 @@ def pause(config_path: Path | None, kind: str, name: str, reason: str, until: da
     role, service  recipients get nothing new; all that they are owed is kept
     type, emitter  new events or envelopes are refused as paused; what is open may be ended
 
-    What is under way goes on. The broker knows of it within two seconds, and after a restart.
+    Work under way goes on. The broker knows of it within two seconds, and after a restart.
     """
     decision = decision_of(SystemClock(), reason)
     with writing(database_url(config_path)) as connection:

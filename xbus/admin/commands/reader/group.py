@@ -155,7 +155,7 @@ def undo(config_path: Path | None, name: str, act: str | None, reason: str, yes:
 def split(config_path: Path | None, name: str, range_id: int, reason: str) -> None:
     """Cut RANGE of the reader NAME into two halves, so that two programs can read them.
 
-    Both begin where the range stands. A batch that is out comes again, in two parts.
+    Both begin where the range stands. A batch that is out is delivered again, in two parts.
     """
     with writing(database_url(config_path)) as connection:
         made = people.split(connection, name, range_id, decision_of(SystemClock(), reason))
@@ -170,7 +170,7 @@ def split(config_path: Path | None, name: str, range_id: int, reason: str) -> No
 def merge(config_path: Path | None, name: str, range_ids: Sequence[int], reason: str) -> None:
     """Make one range of neighbours of the reader NAME, so that one program reads them.
 
-    Each part goes on where it stands. Batches that are out come again, as one.
+    Each part goes on where it stands. Batches that are out are delivered again, as one.
     """
     with writing(database_url(config_path)) as connection:
         (made,) = people.merge(connection, name, range_ids, decision_of(SystemClock(), reason))

@@ -28,7 +28,7 @@ KILLED = 1
 
 @dataclass(frozen=True)
 class Instance:
-    """All that one process needs to serve the role; it can be sent to another process.
+    """The values with which one process serves the role; they can be sent to another process.
 
     Args:
         name: the recipient, as ``module:Class``.
@@ -72,7 +72,7 @@ def check_addresses(options: ServeOptions) -> None:
 
 
 def run_instances(instance: Instance, number: int) -> None:
-    """Run so many processes until SIGTERM or SIGINT, or until one of them ends with an error; then end them all.
+    """Run some processes until SIGTERM or SIGINT, or until one ends with an error. Then end all of them.
 
     Raises:
         SystemExit: with the code of the first that ended with an error.

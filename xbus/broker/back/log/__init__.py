@@ -17,7 +17,6 @@ from xbus.broker.back.log.small import (
     WireNote,
     bundle_on_wire,
     parts_on_wire,
-    texts_of,
 )
 from xbus.broker.back.log.tail import small_envelopes
 
@@ -43,5 +42,4 @@ __all__ = [
     "headers_map",
     "parts_on_wire",
     "small_envelopes",
-    "texts_of",
 ]

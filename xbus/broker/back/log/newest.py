@@ -18,7 +18,6 @@ from xbus.broker.journal.log.slices import (
     SliceBounds,
     Stretch,
     cut_slice,
-    ring_hash,
 )
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, PutGroup, Sealed, SealedGroup
 
@@ -181,5 +180,4 @@ class _NewestItems:
             *(self._logins[content.emitter_id] or "", content.at, content.head.key, content.head.ordering_key),
             *(event.tags.partition_key, content.head.headers, event.tags.headers),
         )
-        hashed = ring_hash(event.tags.partition_key, content.head.ordering_key, event_id)
-        return ListedEvent(facts, event.items, event_id, hashed, len(event.data) if len(content.events) == 1 else None)
+        return ListedEvent(facts, event.items, event_id, len(event.data) if len(content.events) == 1 else None)

@@ -11,6 +11,7 @@ from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.writes import PutGroup, SealedGroup
 from xbus.headers import NO_TAGS, EventTags
+from xbus.ids import texts_of
 from xbus.rpc.messages import HeadersMap
 
 SMALL_BYTES = 64 * 1024
@@ -151,11 +152,6 @@ class SmallEnvelope(NamedTuple):
 def named_tuples(kind: type[T], *columns: Iterable[object]) -> Iterator[T]:
     """Make named tuples of columns; no function of Python is called for each."""
     return map(tuple.__new__, repeat(kind), zip(*columns, strict=False))
-
-
-def texts_of(ids: Iterable[bytes]) -> list[str]:
-    """Write ids of 16 bytes as UUIDs; no function of Python is called for each."""
-    return [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" for text in map(bytes.hex, ids)]
 
 
 def bundle_on_wire(

@@ -12,7 +12,6 @@ from xbus.broker.back.log import (
     SmallEnvelope,
     bundle_on_wire,
     headers_map,
-    texts_of,
 )
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.calls import Bringing, CallTimeouts, EnvelopeCalls
@@ -31,6 +30,7 @@ from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.broker.journal.writes import OutputPage
 from xbus.errors import CallError, Failed
+from xbus.ids import texts_of
 from xbus.rpc.codec import Value
 from xbus.rpc.exchange import AnswerTaker, Callee
 from xbus.rpc.messages import HeadersMap, OutputHandover

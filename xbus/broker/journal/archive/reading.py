@@ -102,7 +102,7 @@ def archived_bytes(connection: sa.Connection, envelope_id: UUID) -> int | None:
 
 
 def find_archived_bytes(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Find those of some envelopes that only an archive has, with the bytes of their items, in the order of the log."""
+    """Find the archived ones of some envelopes, with the bytes of their items, in the order of the log."""
     envelope = model.envelope.c
     wanted = (
         sa.select(envelope.id, envelope.bytes)

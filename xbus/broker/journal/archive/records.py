@@ -45,8 +45,8 @@ def record_files(
     """Have files count from now on, and the segments of their envelopes no longer.
 
     It is made sure once more that nobody needs the envelopes, and that the files hold them: the same items, and the
-    same hash as the emitter's receipt. Where an envelope is needed again, none of the files that hold items of it comes
-    to count, nor any envelope that has items in one of these.
+    same hash as the emitter's receipt. If an envelope is needed again, none of the files that hold items of it comes to
+    count, nor any envelope that has items in one of these.
 
     Args:
         connection: in a transaction of its own.

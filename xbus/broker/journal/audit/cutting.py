@@ -32,7 +32,7 @@ def cut_older(connection: sa.Connection, before: datetime, reason: str, at: date
     """Remove all rows in front of the first one that was written at a moment or later, and note it.
 
     Returns:
-        What was removed; None where nothing is so old.
+        The removed rows; None if no row is so old.
 
     Raises:
         Refused: a row that would go was changed (``audit_broken``).

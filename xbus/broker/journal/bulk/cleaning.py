@@ -45,7 +45,7 @@ class StrayFiles:
     attempt_ids: tuple[UUID, ...]
 
     def remove(self) -> int:
-        """Remove them; for how many attempts. What can't be removed now stays for the next time."""
+        """Remove them, and give the number of attempts. Rows that can't be removed now stay for the next time."""
         for attempt_id in self.attempt_ids:
             side_files.remove(self.folder, attempt_id)
         return len(self.attempt_ids)

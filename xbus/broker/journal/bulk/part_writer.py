@@ -1,7 +1,7 @@
 """Writing the output of a bulk worker, part by part and side by side, past the broker.
 
-What is written counts for nothing until the broker has checked all of it and its attempt is ready. From then on, and
-when the attempt is given up, no part can be written any more.
+A part counts for nothing until the broker has checked all parts and the attempt is ready. From then on, and when the
+attempt is given up, no part can be written any more.
 """
 
 import contextlib

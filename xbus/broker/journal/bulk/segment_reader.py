@@ -36,7 +36,7 @@ _SegmentRow: TypeAlias = tuple[int, bytes, int | None, int | None, bytes, int, b
 """Number of items, data as it is stored, first index and sources."""
 
 _LoggedRow: TypeAlias = tuple[UUID, int, int, *tuple[Any, ...]]
-"""The event that has the items, first index and number of items; and data as it is stored, where asked for."""
+"""The event that has the items, their first index and number, and their stored data if asked for."""
 
 
 @dataclass(frozen=True, slots=True)

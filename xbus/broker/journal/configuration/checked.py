@@ -19,7 +19,7 @@ LOOKED_THROUGH = 10_000
 """Acts of the audit among which an edit by SQL is looked for: an open transaction may be that many acts old."""
 
 MOST_ROUNDS = 100
-"""How often rows are removed: each round finds those that refer to the rows of the round before."""
+"""The most rounds of removal: each round finds the rows that refer to rows of the round before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class CheckedCatalog:
 def read_checked(connection: sa.Connection, checked: CheckedCatalog | None = None) -> CheckedCatalog:
     """Read the configuration without rows that make no sense.
 
-    The version is read first: where a change slips in between, the next look at the version finds another one. What
-    programs change is checked before they write it, so the tables are checked only after an edit by SQL.
+    The version is read first: where a change slips in between, the next look at the version finds another one. Programs
+    check their changes before they write them, so the tables are checked only after an edit by SQL.
 
     Args:
         checked: what was read last; None for a first look.

@@ -48,7 +48,7 @@ def find_problems(
 def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
     """Iterate over each mention of another entry: the place, the other's section and name.
 
-    What a role provides may be a reader, too, and what a node asks for has its own sentence then.
+    A role may provide a reader, too; a node that asks for a reader gets a sentence of its own.
     """
     for event_type in bus.event_types.values():
         for node in event_type.nodes.values():
@@ -220,7 +220,7 @@ def _lost_to_the_archive(bus: BusSpec) -> Iterator[ConfigurationProblem]:
 
 
 def _graph_problems(event_type: EventTypeSpec, workers: dict[str, bool]) -> list[str]:
-    """List the faults of a graph; a service that does not exist, which references report, counts as what it must be."""
+    """List the faults of a graph. A missing service counts as one of the right kind, as references report it."""
     nodes = [
         graphs.Node(node.name, node.service, workers.get(node.service, bool(node.to)), node.to)
         for node in stored_nodes(event_type).values()

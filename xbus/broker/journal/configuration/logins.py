@@ -149,7 +149,7 @@ def revoke_key(connection: Connection, key: str, at: datetime) -> list[LoginKeys
 
 
 def replace_keys(connection: Connection, table: Table, login: str, keys: Collection[str]) -> str:
-    """Write the new keys of a login for its column; where one of those before is gone, all its sessions end.
+    """Write the new keys of a login for its column; if an old key is gone, all its sessions end.
 
     Args:
         table: ``emitter`` or ``role``.

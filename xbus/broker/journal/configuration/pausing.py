@@ -1,6 +1,7 @@
 """Pausing and resuming: nothing new begins with a role, service, event type or emitter, and nothing is lost.
 
-What a paused role is owed is kept. Detaching, in ``detaching``, is the other way to leave a role without envelopes.
+The bus keeps the envelopes that a paused role is owed. Detaching, in ``detaching``, is the other way to leave a role
+without envelopes.
 """
 
 from collections.abc import Iterator

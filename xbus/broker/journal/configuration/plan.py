@@ -106,8 +106,8 @@ def make_plan(stored: Stored, bus: BusSpec, *, prune: bool = False, unreadable: 
 
     Args:
         stored: the present configuration.
-        bus: the wished entries. What it does not name stays as it is.
-        prune: what it does not name is removed instead.
+        bus: the wished entries. Entries that it does not name stay as they are.
+        prune: entries that ``bus`` does not name are removed instead.
         unreadable: entries that the same source names but that can't be read: a reference to them is no problem of
             its own.
     """

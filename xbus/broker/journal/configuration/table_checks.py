@@ -165,7 +165,7 @@ def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
 
 @cache
 def _select_values(table: sa.Table, name: str) -> NamedRows:
-    """Select the values of a column in the rows in use, each with the id and the name of its row."""
+    """Select the values of a column in the rows in use, with id and name of each row."""
     column = table.c[name]
     in_use = sa.true() if "removed_at" not in table.c else table.c.removed_at.is_(None)
     rows = sa.select(table.c.id, name_column(table).label("name"), column.label("value"))

@@ -87,7 +87,7 @@ def apply(
 ) -> None:
     """Make the changes of ``plan`` in the caller's transaction, and keep them in the history.
 
-    Nothing that the journal refers to is deleted: what goes out of use keeps its row and gets ``removed_at``.
+    No row is deleted to which the journal refers: an entry out of use keeps its row and gets ``removed_at``.
 
     Args:
         connection: with a transaction open; it must be rolled back when this raises.

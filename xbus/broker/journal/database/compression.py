@@ -20,7 +20,7 @@ LEAST_BYTES = 4096
 """Less data is stored as it is: a compressor takes 50 microseconds to begin, and a page of the database holds it."""
 
 LEAST_GAIN = 8
-"""Data that does not shrink by this fraction is stored as it is, so that its readers need not unpack it."""
+"""Data is stored as it is if it shrinks by less than this fraction: so readers need not unpack it."""
 
 DAMAGED = "segment_damaged"
 

@@ -93,7 +93,7 @@ def is_memory(engine: sa.Engine) -> bool:
 
 
 def file_of(address: str) -> Path | None:
-    """Give the file of a SQLite database; None for one in memory, of another kind, or named by a URI of SQLite's.
+    """Give the file of a SQLite database; None for a database in memory, another kind, or a URI of SQLite's.
 
     Args:
         address: an SQLAlchemy URL that is valid.

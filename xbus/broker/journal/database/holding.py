@@ -71,9 +71,9 @@ def hold(engine: sa.Engine, holder: Callable[[], str], wait_seconds: float = WAI
 
 
 def write_back(engine: sa.Engine) -> None:
-    """Write what SQLite's log holds into the file itself.
+    """Write SQLite's log into the file itself.
 
-    Whoever opens the file by a hard link has another log, and has to read there who holds it.
+    A program that opens the file by a hard link has another log, and reads the holder in the file.
     """
     connection = engine.raw_connection()
     try:

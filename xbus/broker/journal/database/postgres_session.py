@@ -39,8 +39,8 @@ NO_TIMEOUTS = (
     (14_00_00, ("idle_session_timeout",)),
     (17_00_00, ("transaction_timeout",)),
 )
-"""The time-outs that a database or a role may set, and that would end an upgrade, a pruning or an idle session; each
-with the first version that knows them. The bus has time-outs of its own."""
+"""The time-outs that would end an upgrade, a pruning or an idle session, each with its first version. A database or a
+role may set them. The bus has time-outs of its own."""
 
 AT_LEAST_ON = """
 SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'

@@ -14,7 +14,7 @@ from xbus.errors import ConfigurationError
 log = logging.getLogger(__name__)
 
 ROUNDS = 3
-"""How often two sessions are compared. More find a pooler that changes servers seldom, and take longer."""
+"""The number of comparisons of two sessions. More find a pooler that changes servers seldom, and take longer."""
 
 POOLER_LOSES_SESSIONS = "pooler_loses_sessions"
 STANDBY_NOT_SYNCHRONOUS = "standby_not_synchronous"

@@ -5,7 +5,7 @@ from typing import TypeAlias
 import sqlalchemy as sa
 
 NamedRow: TypeAlias = sa.Row[*tuple[object, ...]]
-"""A row whose columns are read by name. Where a SELECT is short, its columns have types instead, and are unpacked."""
+"""A row whose columns are read by name. The columns of a short SELECT have types instead, and are unpacked."""
 
 NamedRows: TypeAlias = sa.Select[*tuple[object, ...]]
 """A SELECT of such rows."""

@@ -146,7 +146,7 @@ def _packer(column: "sa.Column[Any]") -> Pack:
 
 
 def last_id(connection: sa.Connection, table: sa.Table) -> int | None:
-    """Read the last id that a table has given out by itself, whether its row is still there or not; None without."""
+    """Read the last id that a table has given out, also if its row is gone; None without one."""
     if connection.dialect.name == "postgresql":
         sequence = _sequence_of(connection, table)
         if sequence is None:

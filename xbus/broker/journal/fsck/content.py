@@ -25,7 +25,7 @@ from xbus.states import EnvelopeState
 PAGE_ENVELOPES = 100
 PAGE_EVENTS = 1_000
 PAGE_BYTES = 8 * 1024 * 1024
-"""What is read at once. More is faster, and takes more memory."""
+"""Envelopes, events and bytes that are read at once. More are faster, and take more memory."""
 
 MOST_GENERATIONS = 1_000
 """Envelopes under one key that may have been cancelled before the one that counts."""

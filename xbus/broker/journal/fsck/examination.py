@@ -18,7 +18,7 @@ from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.fsck.values import check_values
 
 ROUNDS = 2
-"""How often most rows are read: value by value, and with what they belong to."""
+"""The number of times that most rows are read: value by value, and together with their owners."""
 
 
 def check_audit(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:

@@ -5,7 +5,7 @@ https://github.com/msgpack/msgpack/blob/master/spec.md#bin-format-family.
 """
 
 LENGTH_BYTES = {0xC4: 1, 0xC5: 2, 0xC6: 4}
-"""How many bytes of length follow a mark."""
+"""The number of bytes of length that follow a mark."""
 
 
 def has_items(data: bytes, items: int) -> bool:

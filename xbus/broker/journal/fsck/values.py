@@ -130,7 +130,7 @@ def _anything(value: Any) -> None:
 def _text(value: bytes, allowed: frozenset[str] | None) -> None:
     text = value.decode()
     if allowed is not None and text not in allowed:
-        raise ValueError(f"{text!r} is none of {', '.join(sorted(allowed))}")
+        raise ValueError(f"{text!r} is not one of {', '.join(sorted(allowed))}")
 
 
 def _shown(value: Any) -> str:

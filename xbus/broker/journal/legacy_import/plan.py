@@ -93,7 +93,7 @@ class ImportPlan:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """All that it does, a line each."""
+        """The acts of the import, a line each."""
         return tuple(map(str, (*self.bus.changes, *self.beside)))
 
     @property

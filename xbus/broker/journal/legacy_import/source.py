@@ -30,7 +30,7 @@ def reading_legacy(address: str) -> Iterator[sa.Connection]:
 
     Args:
         address: a URL, ``postgresql://user:password@host:port/name`` with or without a driver's name, or the keywords
-            of PostgreSQL, ``host=... dbname=...``. What it does not say comes from PostgreSQL's variables and files.
+            of PostgreSQL, ``host=... dbname=...``. Missing parts come from PostgreSQL's variables and files.
 
     Raises:
         ConfigurationError: the address is invalid, or the database is not one of xbus.broker 0.2.0.

@@ -188,7 +188,8 @@ class _Translator:
                 self._lose(f'emission_profile "{row.name}" is left out, as its input_descriptor is')
             elif not is_name(row.encoding) or len(row.encoding) > LONGEST_ENCODING:
                 self._lose(
-                    f'emission_profile "{row.name}" is left out, as its encoding is none', "correct it in the old bus"
+                    f'emission_profile "{row.name}" is left out, as its encoding is no name',
+                    "correct it in the old bus",
                 )
             else:
                 yield EmissionProfile(

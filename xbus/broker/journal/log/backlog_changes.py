@@ -23,7 +23,7 @@ MOST_ENVELOPES = 500
 """The most envelopes that a step concerns."""
 
 SPAN = 5_000
-"""How many positions are looked at in one step, where the log is not listed; most of them hold nothing of interest."""
+"""Positions that one step reads where the log is not listed; most have no wanted event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,7 @@ def empty_versions(connection: sa.Connection, graph_id: int) -> frozenset[int]:
 
 
 def lost_services(connection: sa.Connection, graph_id: int) -> tuple[frozenset[int], frozenset[str]]:
-    """Collect the consumer services to which a version of a graph leads no longer, by their keys, and the older
-    versions that do."""
+    """Collect, by key, the consumer services that a version of a graph lost, and the older versions with them."""
     older = _older(connection, graph_id)
     if not older:
         return frozenset(), frozenset()

@@ -95,7 +95,7 @@ def find_newest(
 ) -> list[int]:
     """Find the newest envelopes with events of some graphs, newest first: in the listed part of the log and behind it.
 
-    The listed part costs as little as for :func:`find_listed`. What is not listed yet is read.
+    The listed part costs as little as for :func:`find_listed`. The rest of the log is read.
 
     Args:
         below: a position; what is found lies below it.
@@ -207,9 +207,9 @@ _WINDOW = sa.select(_CONTENTS.block, _CONTENTS.positions).where(
 
 
 def read_unlisted(connection: sa.Connection) -> ListBlock | None:
-    """Read what the table of contents is to say of the next block; None where no further one is full yet.
+    """Read the rows of the table of contents for the next block; None until it is full.
 
-    Blocks of which nothing is left are passed all at once.
+    Blocks without envelopes are passed all at once.
     """
     end, head = read_contents_end(connection), read_head(connection)
     first = connection.execute(_FIRST, {"after": end}).scalar_one() or head + 1
@@ -264,7 +264,7 @@ def list_blocks(connection: sa.Connection, group: Sequence[ListBlock]) -> None:
 
 
 def note_graphs(connection: sa.Connection, taken: Sequence[tuple[UUID, int]]) -> None:
-    """List sealed events under the graphs that they took later, at once and also where their blocks are not listed yet.
+    """List sealed events under the graphs that they took later, also if their blocks are not listed yet.
 
     1. The next block is read.
     2. An event of it takes another graph.

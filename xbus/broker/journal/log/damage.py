@@ -16,7 +16,7 @@ PAGE_BYTES = 1024 * 1024
 PAGE_ROWS = 500
 
 SegmentPlace: TypeAlias = tuple[UUID, int, int]
-"""The event and the first index of a segment, and 0; or the attempt, the part and the number of one of an output."""
+"""Event, first index and 0 of a segment; or attempt, part and number of one of an output."""
 
 BEGINNING: SegmentPlace = (UUID(int=0), -1, 0)
 

@@ -75,7 +75,7 @@ def read_oldest(connection: sa.Connection) -> int | None:
 def count_missing(connection: sa.Connection, after: int, until: int) -> int:
     """Count the envelopes above ``after`` and up to ``until`` that no longer have their items.
 
-    Whether they held events of some type is no longer known.
+    Nobody knows the types of their events any more.
     """
     envelope = model.envelope.c
     there = sa.select(sa.func.count()).where(

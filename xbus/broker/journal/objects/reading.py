@@ -20,7 +20,7 @@ STORED_DATA_TEXT = ", ".join(STORED_DATA)
 """The same for statements that are written out."""
 
 _STORES = "xbus_object_stores"
-"""Where a connection notes the stores that it has opened."""
+"""The key under which a connection notes its open stores."""
 
 _PLACE: Query[tuple[str]] = Query("SELECT place FROM object_store WHERE id = %(store_id)s", "s")
 

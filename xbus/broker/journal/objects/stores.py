@@ -54,7 +54,7 @@ class ObjectStore(Protocol):
         """Write that file, as a whole."""
 
     def is_empty(self) -> bool:
-        """Check whether it has no content, so that a journal may claim it; a store that does not exist is empty."""
+        """Check whether the store is empty, so that a journal may claim it; a missing store is empty, too."""
 
 
 @contextmanager

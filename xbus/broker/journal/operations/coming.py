@@ -1,4 +1,4 @@
-"""The deliveries and runs of bots that are still to come by themselves, for programs that wait until a bus is quiet."""
+"""The deliveries and runs of bots that are still to come, for programs that wait until a bus is quiet."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

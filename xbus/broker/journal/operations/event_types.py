@@ -42,7 +42,7 @@ class TypeCounts:
 
 
 def read_secret_fields(connection: sa.Connection) -> Mapping[str, frozenset[str]]:
-    """Read the paths of the fields that people do not see, by the name of each event type that has some.
+    """Read the paths of secret fields, by the name of each event type that has some.
 
     Former types are in it, too: envelopes of them are still there.
     """

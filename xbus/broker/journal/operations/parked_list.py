@@ -70,7 +70,7 @@ def list_parked(connection: sa.Connection, filters: Filters, limit: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class ParkedGroup:
-    """All that is parked for one role with one code.
+    """The parked envelopes and items of one role with one code.
 
     Args:
         envelopes: how many are parked as a whole.

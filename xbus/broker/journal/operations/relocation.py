@@ -35,7 +35,7 @@ Told = Callable[[str, int], None]
 """Gets the name of a table, and how many rows it has: once it is copied, and compared."""
 
 ROUNDS = 2
-"""How often each row is read: to be copied, and to be compared."""
+"""The number of times that each row is read: to be copied, and to be compared."""
 
 
 def move(source_url: str, target_url: str, at: datetime, told: Told, tell: Tell) -> list[int]:

@@ -122,7 +122,7 @@ def oldest_owed(connection: sa.Connection, cursor: Cursor | None, service_id: in
 
 
 def _oldest(connection: sa.Connection, ahead: Ahead, role_id: int | None) -> datetime | None:
-    """Find the older one of the first envelope ahead of a role and the first in a row of its own.
+    """Find the older of two: the first envelope ahead of a role, and its first with a row.
 
     Args:
         role_id: the role, if it may have rows whose envelopes come by themselves.

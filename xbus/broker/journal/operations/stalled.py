@@ -189,7 +189,7 @@ def find_owed_ahead(
         page_positions: how many positions are looked at.
 
     Returns:
-        What was found, None for nothing; and a position up to which the role is owed nothing.
+        The finding, or None; and a position up to which the role is owed nothing.
     """
     envelope = model.envelope.c
     end = after + page_positions

@@ -35,7 +35,7 @@ class UnderWay:
 
 
 def read_under_way(connection: sa.Connection, pause: PauseEntry, now: datetime) -> UnderWay | None:
-    """Read how much is under way of what is paused; None while the broker may not know of the pause yet."""
+    """Count the work under way of a paused thing; None while the broker may not know of the pause yet."""
     if now - pause.since < timedelta(seconds=IN_FORCE_SECONDS):
         return None
     if pause.kind in (PauseKind.ROLE, PauseKind.SERVICE):

@@ -4,8 +4,8 @@ Passwords come as hashes of ``xbus.passwords``. The caller checks them outside o
 milliseconds on purpose. Tokens are shown once, and kept as hashes. Each change notes an act in the audit, in the
 transaction of the change. The monitor and commands import it, and the broker, which removes expired sessions.
 
-Whoever writes rows of a person and of its sessions or tokens begins with the person: two writers then never wait for
-each other.
+A writer of rows of a person and of its sessions or tokens begins with the person: two writers then never wait for each
+other.
 
 Face: the names below.
 """

@@ -1,7 +1,7 @@
 """Keeps readers in the journal: their settings, their ranges with places and leases, and their history.
 
-Who gets which range is decided in the back, and by people; here each step is one transaction that takes effect only if
-the range is as its caller believes. Nothing here reads items.
+The back and people decide who gets a range. Here each step is one transaction, and takes effect only if the range is as
+its caller believes. Nothing here reads items.
 
 Face: the names below, and ``parked``, ``people``, ``status``, ``subscribers``, ``subscriptions``,
 ``type_spans``.

@@ -1,4 +1,4 @@
-"""Batches that are parked, as a subscriber did not take them or their items are damaged; people resume or drop them.
+"""Parked batches: a subscriber did not take them, or their items are damaged. People resume or drop them.
 
 A parked batch is a range of its own beside the ring. Nobody reads it until a person resumes it; it ends when its batch
 is settled. So leases, counters and bounds are those of all ranges, and retention keeps what is in it.
@@ -115,7 +115,7 @@ def park(
 def park_next(
     connection: sa.Connection, lease: LeaseOf, to: Place, failure: BatchFailure, note: ActNote
 ) -> ReaderRange | None:
-    """Park the next items of a range up to a place, of which no batch is out; its range goes on there.
+    """Park the next items of a range up to a place; the range goes on there. No batch of it may be out.
 
     Raises:
         Refused: the program has lost the range (``lease_lost``).

@@ -61,7 +61,7 @@ class ReaderRange:
 
     @property
     def batch_begin(self) -> Place:
-        """The place of the first item of the batch that is out; stretches without a part in it do not count."""
+        """The place of the first item of the batch that is out; stretches outside of it don't count."""
         return min((stretch.position for stretch, _ in self._parts), default=self.place)
 
     @property

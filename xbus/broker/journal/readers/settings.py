@@ -43,7 +43,7 @@ class ReaderEntry:
 
     @property
     def read_types(self) -> frozenset[int]:
-        """The ids of all types of which it gets events, also of those that are none of its own any more."""
+        """The ids of all types of which it gets events, its former types included."""
         return self.event_types | {span.type_id for span in self.spans.values()}
 
     def parts(self, position: int) -> Iterator[LogPart]:

@@ -188,7 +188,7 @@ def count_lag(connection: sa.Connection, entry: ReaderEntry, place: Place, most:
 def _lag(
     connection: sa.Connection, entry: ReaderEntry, place: Place, most: int = MOST_COUNTED_EVENTS
 ) -> tuple[int, datetime | None]:
-    """Count the events that a reader gets from a place on, and find the moment at which the first was sealed."""
+    """Count the events of a reader from a place on, and find when the first was sealed."""
     counts, moments = [0], []
     for part in entry.parts(place.position):
         count, since = _lag_of_part(connection, part, most - sum(counts))
@@ -228,7 +228,7 @@ def _waiting_since(connection: sa.Connection, part: LogPart) -> datetime | None:
 
 
 def _behind(connection: sa.Connection, graphs: Sequence[int], part: LogPart, most: int) -> tuple[int, datetime | None]:
-    """Count the events of a part that the table of contents does not list yet, and find when the first was sealed."""
+    """Count the events of a part that are not listed yet, and find when the first was sealed."""
     above = max(part.first - 1, read_contents_end(connection))
     upto = NO_END if part.until is None else part.until
     row = connection.execute(_BEHIND, {"above": above, "upto": upto, "graphs": graphs, "most": most}).one()
@@ -238,7 +238,7 @@ def _behind(connection: sa.Connection, graphs: Sequence[int], part: LogPart, mos
 def _positions(
     connection: sa.Connection, graphs: Sequence[int], part: LogPart, at_once: int = POSITIONS_AT_ONCE
 ) -> Iterator[Sequence[int]]:
-    """Iterate over the positions of a part that the table of contents names, as many at once as a statement takes."""
+    """Iterate over the listed positions of a part, as many at once as a statement takes."""
     after = part.first - 1
     while part.until is None or after < part.until:
         listed = find_listed(connection, graphs, after, at_once)

@@ -185,7 +185,7 @@ def _lock_in_order(connection: sa.Connection, *leases: LeaseOf) -> None:
 
 
 def release(connection: sa.Connection, leases: Iterable[LeaseOf]) -> None:
-    """Give ranges up in order. What was lost already is left alone."""
+    """Give ranges up in order. Ranges that were lost before are left alone."""
     row = model.reader_range.c
     leases = list(leases)
     _lock_in_order(connection, *leases)
@@ -214,7 +214,7 @@ def pass_idle(connection: sa.Connection, passed: Sequence[ReaderRange], note: Ac
 
 
 def pass_to(connection: sa.Connection, known: ReaderRange, place: Place, note: ActNote) -> ReaderRange:
-    """Have a range go on at a place, if it stands before it; a batch that is out of it is forgotten.
+    """Have a range go on at a later place; the bus forgets a batch that is out.
 
     Args:
         known: the range as the caller knows it. Nobody may be at work on a batch that is out.

@@ -37,7 +37,7 @@ class TypeSpan:
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """The positions from one on, up to another or to the end, at which a reader gets events of some types."""
+    """A span of positions, with an end or without, at which a reader gets events of some types."""
 
     types: frozenset[int]
     first: int
@@ -63,7 +63,7 @@ def is_in_span(position: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
 
 
 def write_types(connection: sa.Connection, service_id: int, type_ids: Collection[int]) -> None:
-    """Give a reader its types. Those that it keeps, and what it still gets of others, stay as they are."""
+    """Give a reader its types. Types that it keeps, and the rest that it still gets of others, stay as they are."""
     own = _ROW.service_id == service_id
     rows = connection.execute(sa.select(_ROW.event_type_id, _ROW.until).where(own))
     present = {row.event_type_id: row.until for row in rows}
@@ -78,9 +78,9 @@ def write_types(connection: sa.Connection, service_id: int, type_ids: Collection
 
 
 def bound_spans(connection: sa.Connection, service_id: int, before: Mapping[int, TypeSpan], head: int) -> None:
-    """Have a reader get all of the types that it left up to the end of the log, and of new ones what comes behind it.
+    """Give a reader its former types up to the end of the log, and its new types behind it.
 
-    A type that comes again while the reader has not got all of its former events is read from these on.
+    If a type returns before the reader has got its former events, reading goes on from these.
 
     Args:
         before: its types before the change.

@@ -40,14 +40,14 @@ class Ages:
         return Rules(Rule(_before(now, self.otherwise)), of_types)
 
     def ways(self, rules: Rules) -> Iterator[tuple[Scan, Rule]]:
-        """Iterate over a way for each type with a rule of its own, and one for all others, each with its rule."""
+        """Iterate over ways with their rules: one for each type with a rule, and one for all others."""
         if rules.others.until is not None:
             yield Scan(rules, without=frozenset(rules.of_types)), rules.others
         for each, rule in rules.of_types.items():
             yield Scan(rules, only=frozenset({each})), rule
 
     def way_for_space(self, now: datetime) -> Scan | None:
-        """Give the way to all that an age will remove some day, as if that were now; None where nothing is."""
+        """Give the way to all envelopes that an age will remove, as if that day were now; or None."""
         mortal = {each for each, found in self.keepings.items() if found.seconds(self.otherwise) < math.inf}
         endless = self.keepings.keys() - mortal
         of_types = {each: Rule(now if each in mortal else None) for each in self.keepings}

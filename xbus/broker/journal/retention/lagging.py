@@ -1,6 +1,6 @@
-"""Finds the consumer roles that lag further than they may, and has them do without what is too old for them.
+"""Finds the consumer roles beyond their limit of lag, and has them skip the envelopes that are too old.
 
-Lag is what a role lacks and what comes to it by itself in its turn. What is parked is a matter of a person.
+Lag counts the envelopes that a role lacks and will get in their turn. Parked envelopes are a matter of a person.
 """
 
 from collections.abc import Collection
@@ -45,7 +45,7 @@ class Lagging:
 
 
 def find_lagging(connection: sa.Connection, now: datetime, most_skipped: int = MOST_SKIPPED) -> list[Lagging]:
-    """Find the roles that are beyond their limit; where no role has one, it costs one look at an empty table.
+    """Find the roles that are beyond their limit. If no role has one, this costs one look at an empty table.
 
     Args:
         most_skipped: envelopes that a role has to do without at once, as each of them has a row in the history.
@@ -109,7 +109,7 @@ def _count(connection: sa.Connection, cursor: Cursor, graphs: Collection[int]) -
 
 
 def skip(connection: sa.Connection, lagging: Lagging, at: datetime) -> None:
-    """Decide that a role does without all up to a position; the back carries that out, as it knows what is under way.
+    """Decide that a role skips all up to a position. The back carries that out, as it knows the work under way.
 
     The history says so of the role, and of each envelope that it does without.
     """

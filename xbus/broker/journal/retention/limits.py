@@ -14,7 +14,7 @@ LimitOf: TypeAlias = Literal["role", "reader"]
 def write_limit(
     connection: sa.Connection, kind: LimitOf, subject_id: int, max_lag: int | timedelta | None, when_behind: WhenBehind
 ) -> None:
-    """Bring the limit of a role, or of the service of a reader, to what an administrator wants; None is no limit."""
+    """Set the limit of a role, or of the service of a reader; None means no limit."""
     of_subject = (lag_limit.c.kind == kind, lag_limit.c.subject_id == subject_id)
     connection.execute(sa.delete(lag_limit).where(*of_subject))
     if max_lag is not None:

@@ -1,6 +1,6 @@
 """Removal of envelopes that nobody needs any more, step by step, and the bytes of those that are left.
 
-What is needed (``needed.py``) and what rules keep (``rules.py``) is decided in the transaction that removes.
+The removing transaction decides what is needed (``needed.py``) and what rules keep (``rules.py``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -122,7 +122,7 @@ def prune_cancelled(
 def forget_keys(connection: sa.Connection, now: datetime) -> PruningStep:
     """Remove some keys of removed envelopes that are older than their emitters' profiles keep them.
 
-    Whoever sends one of them again sends a new envelope. ``after`` only says whether more are left.
+    An emitter that uses one of them again sends a new envelope. ``after`` only says whether more are left.
     """
     profile, emitter, spent = model.emitter_profile.c, model.emitter.c, model.spent_key.c
     kept = connection.execute(sa.select(profile.id, profile.keep_keys).where(profile.keep_keys.is_not(None))).all()

@@ -104,7 +104,7 @@ def _first(connection: sa.Connection, part: LogPart, most: int, upto: int) -> Se
 
 
 def _bounds(connection: sa.Connection, part: LogPart, upto: int) -> tuple[Sequence[int], int, int, int]:
-    """Give the graphs of a part, the position before it, its last one, and that up to which contents list it."""
+    """Give the graphs of a part, and three positions: before it, its last, and the last listed one."""
     graphs = connection.execute(_GRAPHS, {"types": sorted(part.types)}).scalars().all()
     after, last = part.first - 1, upto if part.until is None else min(part.until, upto)
     return graphs, after, last, max(after, min(last, read_contents_end(connection)))

@@ -40,7 +40,7 @@ class AttentionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """All that waits for a person.
+    """The counts of things that wait for a person.
 
     Args:
         parked: envelopes that are parked as a whole.

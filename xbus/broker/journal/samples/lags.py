@@ -20,7 +20,7 @@ from xbus.broker.journal.log.role_progress import asks_for, is_for
 from xbus.broker.journal.writes.cursor import Cursor
 
 MOST_LISTED = 128 * BLOCK_POSITIONS
-"""Positions of the table of contents that are read for a role. What lies beyond is estimated by what they hold."""
+"""Positions of the table of contents that are read for a role. The rest is estimated by their events."""
 
 MOST_UNLISTED = 4096
 """Positions behind the table of contents that are read, once for all roles."""
@@ -45,7 +45,7 @@ class AheadOfRole(NamedTuple):
 
 
 class _CursorPlace(NamedTuple):
-    """The place of a role in the log; as long as it is the same, nothing that was looked at is looked at again."""
+    """The place of a role in the log; while it is the same, no position is read again."""
 
     version: int
     position: int
@@ -73,7 +73,7 @@ class _Tail:
 
 
 class LagReader:
-    """Reads the arrears of roles again and again; it remembers up to where a role that stays away is owed nothing.
+    """Reads the arrears of roles again and again. It remembers a position up to which an absent role is owed nothing.
 
     Args:
         most_listed: positions of the table of contents for a role.
@@ -152,7 +152,7 @@ def _look(
     """Look at the first envelopes that bits name, until one of them is owed.
 
     Returns:
-        What is ahead, and a position up to which nothing is owed.
+        The envelopes ahead, and a position up to which nothing is owed.
     """
     left = bits.bit_count()
     places = _places(bits)

@@ -31,7 +31,7 @@ class ReaderFigures:
 
 
 def read_reader_figures(connection: sa.Connection) -> list[ReaderFigures]:
-    """Read the readers in use, by name; each costs a look into the table of contents, however far it is behind."""
+    """Read the readers in use, by name. Each costs one look into the table of contents, at any lag."""
     found = []
     ranges = read_ranges(connection)
     for entry in read_readers(connection):

@@ -12,7 +12,7 @@ MOST_READ = 4000
 """Envelopes that are read to count their events. More tell more exactly, and read longer."""
 
 WINDOWS = 4
-"""Where more came, so many windows of them are read, spread over all."""
+"""If more came, the sampler reads so many windows of them, spread over all."""
 
 
 def count_traffic(connection: sa.Connection, after: int, upto: int, most: int = MOST_READ) -> Traffic:

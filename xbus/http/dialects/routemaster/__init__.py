@@ -1,7 +1,7 @@
 """Routemaster's own protocol, for clients that were written for it. A topic is an event type.
 
-The source of its rules is the documentation of deliveroo/routemaster, "API". Where its server or its published clients
-differ from that, both are served.
+The source of its rules is the documentation of deliveroo/routemaster, "API". If its server or its published clients
+differ from the documentation, the gateway serves both.
 
 Face: ``OPERATIONS``.
 """

@@ -63,7 +63,7 @@ def read_event(topic: str, found: object, now: datetime, data_bytes: int) -> Top
     if extra := set(found) - {*FIELDS, "topic"}:
         raise bad(f"the event has the extra field {min(extra):.40}")
     if found.get("type") not in TYPES:
-        raise bad(f"the type is none of {', '.join(TYPES)}")
+        raise bad(f"the type is not one of {', '.join(TYPES)}")
     url = found.get("url")
     if not isinstance(url, str) or https_parts(url) is None or len(url) > LONGEST_URL:
         raise bad(f"the url is no address of https without password, with up to {LONGEST_URL} characters")

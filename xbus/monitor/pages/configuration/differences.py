@@ -16,7 +16,7 @@ MOST_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line; ``sign`` is ``+`` for a new one, ``-`` for one that goes, and a blank for one that stays."""
+    """A line; ``sign`` is ``+`` for a new one, ``-`` for a removed one, else a blank."""
 
     sign: str
     text: str

@@ -27,7 +27,7 @@ ROWS = "row"
 """The field that has the numbers of the rows."""
 
 BEFORE = "from"
-"""The field of a row with the numbers of the rows before it; the bus file has it the other way round, as ``to``."""
+"""The field of a row with the numbers of the rows before it. The bus file names the rows behind it, as ``to``."""
 
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
 _ROW = re.compile(r"\d{1,6}")

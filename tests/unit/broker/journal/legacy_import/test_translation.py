@@ -135,7 +135,7 @@ def test_an_event_type_with_a_strange_name_is_in_no_profile() -> None:
     [
         (OldEmissionProfile("uploads", "u2", None, "utf-8"), "as its person is"),
         (OldEmissionProfile("uploads", None, "d2", "utf-8"), "as its input_descriptor is"),
-        (OldEmissionProfile("uploads", None, None, "x" * 65), "as its encoding is none"),
+        (OldEmissionProfile("uploads", None, None, "x" * 65), "as its encoding is no name"),
     ],
 )
 def test_an_emission_profile_goes_with_what_it_needs(row: OldEmissionProfile, told: str) -> None:

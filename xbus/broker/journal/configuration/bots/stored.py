@@ -150,7 +150,10 @@ def _bring_into_use(connection: sa.Connection, table: sa.Table, named: str, name
 
 
 def end_reader(connection: sa.Connection, entry: BotSpec, at: datetime) -> None:
-    """Take the reader of a bot that reads no more out of use; if it reads again it goes on where it stood."""
+    """Take the reader of a bot that reads no more out of use.
+
+    If the bot reads again, the reader goes on at its old place.
+    """
     service = model.service.c
     of_bot = (service.name == entry.emitter, service.kind == "reader", service.removed_at.is_(None))
     connection.execute(sa.update(model.service).where(*of_bot).values(removed_at=at))

@@ -1,6 +1,6 @@
 """A bus as an administrator names it: all its entries by section and name, and the places in it.
 
-A place says where a fault is. Whoever knows the source, a file or a form, finds the line by it.
+A place says where a fault is. The reader of the source, a file or a form, finds the line by it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -95,7 +95,7 @@ def read_runners(connection: sa.Connection, pauses: Pauses) -> list[RunnerEntry]
 
 
 def read_bots(connection: sa.Connection, pauses: Pauses) -> list[BotEntry]:
-    """Read the bots in use. Those that name no runners have the only service of these."""
+    """Read the bots in use. A bot that names no runners has the only service of runners."""
     only = sa.select(sa.func.min(model.service.c.id)).where(
         model.service.c.kind == "runner", model.service.c.removed_at.is_(None)
     )

@@ -1,23 +1,24 @@
-"""Takes the items of events that were listed, in order, up to bounds; pure but for the source of the items.
+"""Takes the items of listed events, in order, up to bounds; pure but for the source of the items.
 
 The sizes of segments are read before their data, so that memory is bounded however large the events are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import NamedTuple, Protocol, TypeAlias
 
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.cutting import cut_items, replace_items
 from xbus.broker.journal.log.slices.listing import ListedEvent
-from xbus.broker.journal.log.slices.values import Place, SliceBounds, SliceEvent
+from xbus.broker.journal.log.slices.values import NO_BOUNDS, Place, SliceBounds, SliceEvent
 from xbus.errors import JournalError
 
 CHUNK_EVENTS = 512
 """Events whose segments are read by one statement at the most. More make fewer statements, and longer ones."""
 
 SMALL_BYTES = 64 * 1024
-"""Bytes up to which an event is taken as a whole or not at all, so that nobody needs to look at its segments before."""
+"""Up to so many bytes an event is taken whole or not, without a look at its segments."""
 
 CHUNK_ITEMS = 65_536
 """Items whose segments are read by one statement at the most: each may be a segment of its own."""
@@ -41,8 +42,9 @@ class ItemSpan(NamedTuple):
     @property
     def is_small(self) -> bool:
         """True for a whole event that is known to be small."""
-        size = self.event.data_bytes
-        return size is not None and size <= SMALL_BYTES and self.is_whole
+        event, first, end = self
+        size = event.data_bytes
+        return size is not None and size <= SMALL_BYTES and first == 0 and end == event.items
 
     @property
     def known_sizes(self) -> "Sequence[SegmentSize]":
@@ -122,9 +124,10 @@ class SliceItems:
 
     def __init__(self, source: ItemSource, bounds: SliceBounds | None) -> None:
         self._source = source
-        self._left = bounds
-        self._is_bounded = bounds is not None
         self._is_empty = True
+        self._is_bounded = bounds is not None
+        # What is left of the bounds.
+        self._items, self._bytes, self._events = astuple(bounds or NO_BOUNDS)
         self.events: list[SliceEvent] = []
         """The items that were read."""
         self.stopped_at: Place | None = None
@@ -140,46 +143,67 @@ class SliceItems:
             DamagedItems: the first items are damaged, or some of those that are read without bounds.
             JournalError: the log misses items that it should have.
         """
-        for chunk in _chunks(_pieces(spans), self._left):
+        for chunk in _chunks(spans, self._items):
             sizes = self._read_sizes([span for span in chunk if not span.is_small])
-            self._take([part for span in chunk for part in self._fitting(span, sizes)])
+            fitting = []
+            for span in chunk:
+                part = self._small_one(span) or self._fitting(span, sizes)
+                if part is not None:
+                    fitting.append(part)
+                if self.stopped_at is not None:
+                    break
+            self._take(fitting)
             if self.stopped_at is not None:
                 return
 
-    def _fitting(self, span: ItemSpan, sizes: Sizes) -> Iterator[ItemSpan]:
-        """Give as much of a span as fits, and count it; nothing once something did not fit.
+    def _small_one(self, span: ItemSpan) -> ItemSpan | None:
+        """Count a small event with items, and give its span, if it fits whole: most events end here."""
+        if not span.is_small:
+            return None
+        event = span.event
+        items, size = event.items, event.facts.size + (event.data_bytes or 0)
+        if not items or items > self._items or size > self._bytes or self._events <= 0:
+            return None
+        self._count(items, size)
+        return span
+
+    def _fitting(self, span: ItemSpan, sizes: Sizes) -> ItemSpan | None:
+        """Give as much of a span as fits, and count it; None, and the place where it stopped, where nothing fits.
 
         Bytes end it between two segments. Only if nothing else was taken it ends within the first segment, whose items
         count its average then.
         """
-        if self.stopped_at is not None:
-            return
-        left = self._left
-        if left is not None and left.are_reached:
+        if self._items <= 0 or self._bytes <= 0 or self._events <= 0:
             self.stopped_at = span.place(span.first)
-            return
-        most = span.end if left is None else min(span.end, span.first + left.items)
+            return None
+        most = min(span.end, span.first + self._items)
         segments = span.known_sizes if span.is_small else sizes.get(span.event.segments_id, ())
         if not _cover(segments, span.first, most):
             self._source.pass_missing(span)
-            return
-        end, size = (most, 0) if left is None else self._measure(span, segments, most, left.bytes)
+            return None
+        end, size = self._measure(span, segments, most)
         if end < span.end:
             self.stopped_at = span.place(end)
-        if end > span.first or not span.items:
-            self._left = left and left.less(max(end - span.first, 1), size)
-            self._is_empty = False
-            yield span._replace(end=end)
+        if end == span.first and span.items:
+            return None
+        self._count(max(end - span.first, 1), size)
+        return span._replace(end=end)
 
-    def _measure(self, span: ItemSpan, segments: Sequence[SegmentSize], most: int, max_bytes: int) -> tuple[int, int]:
-        """Find the end of the items that fit into so many bytes, and the bytes that they count."""
+    def _count(self, items: int, size: int) -> None:
+        self._items -= items
+        self._bytes -= size
+        self._events -= 1
+        self._is_empty = False
+
+    def _measure(self, span: ItemSpan, segments: Sequence[SegmentSize], most: int) -> tuple[int, int]:
+        """Find the end of the items that fit into the bytes that are left, and the bytes that they count."""
         end, size = span.first, span.event.facts.size
         for segment in segments:
             wanted = min(segment.end, most) - end
             share = segment.size * wanted // segment.items
-            if size + share > max_bytes:
+            if size + share > self._bytes:
                 if self._is_empty and end == span.first:
-                    end += min(wanted, max(1, (max_bytes - size) * segment.items // segment.size))
+                    end += min(wanted, max(1, (self._bytes - size) * segment.items // segment.size))
                 break
             end, size = end + wanted, size + share
         return end, size
@@ -187,9 +211,7 @@ class SliceItems:
     def _read_sizes(self, spans: Sequence[ItemSpan]) -> Sizes:
         if not spans:
             return {}
-        end = max(span.end for span in spans)
-        if self._left is not None:
-            end = min(end, spans[0].first + self._left.items)
+        end = min(max(span.end for span in spans), spans[0].first + self._items)
         return self._source.sizes(spans, end)
 
     def _take(self, spans: Sequence[ItemSpan]) -> None:
@@ -206,17 +228,15 @@ class SliceItems:
                     self.stopped_at = span.place(span.first)
                     return
                 raise DamagedItems(error, span.behind) from error
-            found = _cut(segments.get(span.event.segments_id, ()), span)
-            if found is None:
+            event, first, end = span
+            data = _cut(segments.get(event.segments_id, ()), span)
+            if data is None:
                 self._source.pass_missing(span)
                 continue
-            corrected = {
-                index - span.first: after
-                for index, after in corrections.get(span.event.segments_id, {}).items()
-                if span.first <= index < span.end
-            }
-            data = replace_items(found, span.items, corrected) if corrected else found
-            self._add(SliceEvent(span.event.facts, span.first, span.items, data))
+            if corrections and (of_event := corrections.get(event.segments_id)):
+                corrected = {index - first: after for index, after in of_event.items() if first <= index < end}
+                data = replace_items(data, end - first, corrected) if corrected else data
+            self._add(SliceEvent(event.facts, first, end - first, data))
 
     def _read_whole(self, spans: Sequence[ItemSpan]) -> Mapping[str, Sequence[Segment]] | None:
         """Read whole events together; None where one of them is damaged, so that each has to be read alone."""
@@ -234,28 +254,24 @@ class SliceItems:
         self.events.append(event)
 
 
-def _pieces(spans: Iterable[ItemSpan]) -> Iterator[ItemSpan]:
-    """Cut long spans."""
-    for span in spans:
-        if span.items <= CHUNK_ITEMS:
-            yield span
-        else:
-            for first in range(span.first, span.end, CHUNK_ITEMS):
-                yield ItemSpan(span.event, first, min(span.end, first + CHUNK_ITEMS))
-
-
-def _chunks(spans: Iterable[ItemSpan], bounds: SliceBounds | None) -> Iterator[Sequence[ItemSpan]]:
-    """Cut spans into runs for one statement each; one that begins in mid-event has a statement of its own."""
-    most_items = CHUNK_ITEMS if bounds is None else min(CHUNK_ITEMS, bounds.items)
+def _chunks(spans: Iterable[ItemSpan], most_items: int) -> Iterator[Sequence[ItemSpan]]:
+    """Cut spans into runs for one statement each; what begins in mid-event has a statement of its own."""
+    most_items = min(CHUNK_ITEMS, most_items)
     chunk: list[ItemSpan] = []
     items = 0
     for span in spans:
-        is_full = len(chunk) == CHUNK_EVENTS or items + span.items > most_items
-        if chunk and (is_full or span.first or chunk[-1].first):
-            yield chunk
-            chunk, items = [], 0
+        event, first, end = span
+        items += end - first
+        if first or items > most_items or len(chunk) == CHUNK_EVENTS:
+            if chunk:
+                yield chunk
+            chunk, items = [], end - first
+            if first or items > CHUNK_ITEMS:
+                for piece in range(first, end, CHUNK_ITEMS):
+                    yield [ItemSpan(event, piece, min(end, piece + CHUNK_ITEMS))]
+                items = 0
+                continue
         chunk.append(span)
-        items += span.items
     if chunk:
         yield chunk
 
@@ -271,6 +287,8 @@ def _cover(segments: Sequence[SegmentSize], first: int, end: int) -> bool:
 
 def _cut(segments: Sequence[Segment], span: ItemSpan) -> bytes | None:
     """Join the data of a span; None where segments are missing."""
+    if len(segments) == 1 and segments[0][:2] == (span.first, span.items):
+        return segments[0].data
     data = segments[0].data if len(segments) == 1 else b"".join([segment.data for segment in segments])
     if not segments:
         return data if not span.items else None

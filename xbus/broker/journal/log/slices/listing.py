@@ -7,7 +7,6 @@ little. Each list covers all from its first place to its end.
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -21,22 +20,31 @@ PAGE_EVENTS = 4096
 """Events of a page at the most. More spares statements where envelopes hold many events, and takes memory."""
 
 
-class ListedEvent(NamedTuple):
+class ListedEvent:
     """An event of which a slice may want items.
 
     Args:
         facts: the event.
         items: how many it holds.
         segments_id: the event under whose id its items are stored.
-        hash: its place on the ring.
         data_bytes: the bytes of its items, where it is alone in its envelope; None where only its segments tell.
     """
 
-    facts: EventHead
-    items: int
-    segments_id: str
-    hash: int
-    data_bytes: int | None
+    __slots__ = ("_hash", "data_bytes", "facts", "items", "segments_id")
+
+    def __init__(self, facts: EventHead, items: int, segments_id: str, data_bytes: int | None) -> None:
+        self.facts = facts
+        self.items = items
+        self.segments_id = segments_id
+        self.data_bytes = data_bytes
+        self._hash: int | None = None
+
+    @property
+    def hash(self) -> int:
+        """Its place on the ring; whoever reads the whole ring never asks."""
+        if self._hash is None:
+            self._hash = ring_hash(self.facts.partition_key, self.facts.ordering_key, self.facts.event_id)
+        return self._hash
 
 
 def _place(event: ListedEvent) -> Place:
@@ -115,8 +123,7 @@ def _read_graphs(connection: sa.Connection, types: Collection[int]) -> Sequence[
 
 def _listed(items: int, origin_id: str | None, events: int, data_bytes: int, *facts: object) -> ListedEvent:
     found = EventHead(*facts)  # type: ignore[arg-type]
-    hashed = ring_hash(found.partition_key, found.ordering_key, found.event_id)
-    return ListedEvent(found, items, origin_id or found.event_id, hashed, data_bytes if events == 1 else None)
+    return ListedEvent(found, items, origin_id or found.event_id, data_bytes if events == 1 else None)
 
 
 def as_text(column: sa.ColumnElement[UUID]) -> sa.ColumnElement[str]:

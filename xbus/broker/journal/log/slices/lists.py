@@ -30,7 +30,7 @@ class EventLists:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._blocks: OrderedDict[tuple[frozenset[int], int], list[ListPage]] = OrderedDict()
-        """The lists by types and the block of the log in which they begin; the block used last is the last one."""
+        """The lists by types and by the block in which they begin, the last used one at the end."""
         self._reading = threading.Lock()
 
     @property

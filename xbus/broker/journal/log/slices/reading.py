@@ -74,7 +74,7 @@ def cut_slice(
         most_pages: how many lists are looked through at the most.
 
     Returns:
-        What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``.
+        The found events. There may be none though the log goes on: to look for more, read on at ``to``.
 
     Raises:
         DamagedItems: the next items are damaged, or some of those between a place and ``until``.
@@ -104,22 +104,25 @@ def cut_slice(
 
 def _wanted(events: Sequence[ListedEvent], stretches: Sequence[Stretch]) -> Iterator[ItemSpan]:
     """Find the items that stretches want."""
+    whole = next((each for each in stretches if each.is_whole_ring), None)
     for event in events:
-        stretch = next((each for each in stretches if event.hash in each), None)
+        stretch = whole or next((each for each in stretches if event.hash in each), None)
         if stretch is not None and (span := _span(event, stretch)) is not None:
             yield span
 
 
 def _span(event: ListedEvent, stretch: Stretch) -> ItemSpan | None:
     """Find the items of an event between the place of a stretch and its end."""
-    here = event.facts.place
-    begin, until = stretch.position, stretch.until
-    first = begin.item if begin[:2] == here[:2] else 0
+    facts, begin, until = event.facts, stretch.position, stretch.until
+    here = facts.position, facts.event
+    if until is None and begin < here:
+        return ItemSpan(event, 0, event.items)
+    first = begin.item if begin[:2] == here else 0
     end = event.items
-    if until is not None and until[:2] == here[:2]:
+    if until is not None and until[:2] == here:
         end = min(end, until.item)
         if not end:
             return None
-    if begin[:2] > here[:2] or (until is not None and until[:2] < here[:2]):
+    if begin[:2] > here or (until is not None and until[:2] < here):
         return None
     return ItemSpan(event, first, end) if first < end or first == end == 0 else None

@@ -10,7 +10,7 @@ from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices.values import BadPlace, Place
 
 Start: TypeAlias = Place | datetime | Literal["head", "oldest"]
-"""Where to begin; a moment means the first envelope sealed then or later, the head what comes from now on."""
+"""The place to begin; a moment means the first envelope sealed then or later, the head means the next envelope."""
 
 
 def parse_start(text: str) -> Start:

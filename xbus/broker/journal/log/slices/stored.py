@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
 
@@ -15,17 +15,8 @@ from xbus.broker.journal.log.slices.listing import IDS, as_text
 from xbus.broker.journal.objects.reading import STORED_DATA, STORED_DATA_TEXT, segment_data
 from xbus.errors import JournalError
 
-
-class StoredSegment(NamedTuple):
-    """A row of ``model.log_segment``, with the id of its event as text."""
-
-    event_id: str
-    first_index: int
-    items: int
-    data: bytes
-    plain_bytes: int | None
-    store_id: int | None
-    hash: bytes
+StoredSegment: TypeAlias = tuple[str, int, int, bytes, int | None, int | None, bytes]
+"""A row of ``model.log_segment``: the event's id as text, first index, items, and what ``STORED_DATA`` names."""
 
 
 class StoredItems:
@@ -55,11 +46,10 @@ class StoredItems:
             start = self._segment_start(spans[0]) if spans[0].first else 0
             end = max(span.end for span in spans)
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
-            door = segment_data(self._connection)
-            for stored in self._fetch_data(wanted):
-                place = (stored.event_id, stored.first_index)
-                data = door.plain_of(*place, stored.data, stored.plain_bytes, stored.store_id, stored.hash)
-                segments[stored.event_id].append(Segment(stored.first_index, stored.items, data))
+            plain_of = segment_data(self._connection).plain_of
+            for event_id, first, items, data, plain_bytes, store_id, digest in self._fetch_data(wanted):
+                plain = plain_of(event_id, first, data, plain_bytes, store_id, digest)
+                segments[event_id].append(Segment(first, items, plain))
         return segments
 
     def corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
@@ -91,14 +81,13 @@ class StoredItems:
     def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[StoredSegment]:
         """Fetch segments; on PostgreSQL by binary COPY, as its driver decodes bytes from text otherwise."""
         if self._connection.dialect.name == "sqlite":
-            return map(StoredSegment._make, self._connection.execute(_DATA, wanted))
+            return cast(list[StoredSegment], self._connection.execute(_DATA, wanted).all())
         try:
-            found = copy_out(self._connection.connection.driver_connection, _DATA_COPIED, **wanted)
+            return copy_out(self._connection.connection.driver_connection, _DATA_COPIED, **wanted)
         except BaseException:
             # SQLAlchemy has not seen what happened to the connection: it must not lend it again.
             self._connection.invalidate()
             raise
-        return map(StoredSegment._make, found)
 
 
 _SEGMENT = model.log_segment.c
@@ -120,7 +109,7 @@ _DATA = (
     .where(_WANTED)
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
-_DATA_COPIED: Query[tuple[str, int, int, bytes, int | None, int | None, bytes]] = Query(
+_DATA_COPIED: Query[StoredSegment] = Query(
     f"SELECT CAST(event_id AS text), first_index, items, {STORED_DATA_TEXT} FROM log_segment"
     " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
     " ORDER BY event_id, first_index",

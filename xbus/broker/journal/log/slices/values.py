@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -108,6 +109,10 @@ class Stretch:
     position: Place
     until: Place | None = None
 
+    @property
+    def is_whole_ring(self) -> bool:
+        return self.first == 0 and self.last == LAST_HASH
+
     def __contains__(self, hashed: int) -> bool:
         return self.first <= hashed <= self.last
 
@@ -135,13 +140,9 @@ class SliceBounds:
     bytes: int
     events: int = MOST_EVENTS
 
-    def less(self, items: int, size: int) -> "SliceBounds":
-        """Give the bounds that are left after so many items of an event."""
-        return SliceBounds(self.items - items, self.bytes - size, self.events - 1)
 
-    @property
-    def are_reached(self) -> bool:
-        return self.items <= 0 or self.bytes <= 0 or self.events <= 0
+NO_BOUNDS = SliceBounds(sys.maxsize, sys.maxsize, sys.maxsize)
+"""Those of a slice that is read whole."""
 
 
 class EventHead(NamedTuple):
@@ -177,11 +178,12 @@ class EventHead(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes that it counts in a slice, beside its items."""
+        if self.headers is None and self.event_headers is None:
+            return EVENT_BYTES
         return EVENT_BYTES + len(self.headers or b"") + len(self.event_headers or b"")
 
 
-@dataclass(frozen=True, slots=True)
-class SliceEvent:
+class SliceEvent(NamedTuple):
     """Items of one event that follow each other.
 
     Args:

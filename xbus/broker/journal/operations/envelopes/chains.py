@@ -67,7 +67,7 @@ class ChainLink:
 
 
 def read_ancestors(connection: sa.Connection, envelope_id: UUID) -> list[ChainLink]:
-    """Read what an envelope was made of, the first one first and the envelope itself last; none for an unknown one."""
+    """Read the ancestors of an envelope, the first one first and the envelope itself last; none for an unknown one."""
     found: list[ChainLink] = []
     wanted: UUID | None = envelope_id
     while wanted is not None and len(found) < MOST_LINKS:
@@ -80,7 +80,7 @@ def read_ancestors(connection: sa.Connection, envelope_id: UUID) -> list[ChainLi
 
 
 def read_descendants(connection: sa.Connection, envelope_id: UUID) -> list[ChainLink]:
-    """Read what was made of an envelope, all of a generation behind the one before; the envelope itself is left out."""
+    """Read the descendants of an envelope, one generation behind the other, without the envelope itself."""
     emitters = connection.execute(sa.select(model.emitter.c.id).where(model.emitter.c.kind == "node")).scalars().all()
     found: dict[UUID, ChainLink] = {}
     parents: Sequence[UUID] = [envelope_id]

@@ -243,7 +243,7 @@ def _end_of(fingerprint: sa.ColumnElement[str], *, is_oldest: bool = False) -> s
 
 
 def _conditions(connection: sa.Connection, filters: GroupFilters) -> list[sa.ColumnElement[bool]]:
-    """Build what the newest failure of a group is to be like; role and code are the same for all of a group."""
+    """Build the conditions on the newest failure of a group; role and code are the same in a group."""
     other = model.failure.alias()
     wanted: list[sa.ColumnElement[bool]] = []
     if filters.role is not None:

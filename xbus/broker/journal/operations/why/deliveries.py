@@ -240,7 +240,7 @@ class NotOwed:
 def read_not_owed(
     connection: sa.Connection, detail: EnvelopeDetail, logins: Collection[str], types: Collection[str]
 ) -> list[NotOwed]:
-    """Read why some roles are not owed a received envelope; a login that no role has or had is left out.
+    """Read why some roles are not owed a received envelope; logins that were never a role's are left out.
 
     Args:
         types: the types of the events that are asked about.

@@ -1,0 +1,96 @@
+"""Envelopes that are put together: what one more of them costs, and when they go."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.support.counting import calls_of
+from xbus.clock import SystemClock
+from xbus.emitter.context import EmitterContext
+from xbus.emitter.envelope import NO_OPTIONS, put_together
+from xbus.emitter.options import Options
+from xbus.emitter.receipt import Receipt
+from xbus.emitter.session import FrontLimits
+from xbus.headers import NO_TAGS
+from xbus.ids import Ids
+from xbus.rpc.codec import Value
+
+
+class TakingFront:
+    """Takes every envelope in the next turn of the loop."""
+
+    limits = FrontLimits(60.0, 1_000_000, 1_000_000, 0.0, groups=True)
+    logins = 1
+
+    def __init__(self) -> None:
+        self.messages: list[int] = []
+        self._positions = count(1)
+
+    def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Value]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Value] = loop.create_future()
+        (entries,) = arguments
+        self.messages.append(len(entries))
+        taken: Value = [[entry[0], next(self._positions), b"hash"] for entry in entries]
+        loop.call_soon(answer.set_result, taken)
+        return answer
+
+    async def restore(self) -> None:
+        """Take calls again: this front always does."""
+
+
+@pytest.fixture
+def front() -> TakingFront:
+    return TakingFront()
+
+
+@pytest.fixture
+async def context(front: TakingFront) -> AsyncIterator[EmitterContext]:
+    clock = SystemClock()
+    made = EmitterContext(front, Options(window_bytes=100), clock, Ids(clock))
+    yield made
+    made.close()
+
+
+def put(context: EmitterContext) -> asyncio.Future[Receipt]:
+    return put_together(context, "notes", NO_TAGS, [b"a"], NO_OPTIONS)
+
+
+def test_one_more_of_a_message_costs_three_calls() -> None:
+    async def put_all(number: int) -> None:
+        clock = SystemClock()
+        context = EmitterContext(TakingFront(), Options(), clock, Ids(clock))
+        receipts = await asyncio.gather(*(put(context) for _ in range(number)))
+        assert [receipt.position for receipt in receipts] == [*range(1, number + 1)]
+
+    one, hundred = (calls_of(lambda: asyncio.run(put_all(number))) for number in (1, 100))  # noqa: B023
+    # The put, its place in the message, and its items.
+    assert hundred - one == 3 * 99
+
+
+async def test_with_a_full_window_they_wait_for_room_and_go_together(
+    context: EmitterContext, front: TakingFront
+) -> None:
+    context.window.take(100)
+    receipts = [put(context) for _ in range(3)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert front.messages == []
+    context.window.give(100)
+    assert [receipt.position for receipt in await asyncio.gather(*receipts)] == [1, 2, 3]
+    assert front.messages == [3]
+
+
+async def test_those_that_wait_for_room_are_told_of_the_end(context: EmitterContext, front: TakingFront) -> None:
+    context.window.take(100)
+    receipt = put(context)
+    await asyncio.sleep(0)
+    context.close()
+    with pytest.raises(Exception, match="closed"):
+        await receipt
+    context.window.give(100)
+    await asyncio.sleep(0)
+    assert front.messages == []
