@@ -161,7 +161,7 @@ class RangeState(StrEnum):
     PARKED = "parked"
     """It is a batch that a subscriber did not take, and waits for a person."""
     COMPLETED = "completed"
-    """It was split or merged, and other ranges go on at its place; or its parked batch was settled or dropped."""
+    """It was split or merged, and other ranges go on at its place; or its parked batch was ended."""
 
 
 class IllegalMove(Exception):

@@ -1,5 +1,7 @@
 """Rounds of pings, with recipients that answer as the test says."""
 
+import asyncio
+
 from xbus.ids import Ids
 from xbus.supervision.pinger import Pinger
 
@@ -18,6 +20,14 @@ class Pinged:
     async def ping(self, text: str, seconds: float) -> bool:
         self.texts.append(text)
         return self.answers
+
+
+class AnswersLate(Pinged):
+    """Its answer is read in the turn of the loop that follows the end of the time."""
+
+    async def ping(self, text: str, seconds: float) -> bool:
+        asyncio.get_running_loop().call_soon(setattr, self, "silence", 0.0)
+        return await super().ping(text, seconds)
 
 
 class Register:
@@ -50,6 +60,16 @@ async def test_one_that_does_not_answer_is_given_up_with_a_reason() -> None:
     await register.pinger.ping_all()
     assert register.given_up == [(silent, "it did not answer 2 pings in a row")]
     assert register.present == [lively]
+
+
+async def test_an_answer_that_is_read_too_late_is_a_sign_of_life() -> None:
+    """The machine was so busy that the time ran out before this process read its sockets."""
+    late = AnswersLate(answers=False)
+    register = Register(late)
+    for _ in range(5):
+        late.silence = 60.0
+        await register.pinger.ping_all()
+    assert register.given_up == []
 
 
 async def test_misses_must_come_in_a_row() -> None:

@@ -142,7 +142,7 @@ class SliceBounds:
 
 
 NO_BOUNDS = SliceBounds(sys.maxsize, sys.maxsize, sys.maxsize)
-"""Those of a slice that is read whole."""
+"""The bounds of a slice that is read whole."""
 
 
 class EventHead(NamedTuple):
