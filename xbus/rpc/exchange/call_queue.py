@@ -205,7 +205,9 @@ class Turns:
         is_next = period == self._period + 1
         self._period = period
         for share in self._shares.values():
-            share.earlier, share.recent = share.recent if is_next else Unanswered(), Unanswered()
+            # What has counted all its calls out counts anew: with a hundred connections most have.
+            recent = Unanswered() if share.earlier.calls else share.earlier
+            share.earlier, share.recent = share.recent if is_next else Unanswered(), recent
             share.debt = 0.0
         oldest = period - 1
         self._shares = {

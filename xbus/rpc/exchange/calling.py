@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, ProtocolError, Refused, TimedOut
 from xbus.rpc.codec import Frame, Value
+from xbus.rpc.deferred import Promise, settled
 from xbus.rpc.frames import Reply, decode_reply, encode_request, sender_prefix
 
 log = logging.getLogger(__name__)
@@ -131,8 +132,8 @@ class OwedCalls:
         self._unsent: dict[int, Sequence[Frame]] = {}
         self._overdue: dict[int, OverdueCall] = {}
         self._next_look: asyncio.TimerHandle | None = None
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._settled: Promise[None] | None = None
+        """Settled when nothing is owed any more, while somebody waits for that."""
         self.heard_at: float | None = None
         """When the other side last answered, on the loop's clock; None before the first time."""
 
@@ -185,7 +186,6 @@ class OwedCalls:
             if self._next_look is None or call.due_at < self._next_look.when():
                 self._look_at(call.due_at)
         self._calls[request_id] = call
-        self._settled.clear()
         if self._unsent or not self._send(frames):
             self._unsent[request_id] = frames
 
@@ -207,7 +207,9 @@ class OwedCalls:
 
     async def settled(self) -> None:
         """Wait until nothing is owed: all is answered, or has failed with its connection."""
-        await self._settled.wait()
+        if self._calls:
+            self._settled = self._settled or Promise()
+            await settled(self._settled)
 
     def send_unsent(self) -> None:
         """Send the calls that wait, in their order, as far as they can be sent now."""
@@ -224,11 +226,16 @@ class OwedCalls:
             call.taker(reply.answer, reply.error)
         return call is not None
 
+    def _look_whether_settled(self) -> None:
+        if self._settled is not None and not self._calls:
+            self._settled.set_result(None)
+            self._settled = None
+
     def fail_all(self, error: CallError) -> None:
         """Fail every call: its connection is gone."""
         calls, self._calls, self._unsent = self._calls, {}, {}
         self._overdue.clear()
-        self._settled.set()
+        self._look_whether_settled()
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None
@@ -269,8 +276,8 @@ class OwedCalls:
     def _forget(self, request_id: int) -> "_AwaitedCall | None":
         self._overdue.pop(request_id, None)
         call = self._calls.pop(request_id, None)
-        if not self._calls:
-            self._settled.set()
+        if self._settled is not None:
+            self._look_whether_settled()
         return call
 
 
@@ -363,7 +370,7 @@ class PeerClient:
         self._wire = wire
         self._on_lost = on_lost
         self._on_closed = on_closed
-        self._calls = calls(self._sent)
+        self.calls = calls(self._sent)
         self._loop = asyncio.get_running_loop()
         self._room: asyncio.TimerHandle | None = None
         self._is_gone = False
@@ -377,17 +384,17 @@ class PeerClient:
     @property
     def heard_at(self) -> float | None:
         """When the peer last answered, on the loop's clock; None before the first time."""
-        return self._calls.heard_at
+        return self.calls.heard_at
 
     @property
     def owed(self) -> int:
         """The number of calls that the peer has not answered yet, with those that timed out here."""
-        return self._calls.owed
+        return self.calls.owed
 
     @property
     def overdue(self) -> Sequence[OverdueCall]:
         """The calls that timed out here and are not answered yet, the first that timed out first."""
-        return self._calls.overdue
+        return self.calls.overdue
 
     def call(
         self,
@@ -398,8 +405,8 @@ class PeerClient:
     ) -> "asyncio.Future[Value]":
         """Call a verb; see ``OwedCalls.call``."""
         if self._is_closed:
-            return self._calls.refuse(self._error())
-        return self._calls.call(method, args, timeout, renewed)
+            return self.calls.refuse(self._error())
+        return self.calls.call(method, args, timeout, renewed)
 
     def ask(
         self,
@@ -413,11 +420,11 @@ class PeerClient:
         if self._is_closed:
             taker(None, self._error())
         else:
-            self._calls.ask(method, args, taker, timeout, renewed)
+            self.calls.ask(method, args, taker, timeout, renewed)
 
     async def settled(self) -> None:
         """Wait until nothing is owed."""
-        await self._calls.settled()
+        await self.calls.settled()
 
     def close(self) -> None:
         """Call the peer no more; unanswered calls fail with ``ConnectionLost``."""
@@ -427,15 +434,7 @@ class PeerClient:
         if self._room is not None:
             self._room.cancel()
         self._on_closed(self)
-        self._calls.fail_all(self._error())
-
-    def answered(self, frames: list[bytes]) -> None:
-        """Take an answer of the peer.
-
-        Raises:
-            ProtocolError: it is none.
-        """
-        self._calls.answered(decode_reply(frames))
+        self.calls.fail_all(self._error())
 
     def probe(self) -> None:
         """Find out whether the peer is still there: a message to one that is gone can't be sent."""
@@ -454,7 +453,7 @@ class PeerClient:
             self.lose()
             return False
         if not sent:
-            self._room = self._loop.call_later(ROOM_SECONDS, self._calls.send_unsent)
+            self._room = self._loop.call_later(ROOM_SECONDS, self.calls.send_unsent)
         return sent
 
     def lose(self) -> None:
@@ -470,14 +469,14 @@ class PeerClient:
         if self._is_closed:
             return
         extra = {"action": "connection_lost", "unanswered": self.owed}
-        log.info("%s: connection lost", self._calls.name, extra=extra)
+        log.info("%s: connection lost", self.calls.name, extra=extra)
         self.close()
         self._on_lost()
 
     def _error(self) -> ConnectionLost:
         if self._is_gone:
-            return ConnectionLost(f"{self._calls.name}: the connection was lost", "see whether the other side runs")
-        return ConnectionLost(f"{self._calls.name}: the connection was closed here")
+            return ConnectionLost(f"{self.calls.name}: the connection was lost", "see whether the other side runs")
+        return ConnectionLost(f"{self.calls.name}: the connection was closed here")
 
 
 def _seen(call: "asyncio.Future[Value]") -> None:
@@ -547,7 +546,7 @@ class PeerClients:
         """
         key = frames[0], frames[1]
         if key in self._open:
-            self._open[key].answered(frames[2:])
+            self._open[key].calls.answered(decode_reply(frames[2:]))
         elif key not in self._closed:
             raise ProtocolError("a request has 4 frames behind the routing id, and an answer has an open channel")
 

@@ -195,17 +195,8 @@ class Incoming:
             self._data, self._at = self._data[self._at :] + come, 0
             self._of_part = self._commands_of_part = 0
             self.has_more = True
-        if self._partial and not self.missing:
-            body = b"".join(self._partial)
-            self._partial.clear()
-            self.partial_bytes = 0
-            if self._flags & COMMAND:
-                self._obey(body)
-            else:
-                self._frames.append(body)
-                self.size += len(body)
-                if not self._flags & MORE:
-                    return self._finished()
+        if self._partial and not self.missing and self._ends_message():
+            return self._finished()
         data, end, frames = self._data, len(self._data), self._frames
         while end - self._at >= _SHORT_HEADER:
             at = self._at
@@ -246,6 +237,18 @@ class Incoming:
             # A connection that falls silent must not keep the last part that it sent.
             self._data, self._at = b"", 0
         return None
+
+    def _ends_message(self) -> bool:
+        """Take up a frame that came in parts; true where it is the last one of a message."""
+        body = b"".join(self._partial)
+        self._partial.clear()
+        self.partial_bytes = 0
+        if self._flags & COMMAND:
+            self._obey(body)
+            return False
+        self._frames.append(body)
+        self.size += len(body)
+        return not self._flags & MORE
 
     def _go_on_with(self, come: bytes) -> bytes:
         """Take what is still missing of the greeting or of a long frame; give what came behind it."""
