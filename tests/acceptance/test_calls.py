@@ -1,7 +1,8 @@
 """The broker makes few calls of Python functions for an ordinary message: counted in the real process.
 
 Each number here is a ceiling that only falls. The calls of asyncio and of the libraries count as well. Of several
-rounds the one with the fewest counts: a timer may fall into any of them.
+rounds the one with the fewest counts: a timer may fall into any of them, and a busy machine splits groups. So a round
+is repeated until one is below the ceiling.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from xbus.emitter import AsyncEmitter
 COUNTED = Path(__file__).parents[1] / "support" / "counted"
 
 GROUP = 100
-ROUNDS = 5
+ROUNDS = 20
 PUTS = 20
 """The puts of a round, each made when the one before is answered."""
 
@@ -55,18 +56,19 @@ async def test_a_group_costs_few_calls_and_a_further_envelope_next_to_none(
                 await eventually(lambda: is_settled(engine, last), "the cursor is durable")
 
             await put(GROUP)
-            of_one = await fewest(daemon, told, partial(put, 1)) / PUTS
-            of_group = await fewest(daemon, told, partial(put, GROUP)) / PUTS
+            of_one = await fewest(daemon, told, partial(put, 1), CALLS_OF_ONE * PUTS) / PUTS
+            enough = (of_one + CALLS_OF_A_FURTHER_ONE * (GROUP - 1)) * PUTS
+            of_group = await fewest(daemon, told, partial(put, GROUP), enough) / PUTS
     finally:
         daemon.kill()
     assert of_one <= CALLS_OF_ONE
     assert (of_group - of_one) / (GROUP - 1) <= CALLS_OF_A_FURTHER_ONE
 
 
-async def fewest(daemon: Daemon, told: Path, act: Callable[[], Awaitable[None]]) -> int:
-    """Let the broker do something several times, and give the fewest calls that it made meanwhile."""
-    found = []
-    for _ in range(ROUNDS):
+async def fewest(daemon: Daemon, told: Path, act: Callable[[], Awaitable[None]], enough: float) -> int:
+    """Let the broker do something until it makes few enough calls meanwhile; give the fewest that it made."""
+    found: list[int] = []
+    while len(found) < ROUNDS and min(found, default=enough + 1) > enough:
         before = await calls(daemon, told)
         await act()
         found.append(await calls(daemon, told) - before)

@@ -9,8 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias, cast
 from xbus.emitter.options import Options
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
-from xbus.emitter.stream import Stream
-from xbus.emitter.window import SendWindow
+from xbus.emitter.stream import SendWindow, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags

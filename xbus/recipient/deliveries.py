@@ -270,10 +270,10 @@ class OpenDeliveries:
 
     def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
         """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
-        for delivery in deliveries:
-            if self._open.get(delivery.id) is delivery:
-                del self._open[delivery.id]
-                self._steps_of_old += delivery.steps
+        ended = [delivery for delivery in deliveries if self._open.get(delivery.id) is delivery]
+        for delivery in ended:
+            del self._open[delivery.id]
+        self._steps_of_old += sum([event.steps for delivery in ended for event in delivery.events.values()])
         if not self._open:
             self.idle.set()
 

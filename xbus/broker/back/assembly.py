@@ -194,7 +194,15 @@ class DeliveryAssembly:
             self._context,
         )
         self._groups = GroupDelivery(
-            log, ledger, roles, self._open_replies, self._slots, self._bundles, self._results, self._context
+            log,
+            ledger,
+            roles,
+            self._open_replies,
+            self._slots,
+            self._gathering,
+            self._bundles,
+            self._results,
+            self._context,
         )
         self.lanes = Lanes(log, ledger, dispatcher, self._groups, roles, tasks, events, intervals.gather)
         due_rows = DueRows(log, ledger, roles, probing)

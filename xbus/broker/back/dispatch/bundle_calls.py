@@ -129,17 +129,21 @@ class BundleVote:
         shares: what each consumer gets.
         log: knows the emitters, and what was corrected since it was queued and must not go as it is.
         trouble_after: a consumer that fails so often in a row is asked for nothing more.
+        votes: the first ones of all consumers, where these were asked already.
 
     Attributes:
         results: for each consumer what became of its share.
     """
 
-    def __init__(self, shares: Shares, log: LogReader, trouble_after: int) -> None:
+    def __init__(self, shares: Shares, log: LogReader, trouble_after: int, votes: Outcome | None = None) -> None:
         self._shares = shares
         self._log = log
         self._trouble_after = trouble_after
+        self._votes = votes or {}
         self.results: dict[RecipientProxy, list[BundleResult]] = {
-            consumer: [
+            consumer: list(self._votes[consumer])
+            if consumer in self._votes
+            else [
                 BundleStatus.GOES_ALONE if log.is_corrected(small.envelope) else BundleStatus.NOT_BEGUN
                 for small in bundle
             ]
@@ -165,14 +169,16 @@ class BundleVote:
 
     async def _prepare(self, consumer: RecipientProxy) -> None:
         """Ask a consumer for its votes. Behind a failure it begins none, and is asked again, as the others wait."""
-        in_a_row = 0
+        votes = self._votes.get(consumer, ())
+        in_a_row = _failures_in_a_row(0, votes)
         while open_places := self._places(consumer, BundleStatus.NOT_BEGUN):
+            has_begun_none = bool(votes) and all(vote is BundleStatus.NOT_BEGUN for vote in votes)
+            if in_a_row >= self._trouble_after or has_begun_none:
+                return
             bundle = [self._shares[consumer][place] for place in open_places]
             votes = await consumer.prepare_envelopes(bundle, await emitters_of(self._log, bundle))
             self._note(consumer, open_places, votes)
             in_a_row = _failures_in_a_row(in_a_row, votes)
-            if in_a_row >= self._trouble_after or all(vote is BundleStatus.NOT_BEGUN for vote in votes):
-                return
 
     def _stop_refused(self) -> None:
         refusals: dict[int, RecipientFailed] = {}
@@ -189,7 +195,7 @@ class BundleVote:
         places = self._places(consumer, BundleStatus.PREPARED)
         if places:
             results = await consumer.commit_envelopes([self._shares[consumer][place] for place in places])
-            self._note(consumer, places, _failed_together(results))
+            self._note(consumer, places, failed_together(results))
 
     def _stop_prepared(self) -> None:
         for consumer in self._shares:
@@ -263,9 +269,20 @@ class BundleCalls:
         if not all(consumer.abilities.prepares > 1 for consumer in shares):
             return {consumer: [BundleStatus.GOES_ALONE] * len(bundle) for consumer, bundle in shares.items()}
         highest = max((small.position for bundle in shares.values() for small in bundle), default=0)
-        vote = BundleVote(shares, self._log, self._trouble_after)
         try:
             await self._ledger.reserve([consumer.role.id for consumer in shares], highest)
+        except Exception as error:
+            return {consumer: [_fault(error, shares)] * len(bundle) for consumer, bundle in shares.items()}
+        return await self.carry_on(shares, None)
+
+    async def carry_on(self, shares: Shares, votes: Outcome | None) -> Outcome:
+        """Have several consumers decide about a bundle; hand-overs are reserved.
+
+        Args:
+            votes: the first ones of all, where they were asked already.
+        """
+        vote = BundleVote(shares, self._log, self._trouble_after, votes)
+        try:
             await vote.carry_out()
         except Exception as error:
             vote.fail(_fault(error, shares))
@@ -292,7 +309,7 @@ def _failures_in_a_row(before: int, votes: Iterable[BundleResult]) -> int:
     return before
 
 
-def _failed_together(results: Iterable[BundleResult]) -> list[BundleResult]:
+def failed_together(results: Iterable[BundleResult]) -> list[BundleResult]:
     """Let what was not committed behind a failed commit have failed with it: it had been begun."""
     found: list[BundleResult] = []
     failure: BundleResult | None = None

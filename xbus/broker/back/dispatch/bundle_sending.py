@@ -9,7 +9,7 @@ from xbus import tracing
 from xbus.broker.back.dispatch.bundle_calls import BundleCalls, Outcome, Shares
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
-from xbus.broker.back.dispatch.parties import BundleParty
+from xbus.broker.back.dispatch.parties import BundleParty, GroupCall
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, Serving, transitions
@@ -79,6 +79,10 @@ class BundleRun:
             outcome = await self._calls.carry_out(shares)
         self.note_committed(shares, outcome)
         return outcome
+
+    async def carry_on(self, shares: Shares, votes: Outcome) -> Outcome:
+        """Carry on a vote that began with these votes."""
+        return await self._calls.carry_on(shares, votes)
 
     def note_committed(self, shares: Shares, outcome: Outcome) -> None:
         """Note the envelopes of a bundle that were committed."""
@@ -222,28 +226,35 @@ class BundleSender:
         finally:
             self._end_sending(party)
 
-    async def send_after(
-        self,
-        party: BundleParty,
-        taken: Mapping[RecipientProxy, ServedRole],
-        bundle: Sequence[SmallEnvelope],
-        results: Sequence[BundleResult],
-        seconds: float,
-    ) -> None:
-        """Note what became of a bundle that one instance of the only consumer was given, and send what waits.
-
-        Args:
-            taken: the consumer, which may have left its party meanwhile, by that instance.
-        """
-        shares, outcome = dict.fromkeys(taken, bundle), dict.fromkeys(taken, results)
-        self._learn(party, outcome, seconds)
-        self._run.note_committed(shares, outcome)
+    async def send_after(self, call: GroupCall, outcome: Outcome) -> None:
+        """Note what became of envelopes that went as columns, and send what waits for their party."""
+        bundle, recipients = call.bundle(), list(call.instances.values())
+        shares = dict.fromkeys(call.instances, bundle)
+        self._learn(call.party, outcome, asyncio.get_running_loop().time() - call.began)
+        if len(shares) > 1:
+            self._gathering.note_run(call.busy_seconds())
         try:
-            await self._note_others(party, list(taken.values()), bundle, shares, outcome, dict.fromkeys(taken, 1))
+            self._run.note_committed(shares, outcome)
+            try:
+                together = await self._note_others(call.party, recipients, bundle, shares, outcome, call.slots)
+            finally:
+                for recipient in recipients:
+                    self._roles[recipient.role.id].keys_in_hand.end(call.positions)
+            for small in together:
+                await self._run_together(recipients, small)
         except BaseException:
-            self._end_sending(party)
+            self._end_sending(call.party)
             raise
-        await self.send(party)
+        await self.send(call.party)
+
+    async def send_after_vote(self, call: GroupCall, votes: Outcome) -> None:
+        """Carry a vote on that began with these votes; then as ``send_after``."""
+        try:
+            outcome = await self._run.carry_on(dict.fromkeys(call.instances, call.bundle()), votes)
+        except BaseException:
+            self._end_sending(call.party)
+            raise
+        await self.send_after(call, outcome)
 
     def leave(self, party: BundleParty) -> None:
         """Leave what waits to the lanes that read on for its roles when they are served again."""
@@ -306,8 +317,7 @@ class BundleSender:
             Those that all of several consumers get in a run.
         """
         for instance, number in slots.items():
-            for _ in range(number):
-                self._context.release_slot(instance)
+            self._context.release_slot(instance, number)
         if all(results.count(BundleStatus.COMMITTED) == len(results) for results in outcome.values()):
             return ()
         # Before the failures are noted, which may take long: another recipient may come in the meantime.

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
-from xbus.broker.back.dispatch.bundle_calls import BundleWorkers
+from xbus.broker.back.dispatch.bundle_calls import BundleWorkers, Outcome
 from xbus.broker.back.dispatch.bundle_sending import BundleRun, BundleSender
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.pages import Way
-from xbus.broker.back.dispatch.parties import BundleParty
+from xbus.broker.back.dispatch.parties import BundleParty, GroupCall
 from xbus.broker.back.dispatch.run_executor import finish_tasks
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, OpenReplies
-from xbus.broker.back.recipients import BundleResult, RecipientProxy, ServedRole
+from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 
 
@@ -114,7 +114,7 @@ class Bundles:
             in_company: whether others wait meanwhile.
         """
         while recipients:
-            party = self._party(recipients)
+            party = self.party(recipients)
             for recipient in recipients:
                 if len(self._parties[recipient]) > 1:
                     await self._others_emptied(recipient, party)
@@ -181,7 +181,7 @@ class Bundles:
         are_served = all(self._eligibility.is_served(each) and self._is_in_order(each) for each in recipients)
         if sum(map(len, wanted)) < len(recipients) or not are_served:
             return None
-        found = [self._party(party) for party in wanted]
+        found = [self.party(party) for party in wanted]
         for party in found:
             for recipient in party.recipients:
                 others = [each for each in self._parties[recipient] if each is not party]
@@ -225,7 +225,8 @@ class Bundles:
         for _ in range(min(len(smalls), party.takers)):
             self.begin_sending(party)
 
-    def _party(self, recipients: Sequence[ServedRole]) -> BundleParty:
+    def party(self, recipients: Sequence[ServedRole]) -> BundleParty:
+        """Give the party of some consumers, to which the next envelope for them may be added."""
         for party in self._parties.get(recipients[0], ()):
             if party.is_for(recipients):
                 return party
@@ -233,10 +234,6 @@ class Bundles:
         for recipient in recipients:
             self._parties.setdefault(recipient, []).append(party)
         return party
-
-    def alone(self, recipient: ServedRole) -> BundleParty:
-        """Give the party of a consumer that decides alone."""
-        return self._party([recipient])
 
     def has_only(self, recipient: ServedRole, party: BundleParty) -> bool:
         """Check whether nothing waits for a consumer in any party but one."""
@@ -255,22 +252,13 @@ class Bundles:
         if party.queue:
             self.begin_sending(party)
 
-    def begin_noting(
-        self,
-        party: BundleParty,
-        taken: Mapping[RecipientProxy, ServedRole],
-        bundle: Sequence[SmallEnvelope],
-        results: Sequence[BundleResult],
-        seconds: float,
-    ) -> None:
-        """Have noted what became of envelopes that the one consumer of a party was given, and send on what waits.
+    def begin_noting(self, call: GroupCall, outcome: Outcome) -> None:
+        """Have noted what became of envelopes that were out, give the slots back, and send on what waits."""
+        self._begin(call.party, self._sender.send_after(call, outcome))
 
-        Args:
-            taken: the consumer, by its instance that was given them, whose slot is given back.
-            results: of each envelope.
-            seconds: how long it took.
-        """
-        self._begin(party, self._sender.send_after(party, taken, bundle, results, seconds))
+    def begin_voting(self, call: GroupCall, votes: Outcome) -> None:
+        """Have the vote on envelopes carried on that not each consumer has prepared; then as ``begin_noting``."""
+        self._begin(call.party, self._sender.send_after_vote(call, votes))
 
     def _begin(self, party: BundleParty, work: Coroutine[Any, Any, None]) -> None:
         logins = ", ".join([recipient.role.login for recipient in party.recipients])
@@ -333,7 +321,7 @@ class Bundles:
             if len(party.recipients) > 1:
                 waiting = party.queue.waiting()
                 self._let_leave(party, recipient)
-                alone = self._party([recipient])
+                alone = self.party([recipient])
                 self._put(alone, waiting)
 
     def left(self, recipient: ServedRole) -> None:

@@ -56,7 +56,7 @@ class ConsumerGathering:
             except _HeldUp as held_up:
                 left_behind.update(held_up.by)
                 for recipient in held_up.by:
-                    self._leave_behind(recipient)
+                    self.leave_behind(recipient)
                 continue
             if all(may_go(recipient) for recipient in going):
                 return taken
@@ -92,7 +92,7 @@ class ConsumerGathering:
             async with asyncio.timeout(pace.allowance(began)):
                 await ready
         except TimeoutError:
-            self._leave_behind(recipient)
+            self.leave_behind(recipient)
             return False
         finally:
             now = self._clock.monotonic()
@@ -113,14 +113,15 @@ class ConsumerGathering:
                 pace.kept_waiting(seconds - fastest, now)
                 served = self._roles[recipient.role.id].served
                 if served is not None and not pace.allowance(now):
-                    self._leave_behind(served)
+                    self.leave_behind(served)
 
     def caught_up(self, recipient: ServedRole) -> None:
         """Let a recipient that goes on together with the others again begin anew."""
         log.info("recipient has caught up", extra={"action": "caught_up", "role": recipient.role.login})
         self._roles[recipient.role.id].pace.forget()
 
-    def _leave_behind(self, recipient: ServedRole) -> None:
+    def leave_behind(self, recipient: ServedRole) -> None:
+        """Let a recipient go on at its own pace."""
         log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
         self._events.slow.publish(recipient)
 

@@ -1,21 +1,24 @@
-"""The short way of most envelopes: a role that has all before them gets the columns of a sealed group in one call.
+"""The short way of most envelopes: the consumers that have all before them get the columns of a sealed group in one
+call, or in two where they decide together.
 
 An envelope has no object here, and no task or future of its own. What is unusual takes the lanes and the queues of
-bundles: a role that wants order or decides with others, workers, corrections, traces, and whatever is not committed.
+bundles: ordering keys that are blocked, workers, corrections, traces, and whatever is not committed.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from xbus import tracing
+from xbus.broker.back.dispatch.bundle_calls import failed_together
 from xbus.broker.back.dispatch.bundles import Bundles
-from xbus.broker.back.dispatch.parties import BundleParty
-from xbus.broker.back.log import SMALL_BYTES, GroupPart, LogReader, SmallEnvelope, parts_on_wire, small_envelopes
+from xbus.broker.back.dispatch.gathering import ConsumerGathering
+from xbus.broker.back.dispatch.parties import BundleParty, GroupCall, positions_of
+from xbus.broker.back.log import SMALL_BYTES, BundleEntry, GroupPart, LogReader, parts_on_wire
 from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies, RunResults
-from xbus.broker.back.recipients import BundleResult, RecipientProxy, ServedRole, Slots, fault_among_many
+from xbus.broker.back.recipients import RecipientProxy, ServedRole, Slots, fault_among_many
 from xbus.broker.back.run import BackRunContext
 from xbus.broker.journal.writes import Sealed, SealedGroup
 from xbus.errors import CallError
@@ -26,46 +29,18 @@ from xbus.states import ConsumerState
 log = logging.getLogger(__name__)
 
 
-class _Taker(NamedTuple):
-    """A consumer that decides alone about the envelopes of a graph, which reach it as they were sent."""
-
-    recipient: ServedRole
-    role: ConsumerRole
-    party: BundleParty
-
-
-class GroupCall:
-    """Envelopes that are out at an instance of a role.
+class _Way(NamedTuple):
+    """The way of the envelopes that take a graph.
 
     Args:
-        taker: the role.
-        instance: which one of it.
-        parts: the envelopes.
-        began: when that was, on the loop's clock.
+        graph: as it was then.
+        consumers: those that it leads to in a lane, and whether each decides by itself alone.
+        parties: the same, each with those that decide together; None where workers are before them.
     """
 
-    __slots__ = ("began", "ids", "instance", "is_over", "parts", "positions", "taker")
-
-    def __init__(self, taker: _Taker, instance: RecipientProxy, parts: Sequence[GroupPart], began: float) -> None:
-        self.taker = taker
-        self.instance = instance
-        self.parts = parts
-        self.began = began
-        self.is_over = False
-        self.positions = parts[0].positions if len(parts) == 1 else _positions(parts)
-        if len(parts) == 1:
-            self.ids = parts[0].column(parts[0].sealed.group.envelope_ids)
-        else:
-            self.ids = [each for part in parts for each in part.column(part.sealed.group.envelope_ids)]
-
-    @property
-    def items(self) -> int:
-        """The number of all their items."""
-        return sum([sum(part.column(part.sealed.group.items)) for part in self.parts])
-
-    def bundle(self) -> list[SmallEnvelope]:
-        """Give the envelopes as objects."""
-        return [small for part in self.parts for small in small_envelopes(part)]
+    graph: Graph
+    consumers: Sequence[tuple[ServedRole, bool]]
+    parties: Sequence[BundleParty] | None
 
 
 class GroupDelivery:
@@ -77,6 +52,7 @@ class GroupDelivery:
         roles: how they are served, and what they are owed.
         open_replies: what consumers hold open already.
         slots: who is free.
+        gathering: knows who keeps the others waiting.
         bundles: brings what can't go on here.
         results: takes note of what was committed.
         context: where slots are given back.
@@ -89,6 +65,7 @@ class GroupDelivery:
         roles: ConsumerRoles,
         open_replies: OpenReplies,
         slots: Slots[RecipientProxy],
+        gathering: ConsumerGathering,
         bundles: Bundles,
         results: RunResults,
         context: BackRunContext,
@@ -98,10 +75,12 @@ class GroupDelivery:
         self._roles = roles
         self._open_replies = open_replies
         self._slots = slots
+        self._gathering = gathering
         self._bundles = bundles
         self._results = results
         self._context = context
         self._loop = asyncio.get_running_loop()
+        self._ways: dict[int, _Way] = {}
         self._out: set[GroupCall] = set()
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
@@ -117,44 +96,56 @@ class GroupDelivery:
         if self._is_finishing or self._is_unusual_now():
             return
         position = lane.position
-        going: dict[_Taker, list[GroupPart]] = {}
+        going: dict[BundleParty, list[GroupPart]] = {}
         for each in sealed:
             if each.first != position + 1 or not isinstance(each, SealedGroup) or not self._add(lane, each, going):
                 break
             position = each.last
-        if False in [self._may_take(taker, parts) for taker, parts in going.items()]:
-            lane.takers.clear()
+        if False in [self._may_take(party, parts) for party, parts in going.items()] or not self._have_room(going):
+            self._ways.clear()
             return
         lane.position = position
-        for taker, parts in going.items():
-            positions = _positions(parts)
-            taker.role.in_flight.begin_all(positions)
-            self._ledger.owe_all(taker.role, positions)
-            taker.party.parts += parts
-            taker.party.go_on = partial(self._go_on, taker)
-        for taker in going:
-            self._go_on(taker)
+        for party, parts in going.items():
+            positions = positions_of(parts)
+            for recipient in party.recipients:
+                role = self._roles[recipient.role.id]
+                role.in_flight.begin_all(positions)
+                self._ledger.owe_all(role, positions)
+            party.parts += parts
+            party.go_on = partial(self._go_on, party)
+        for party in going:
+            self._go_on(party)
+
+    def _have_room(self, going: dict[BundleParty, list[GroupPart]]) -> bool:
+        """Check whether parts may be added for all; a consumer that decides alone and is behind goes on by itself."""
+        full = [party for party, parts in going.items() if not party.has_room_for(parts)]
+        if len(full) == len(going) or any(len(party.recipients) > 1 for party in full):
+            return not full
+        for party in full:
+            del going[party]
+            self._gathering.leave_behind(party.recipients[0])
+        return True
 
     def _is_unusual_now(self) -> bool:
         """Check whether any envelope may be corrected or open at a recipient, or too much is noted and not written."""
         replies = self._open_replies
         return self._log.has_corrections or bool(replies) or replies.may_any_be_open or not self._ledger.has_room
 
-    def _add(self, lane: Lane, sealed: SealedGroup, going: dict[_Taker, list[GroupPart]]) -> bool:
-        """Add to the roles of a lane their parts of a group; false where any of it is unusual."""
+    def _add(self, lane: Lane, sealed: SealedGroup, going: dict[BundleParty, list[GroupPart]]) -> bool:
+        """Add to the consumers of a lane their parts of a group; false where any of it is unusual."""
         if self._is_unusual(sealed):
             return False
-        found: list[tuple[_Taker, GroupPart]] = []
+        found: list[tuple[BundleParty, GroupPart]] = []
         graph_ids = {each.graph_id for each in set(sealed.group.types)}
         for graph_id in graph_ids:
-            takers = self._takers(lane, graph_id)
-            if takers is None:
+            parties = self._parties(lane, graph_id)
+            if parties is None:
                 return False
-            if takers:
+            if parties:
                 part = GroupPart.of_graph(sealed, None if len(graph_ids) == 1 else graph_id)
-                found += [(taker, part) for taker in takers]
-        for taker, part in found if len(graph_ids) == 1 else _joined(found):
-            going.setdefault(taker, []).append(part)
+                found += [(party, part) for party in parties]
+        for party, part in found if len(graph_ids) == 1 else _joined(found):
+            going.setdefault(party, []).append(part)
         return True
 
     def _is_unusual(self, sealed: SealedGroup) -> bool:
@@ -166,115 +157,187 @@ class GroupDelivery:
             or True in [tracing.IN_BYTES in head.headers for head in set(group.heads) if head.headers is not None]
         )
 
-    def _takers(self, lane: Lane, graph_id: int) -> Sequence[_Taker] | None:
+    def _parties(self, lane: Lane, graph_id: int) -> Sequence[BundleParty] | None:
         """Give the consumers of a lane that get the envelopes of a graph; None where they take another way."""
         graph = self._log.known_graph(graph_id)
-        known = lane.takers.get(graph_id)
-        if known is None or known[0] is not graph:
-            known = lane.takers[graph_id] = (graph, None if graph is None else self._find_takers(lane, graph))
-        return known[1]
-
-    def _find_takers(self, lane: Lane, graph: Graph) -> Sequence[_Taker] | None:
-        recipients = lane.of_services(graph.consumer_services)
-        if sum([not each.role.own for each in recipients]) > 1:
+        if graph is None:
             return None
-        if any(graph.workers_before(each.role.service) != () for each in recipients):
-            return None
-        return [_Taker(each, self._roles[each.role.id], self._bundles.alone(each)) for each in recipients]
+        consumers = [(each, each.role.own) for each in lane.of_services(graph.consumer_services)]
+        known = self._ways.get(graph_id)
+        if known is None or known.graph is not graph or known.consumers != consumers:
+            known = self._ways[graph_id] = _Way(graph, consumers, self._find_parties(graph, consumers))
+        return known.parties
 
-    def _may_take(self, taker: _Taker, parts: Sequence[GroupPart]) -> bool:
-        """Check whether a role gets envelopes as they are, in its turn and by one call."""
-        recipient, role, party = taker
-        cursor, keys, abilities = role.cursor, role.keys, recipient.abilities
-        first, last = parts[0].positions[0], parts[-1].positions[-1]
+    def _find_parties(self, graph: Graph, consumers: Sequence[tuple[ServedRole, bool]]) -> Sequence[BundleParty] | None:
+        if any(graph.workers_before(each.role.service) != () for each, _ in consumers):
+            return None
+        voters = [each for each, is_own in consumers if not is_own]
+        parties = [[each] for each, is_own in consumers if is_own]
+        return [self._bundles.party(each) for each in (*parties, voters) if each]
+
+    def _may_take(self, party: BundleParty, parts: Sequence[GroupPart]) -> bool:
+        """Check whether the consumers of a party get envelopes as they are, in their turn and by one call."""
+        return party.accepts_parts and False not in [self._may_get(each, party, parts) for each in party.recipients]
+
+    def _may_get(self, recipient: ServedRole, party: BundleParty, parts: Sequence[GroupPart]) -> bool:
+        role, abilities = self._roles[recipient.role.id], recipient.abilities
+        cursor, last = role.cursor, parts[-1].positions[-1]
         return (
-            role.state is ConsumerState.READING
-            and role.served is recipient
-            and not keys.is_wanted
-            and not keys
+            role.served is recipient
+            and self._is_owed(role, parts)
             and cursor is not None
-            and cursor.position + cursor.above.bit_length() < first
-            and cursor.from_position <= first
             and (cursor.until_position is None or last < cursor.until_position)
             and abilities.bundles
+            and (len(party.recipients) == 1 or abilities.prepares > 1)
             and (not abilities.immediate_reply or not any(_replied(abilities.immediate_reply, each) for each in parts))
-            and party.has_room_for(parts)
+            and (not role.keys.is_wanted or not role.predecessors(recipient))
             and self._bundles.has_only(recipient, party)
         )
 
-    def _go_on(self, taker: _Taker) -> None:
-        """Hand over what waits for a role, as far as its instances are free."""
-        recipient, role, party = taker
+    @staticmethod
+    def _is_owed(role: ConsumerRole, parts: Sequence[GroupPart]) -> bool:
+        """Check whether a role gets all of some parts in its turn."""
+        cursor, first = role.cursor, parts[0].positions[0]
+        if role.state is not ConsumerState.READING or role.keys or cursor is None or cursor.from_position > first:
+            return False
+        # What comes behind an envelope of a key in hand is settled before it.
+        is_ahead = cursor.position + cursor.above.bit_length() < first
+        return is_ahead or not any(cursor.settled_of(part.positions) for part in parts)
+
+    def _go_on(self, party: BundleParty) -> None:
+        """Hand over what waits for a party, as far as its instances are free."""
         is_unusual = False
         while party.parts and not party.sending and len(party.out) < party.takers and not is_unusual:
-            if not self._is_still_usual(taker):
+            roles = [self._roles[recipient.role.id] for recipient in party.recipients]
+            last = party.parts[-1].positions[-1]
+            if self._log.has_corrections or False in [self._is_owed(role, party.parts) for role in roles]:
                 is_unusual = True
-            elif not self._ledger.is_reserved(role, party.parts[-1].positions[-1], partial(self._go_on, taker)):
+            elif False in [self._ledger.is_reserved(role, last, partial(self._go_on, party)) for role in roles]:
                 return
-            elif (instance := self._slots.take_at_once(recipient)) is None:
-                # Somebody else has the slot, and gives it to whoever stands in line.
+            elif not self._begin(party, roles):
+                # Somebody else has a slot or a key, and gives it to whoever stands in line.
                 is_unusual = not party.out
                 if party.out:
                     return
-            elif instance.abilities.bundles:
-                self._hand_over(taker, instance, party.take_parts())
-            else:
-                self._slots.free(instance)
-                is_unusual = True
         if is_unusual or party.has_queued:
             self._bundles.send_queued(party)
 
-    def _is_still_usual(self, taker: _Taker) -> bool:
-        """Check whether envelopes that wait may still go as they are."""
-        _, role, party = taker
-        cursor, first = role.cursor, party.parts[0].positions[0]
-        is_owed = cursor is not None and cursor.position + cursor.above.bit_length() < first
-        is_plain = not role.keys and not role.keys.is_wanted and not self._log.has_corrections
-        return is_owed and is_plain and role.state is ConsumerState.READING
+    def _take_slots(self, party: BundleParty) -> Mapping[RecipientProxy, ServedRole] | None:
+        """Take a slot of an instance of each consumer, at once and of all or none."""
+        taken: dict[RecipientProxy, ServedRole] = {}
+        for recipient in party.recipients:
+            instance = self._slots.take_at_once(recipient)
+            if instance is None:
+                for each in taken:
+                    self._slots.free(each)
+                return None
+            taken[instance] = recipient
+        return taken
 
-    def _hand_over(self, taker: _Taker, instance: RecipientProxy, parts: Sequence[GroupPart]) -> None:
-        call = GroupCall(taker, instance, parts, self._loop.time())
-        taker.party.out.add(call)
+    def _begin(self, party: BundleParty, roles: Sequence[ConsumerRole]) -> bool:
+        """Hand over what may go now; false where that is nothing."""
+        instances = self._take_slots(party)
+        if instances is None:
+            return False
+        parts: Sequence[GroupPart] = ()
+        ordered = [role for role in roles if role.keys.is_wanted]
+        in_hand = {key for role in ordered for key in role.keys_in_hand.all()} if ordered else None
+        if all(each.abilities.bundles for each in instances):
+            if len(instances) == 1:
+                parts = party.take_parts(in_hand)
+            else:
+                parts = party.take_parts(in_hand, min(map(self._gathering.may_prepare, instances)))
+        if not parts:
+            for each in instances:
+                self._slots.free(each)
+            return False
+        for role in ordered:
+            for part in parts:
+                role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
+        slots = dict.fromkeys(instances, 1)
+        if len(instances) > 1:
+            most = sum([len(part.places) for part in parts]) - 1
+            slots = {each: 1 + further for each, further in self._gathering.take_further(list(instances), most).items()}
+        self._hand_over(GroupCall(party, instances, slots, parts, self._loop.time()))
+        return True
+
+    def _hand_over(self, call: GroupCall) -> None:
+        call.party.out.add(call)
         self._out.add(call)
+        is_vote = len(call.instances) > 1
+        written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
         try:
-            logins = self._log.known_logins if instance.abilities.notes else None
-            entries = parts_on_wire(parts, logins, wants_headers=instance.abilities.headers)
-            instance.hand_over(call.ids, entries, partial(self._answered, call))
+            for instance in call.instances:
+                form = wants_notes, wants_headers = instance.abilities.notes, instance.abilities.headers
+                if form not in written:
+                    logins = self._log.known_logins if wants_notes else None
+                    written[form] = parts_on_wire(call.parts, logins, wants_headers=wants_headers)
+                taker = partial(self._voted if is_vote else self._answered, call, instance)
+                instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
         except Exception as error:
-            log.exception("a bundle died", extra={"action": "bundle_died", "role": instance.role.login})
-            self._note(call, [fault_among_many(error)] * len(call.ids))
+            log.exception("a bundle died", extra={"action": "bundle_died", "roles": call.logins})
+            self._end(call)
+            bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
+            for instance in call.instances:
+                instance.stop_all(bundle)
+            self._bundles.begin_noting(call, dict.fromkeys(call.instances, faults))
 
-    def _answered(self, call: GroupCall, answer: Value, error: CallError | None) -> None:
-        if call.is_over:
+    def _voted(self, call: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None) -> None:
+        """Take an answer of a consumer that decides with others; have all committed when each has prepared all."""
+        call.answers[instance] = (answer, error)
+        if call.is_over or len(call.answers) < len(call.instances):
             return
-        instance, ids = call.instance, call.ids
-        if error is not None or not instance.has_committed(ids, answer):
-            self._note(call, instance.results_of(call.bundle(), answer, error))
+        answers, call.answers = call.answers, {}
+        if False not in [each.went_well(call.ids, *said, stay_open=True) for each, said in answers.items()]:
+            for each in call.instances:
+                each.commit(call.ids, partial(self._answered, call, each))
             return
         self._end(call)
-        (_, role, party) = call.taker
-        self.envelopes += len(ids)
-        self._results.settled_group(instance, call.positions, ids, call.items)
-        role.in_flight.end_all(call.positions)
-        party.size.learn(len(ids), self._loop.time() - call.began, has_failed=False)
+        bundle = call.bundle()
+        self._bundles.begin_voting(call, {each: each.votes_of(bundle, *said) for each, said in answers.items()})
+
+    def _answered(self, call: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None) -> None:
+        """Take the last answer of a consumer; have its outcome noted when it is the last of all."""
+        call.answers[instance] = (answer, error)
+        if call.is_over or len(call.answers) < len(call.instances):
+            return
+        self._end(call)
+        if False in [each.went_well(call.ids, *said, stay_open=False) for each, said in call.answers.items()]:
+            self._note(call)
+            return
+        party, number, items = call.party, len(call.ids), call.items
+        self.envelopes += number
+        for each in call.instances:
+            role = self._roles[each.role.id]
+            self._results.settled_group(each, call.positions, call.ids, items)
+            role.in_flight.end_all(call.positions)
+            if role.keys.is_wanted:
+                role.keys_in_hand.end(call.positions)
+        party.size.learn(number, self._loop.time() - call.began, has_failed=False)
         are_awaited = self._slots.are_awaited
-        self._context.release_slot(instance)
+        for each, slots in call.slots.items():
+            self._context.release_slot(each, slots)
+        if len(call.instances) > 1:
+            self._gathering.note_run(call.busy_seconds())
         if are_awaited:
-            # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
-            self._loop.call_soon(self._go_on, call.taker)
+            # Whoever else waits for a slot, as a row that is due, is woken now and takes it first.
+            self._loop.call_soon(self._go_on, party)
         else:
-            self._go_on(call.taker)
+            self._go_on(party)
 
-    def _note(self, call: GroupCall, results: Sequence[BundleResult]) -> None:
+    def _note(self, call: GroupCall) -> None:
         """Have noted what became of each envelope, where not all are committed."""
-        self._end(call)
-        seconds = self._loop.time() - call.began
-        recipient, _, party = call.taker
-        self._bundles.begin_noting(party, {call.instance: recipient}, call.bundle(), results, seconds)
+        bundle = call.bundle()
+        if len(call.instances) == 1:
+            outcome = {each: each.results_of(bundle, *said) for each, said in call.answers.items()}
+        else:
+            read = {each: each.results_of_commit(bundle, *said) for each, said in call.answers.items()}
+            outcome = {each: failed_together(results) for each, results in read.items()}
+        self._bundles.begin_noting(call, outcome)
 
     def _end(self, call: GroupCall) -> None:
         call.is_over = True
-        call.taker.party.out.discard(call)
+        call.party.out.discard(call)
         self._out.discard(call)
         if not self._out and self._all_back is not None:
             self._all_back.set()
@@ -290,25 +353,16 @@ class GroupDelivery:
             except TimeoutError:
                 for call in list(self._out):
                     self._end(call)
-                    call.instance.stop_all(call.bundle())
+                    for instance in call.instances:
+                        instance.stop_all(call.bundle())
 
 
-def _joined(found: Sequence[tuple[_Taker, GroupPart]]) -> Sequence[tuple[_Taker, GroupPart]]:
-    """Give each role one part of a group, where envelopes of several graphs come to it."""
-    parts: dict[_Taker, GroupPart] = {}
-    for taker, part in found:
-        parts[taker] = part if taker not in parts else parts[taker].with_those_of(part)
+def _joined(found: Sequence[tuple[BundleParty, GroupPart]]) -> Sequence[tuple[BundleParty, GroupPart]]:
+    """Give each party one part of a group, where envelopes of several graphs come to it."""
+    parts: dict[BundleParty, GroupPart] = {}
+    for party, part in found:
+        parts[party] = part if party not in parts else parts[party].with_those_of(part)
     return list(parts.items())
-
-
-def _positions(parts: Sequence[GroupPart]) -> Sequence[int]:
-    """Give the positions of all envelopes of some parts, in their order."""
-    if len(parts) == 1:
-        return parts[0].positions
-    first, last = parts[0].positions[0], parts[-1].positions[-1]
-    if sum([len(part.positions) for part in parts]) == last - first + 1:
-        return range(first, last + 1)
-    return [each for part in parts for each in part.positions]
 
 
 def _replied(types: Collection[str], part: GroupPart) -> bool:

@@ -1,11 +1,13 @@
 """Parties: the consumers that get the same bundles, what waits for them, and how much of it goes together."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 
 from xbus.broker.back.log import GroupPart, SmallEnvelope, small_envelopes
-from xbus.broker.back.recipients import ServedRole
+from xbus.broker.back.recipients import RecipientProxy, ServedRole
+from xbus.errors import CallError
+from xbus.rpc.codec import Value
 
 MAX_WAITING_BYTES = 1024 * 1024
 """The items that wait for a recipient have about this many bytes at most. More takes more memory."""
@@ -165,7 +167,7 @@ class BundleParty:
     Attributes:
         recipients: those that are still in it.
         parts: the envelopes that wait to be handed over as columns, the first ones first.
-        out: what is handed over so, and not answered.
+        out: the calls that hand them over, and whose outcome is not known.
         go_on: hands parts over, as far as it can now.
         sending: the tasks that send what lies in the queue.
         is_closing: whether nothing more is added, as one of them has left it.
@@ -174,7 +176,7 @@ class BundleParty:
     def __init__(self, recipients: Sequence[ServedRole]) -> None:
         self.recipients = list(recipients)
         self.parts: list[GroupPart] = []
-        self.out: set[object] = set()
+        self.out: set[GroupCall] = set()
         self.go_on: Callable[[], object] | None = None
         self.sending: set[asyncio.Task[None]] = set()
         self.is_closing = False
@@ -233,24 +235,34 @@ class BundleParty:
         """Check whether nothing waits, and nobody sends any of it."""
         return not self._queue and not self.parts and not self.sending
 
+    @property
+    def accepts_parts(self) -> bool:
+        """Check whether parts may be added, as far as there is room for them."""
+        return not self.is_closing and not self._queue.envelopes
+
     def has_room_for(self, parts: Sequence[GroupPart]) -> bool:
-        """Check whether parts may be added."""
-        if self.is_closing or self._queue.envelopes:
-            return False
+        """Check whether there is room for parts."""
         if not self.parts:
             return True
         number = sum([len(each.places) for each in (*self.parts, *parts)])
         return number <= MOST_WAITING and self.waiting_bytes <= MAX_WAITING_BYTES
 
-    def take_parts(self) -> list[GroupPart]:
-        """Take the next parts: as many envelopes as go together; several takers divide them."""
-        parts = self.parts
-        most = self._queue.size.envelopes
-        if len(parts) == 1 and len(parts[0].places) <= most and self.takers == 1:
+    def take_parts(self, keys_in_hand: Collection[str] | None = None, most: int = MOST_ENVELOPES) -> list[GroupPart]:
+        """Take the next parts: as many envelopes as go together; several takers divide them.
+
+        Args:
+            keys_in_hand: see ``BundleQueue.take``.
+            most: no more than this.
+        """
+        parts, takers = self.parts, self.takers
+        most = min(most, self._queue.size.envelopes)
+        if keys_in_hand is not None:
+            return self._take_in_order(keys_in_hand, most)
+        if len(parts) == 1 and len(parts[0].places) <= most and takers == 1:
             self.parts = []
             return parts
         waiting = sum([len(each.places) for each in parts])
-        most = min(most, -(-waiting // self.takers))
+        most = min(most, -(-waiting // takers))
         taken: list[GroupPart] = []
         while parts and most:
             if len(parts[0].places) > most:
@@ -260,3 +272,107 @@ class BundleParty:
             most -= len(parts[0].places)
             taken.append(parts.pop(0))
         return taken
+
+    def _take_in_order(self, keys_in_hand: Collection[str], most: int) -> list[GroupPart]:
+        if self.takers > 1:
+            most = min(most, -(-len({key for part in self.parts for key in part.ordering_keys}) // self.takers))
+        taken: list[GroupPart] = []
+        left: list[GroupPart] = []
+        keys: set[str] = set()
+        is_over = False
+        for part in self.parts:
+            going: list[int] = []
+            staying: list[int] = []
+            for place, key in zip(part.places, part.ordering_keys, strict=True):
+                is_over = is_over or len(keys) == most or key in keys
+                if is_over or key in keys_in_hand:
+                    staying.append(place)
+                else:
+                    keys.add(key)
+                    going.append(place)
+            taken += [part] if not staying else [GroupPart.at(part.sealed, going)] if going else []
+            left += [part] if not going else [GroupPart.at(part.sealed, staying)] if staying else []
+        self.parts = left
+        return taken
+
+
+class GroupCall:
+    """Envelopes that are out at an instance of each consumer of a party.
+
+    Args:
+        party: in which they waited.
+        instances: those that are given them, each with its consumer.
+        slots: how many slots of an instance were taken for that.
+        parts: the envelopes.
+        began: when that was, on the loop's clock.
+
+    Attributes:
+        positions: theirs, which grow.
+        ids: theirs, of 16 bytes.
+        busy_before: for how many seconds each of several instances had had calls to answer.
+        answers: those that have come to the last call of each instance.
+        is_over: whether the outcome is known, or is to be found otherwise.
+    """
+
+    __slots__ = (
+        "answers",
+        "began",
+        "busy_before",
+        "ids",
+        "instances",
+        "is_over",
+        "parts",
+        "party",
+        "positions",
+        "slots",
+    )
+
+    def __init__(
+        self,
+        party: BundleParty,
+        instances: Mapping[RecipientProxy, ServedRole],
+        slots: Mapping[RecipientProxy, int],
+        parts: Sequence[GroupPart],
+        began: float,
+    ) -> None:
+        self.party = party
+        self.instances = instances
+        self.slots = slots
+        self.parts = parts
+        self.began = began
+        self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
+        self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}
+        self.is_over = False
+        self.positions = positions_of(parts)
+        if len(parts) == 1:
+            self.ids = parts[0].column(parts[0].sealed.group.envelope_ids)
+        else:
+            self.ids = [each for part in parts for each in part.column(part.sealed.group.envelope_ids)]
+
+    @property
+    def items(self) -> int:
+        """The number of all their items."""
+        return sum([sum(part.column(part.sealed.group.items)) for part in self.parts])
+
+    @property
+    def logins(self) -> str:
+        """The logins of the roles, for people."""
+        return ", ".join([each.role.login for each in self.instances])
+
+    def busy_seconds(self) -> dict[RecipientProxy, float]:
+        """Compute for how many seconds each instance has had calls to answer since this began."""
+        return {each: each.busy_seconds - before for each, before in self.busy_before.items()}
+
+    def bundle(self) -> list[SmallEnvelope]:
+        """Give the envelopes as objects."""
+        return [small for part in self.parts for small in small_envelopes(part)]
+
+
+def positions_of(parts: Sequence[GroupPart]) -> Sequence[int]:
+    """Give the positions of all envelopes of some parts, in their order."""
+    if len(parts) == 1:
+        return parts[0].positions
+    first, last = parts[0].positions[0], parts[-1].positions[-1]
+    if sum([len(part.positions) for part in parts]) == last - first + 1:
+        return range(first, last + 1)
+    return [each for part in parts for each in part.positions]

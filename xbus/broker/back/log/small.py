@@ -75,6 +75,11 @@ class GroupPart(NamedTuple):
         """The names of the types of their events."""
         return {each.name for each in set(self.column(self.sealed.group.types))}
 
+    @property
+    def ordering_keys(self) -> list[str]:
+        """The ordering key of each envelope, "" for none."""
+        return [head.ordering_key or "" for head in self.column(self.sealed.group.heads)]
+
     def cut(self, number: int) -> "tuple[GroupPart, GroupPart]":
         """Give the first envelopes, and the others."""
         return GroupPart.at(self.sealed, self.places[:number]), GroupPart.at(self.sealed, self.places[number:])

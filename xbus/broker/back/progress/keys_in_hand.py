@@ -29,6 +29,12 @@ class KeysInHand:
             self._key_at[position] = key
             self._counts[key] += 1
 
+    def begin_all(self, positions: Iterable[int], keys: Iterable[str]) -> None:
+        """Note that envelopes are handed over that are not in hand yet, each with its key."""
+        found = dict(zip(positions, keys, strict=True))
+        self._key_at.update(found)
+        self._counts.update(found.values())
+
     def end(self, positions: Iterable[int]) -> None:
         """Note that the outcome of some envelopes is noted."""
         ended = [self._key_at.pop(position) for position in positions if position in self._key_at]

@@ -3,7 +3,6 @@
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 from xbus.broker.back.recipients import ServedRole
 
@@ -26,20 +25,16 @@ class Lane:
         """True while it waits for the log to grow: all before is handed out."""
         self.woken = asyncio.Event()
         """Set when something lies behind its position."""
-        self.takers: dict[int, Any] = {}
-        """What whoever hands out has found about its recipients, by graph id; forgotten when others read."""
         self._of_service: defaultdict[str, dict[ServedRole, None]] = defaultdict(dict)
         self._turns: deque[ServedRole] = deque()
 
     def add(self, recipient: ServedRole) -> None:
         """Read for a recipient too."""
-        self.takers.clear()
         self._of_service[recipient.role.service][recipient] = None
         self._turns.append(recipient)
 
     def remove(self, recipient: ServedRole) -> None:
         """Read no longer for a recipient."""
-        self.takers.clear()
         of_service = self._of_service[recipient.role.service]
         of_service.pop(recipient, None)
         if not of_service:

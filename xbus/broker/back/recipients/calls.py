@@ -94,37 +94,34 @@ class EnvelopeCalls:
         self._open.setdefault(envelope_id.bytes, Bringing(self._now(), ""))
         return self._first_words.pop(envelope_id, NOTHING_SAID)
 
-    def begin_all(self, ids: Iterable[bytes], verb: str = "") -> None:
+    def begin_all(self, ids: Iterable[bytes]) -> None:
         """Note that envelopes are being brought; the call tells by itself what is to be told of them.
 
         Args:
             ids: of 16 bytes.
-            verb: the call that brings them.
         """
-        self._open = {**dict.fromkeys(ids, Bringing(self._now(), verb)), **self._open}
+        self._open = {**dict.fromkeys(ids, Bringing(self._now(), "")), **self._open}
 
-    def hand_over(
-        self, ids: Sequence[bytes], verb: str, name: str, seconds: float, entries: object, taker: AnswerTaker
+    def ask_about(
+        self, ids: Sequence[bytes], verb: str, name: str, seconds: float, argument: object, taker: AnswerTaker
     ) -> None:
-        """Bring untraced envelopes by one call.
+        """Make a call about untraced envelopes.
 
         Args:
             ids: theirs, of 16 bytes.
             verb: the call, as operators see it.
             name: the same as the recipient knows it.
             seconds: its time-out.
-            entries: the argument of the call.
+            argument: of the call.
             taker: gets the answer.
         """
-        self.begin_all(ids, verb)
-        self._busy.begin()
+        renewed = self._begin_call(ids, verb)
 
         def answered(answer: Value, error: CallError | None) -> None:
             self._busy.end(None)
             taker(answer, error)
 
-        renewed = None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)
-        self._client.ask(name, (entries,), answered, seconds, renewed)
+        self._client.ask(name, (argument,), answered, seconds, renewed)
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""
@@ -157,15 +154,17 @@ class EnvelopeCalls:
         Args:
             ids: theirs, of 16 bytes.
         """
-        for each in ids:
-            bringing = self._open.get(each)
-            if bringing is not None:
-                bringing.verb = verb
-        renewed = None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)
-        self._busy.begin()
+        renewed = self._begin_call(ids, verb)
         spans = tracing.begin_calls(verb, ids, self._login)
         call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
         call.add_done_callback(self._busy.end)
         for span in spans:
             call.add_done_callback(span.ended_by)
         return call
+
+    def _begin_call(self, ids: Sequence[bytes], verb: str) -> Callable[[], float | None] | None:
+        for bringing in map(self._open.get, ids):
+            if bringing is not None:
+                bringing.verb = verb
+        self._busy.begin()
+        return None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)

@@ -230,23 +230,54 @@ class RecipientProxy:
             raise
         return self.results_of(bundle, answer, error, verb, well, in_doubt)
 
-    def hand_over(self, ids: Sequence[bytes], entries: Sequence[BundleEntry], taker: AnswerTaker) -> None:
-        """Hand whole small envelopes over, as ``take_envelopes`` does.
+    def hand_over(
+        self, ids: Sequence[bytes], entries: Sequence[BundleEntry], taker: AnswerTaker, *, stays_open: bool = False
+    ) -> None:
+        """Hand whole small envelopes over, as ``take_envelopes`` does, or as ``prepare_envelopes``.
 
         Args:
             ids: theirs, of 16 bytes.
             entries: written as the abilities of this recipient say.
-            taker: gets the answer; then one of ``has_committed`` and ``results_of`` is to be called.
+            taker: gets the answer; then one of ``went_well`` and ``results_of`` is to be called.
+            stays_open: whether they stay open until a decision.
         """
-        seconds = self._timeouts.end_envelope
-        self._calls.hand_over(ids, "take_event", "xbus.take_envelopes", seconds, entries, taker)
+        self._calls.begin_all(ids)
+        if stays_open:
+            call = ("take_event", "xbus.prepare_envelopes", self._timeouts.end_event)
+        else:
+            call = ("take_event", "xbus.take_envelopes", self._timeouts.end_envelope)
+        self._calls.ask_about(ids, *call, entries, taker)
 
-    def has_committed(self, ids: Sequence[bytes], answer: Value) -> bool:
-        """Check whether an answer says that all envelopes that were handed over are committed; if so, none is open."""
-        if not self._answers.are_all_well(answer, len(ids)):
+    def commit(self, ids: Sequence[bytes], taker: AnswerTaker) -> None:
+        """Have envelopes committed that are open, as ``commit_envelopes`` does.
+
+        Args:
+            taker: see ``hand_over``.
+        """
+        call = ("end_envelope", "xbus.commit_envelopes", self._timeouts.end_envelope)
+        self._calls.ask_about(ids, *call, texts_of(ids), taker)
+
+    def went_well(self, ids: Sequence[bytes], answer: Value, error: CallError | None, *, stay_open: bool) -> bool:
+        """Check whether an answer says that all of some envelopes went well.
+
+        Args:
+            stay_open: whether they are open then; else none is.
+        """
+        if error is not None or not self._answers.are_all_well(answer, len(ids)):
             return False
-        self._calls.ended_all(ids)
+        if not stay_open:
+            self._calls.ended_all(ids)
         return True
+
+    def votes_of(self, bundle: Sequence[SmallEnvelope], answer: Value, error: CallError | None) -> list[BundleResult]:
+        """Read the vote on each envelope that was to be prepared."""
+        return self.results_of(bundle, answer, error, well=BundleStatus.PREPARED)
+
+    def results_of_commit(
+        self, bundle: Sequence[SmallEnvelope], answer: Value, error: CallError | None
+    ) -> list[BundleResult]:
+        """Read the result of each envelope that was to be committed; the others are stopped."""
+        return self.results_of(bundle, answer, error, "end_envelope", BundleStatus.COMMITTED, _is_not_committed)
 
     def results_of(
         self,

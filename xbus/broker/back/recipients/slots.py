@@ -222,11 +222,11 @@ class Slots(Generic[Member]):
         place = self._places.get(member)
         return 0 if place is None else max(0, place.capacity - place.taken)
 
-    def free(self, member: Member) -> None:
-        """Give a slot back; one of a recipient that has gone meanwhile is nobody's."""
+    def free(self, member: Member, number: int = 1) -> None:
+        """Give slots back; those of a recipient that has gone meanwhile are nobody's."""
         place = self._places.get(member)
         if place is not None and place.taken:
-            place.taken -= 1
+            place.taken = max(0, place.taken - number)
             self._serve()
 
     def _those(self, wanted: Hashable) -> Sequence[_Place[Member]]:

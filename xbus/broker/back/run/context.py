@@ -143,21 +143,21 @@ class BackRunContext:
         (instance,) = await self._slots.take([This(consumer)])
         return instance
 
-    def release_slot(self, consumer: RecipientProxy) -> None:
-        """Give a consumer's slot back."""
+    def release_slot(self, consumer: RecipientProxy, number: int = 1) -> None:
+        """Give slots of a consumer back."""
         if consumer.owes:
-            self.spawn(self._free(consumer))
+            self.spawn(self._free(consumer, number))
         else:
-            self._slots.free(consumer)
+            self._slots.free(consumer, number)
 
     async def _free_when_ready(self, worker: RecipientProxy) -> None:
         await worker.readiness.wait()
         await self._free(worker)
 
-    async def _free(self, recipient: RecipientProxy) -> None:
-        """Free a slot, though not before its recipient has answered everything: no attempt overlaps an earlier one."""
+    async def _free(self, recipient: RecipientProxy, number: int = 1) -> None:
+        """Free slots, though not before their recipient has answered everything: no attempt overlaps an earlier one."""
         await recipient.owes_nothing()
-        self._slots.free(recipient)
+        self._slots.free(recipient, number)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside, as long as the broker goes on."""

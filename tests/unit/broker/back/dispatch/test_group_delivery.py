@@ -1,17 +1,23 @@
 """Groups that go as columns, in a whole back: who gets them, and what becomes of those that are not committed."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.back import Broker, running
-from tests.support.bundles import DONE, FAILS, Wire, bundles, by_item, letters, until_states
-from tests.support.recipients import BUNDLES, ScriptedClient
+from tests.support.bundles import DONE, FAILS, TOO_OLD, Wire, bundles, by_item, letters, until_states
+from tests.support.recipients import BUNDLES, LOST, SILENT, VOTES, ScriptedClient
+from tests.unit.broker.back.dispatch.bundles.test_bundles import make_own, settle, want_order
+from tests.unit.broker.back.test_instances import configure
+from xbus.broker.back.dispatch.parties import MOST_WAITING
 from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.recipients import Abilities
 from xbus.broker.journal.journal import Journal
 
 RETRIES = RetryPolicy(attempts=3, jitter=0)
+STORES = ("store_1", "store_2")
 
 
 async def put_all(broker: Broker, items: str, type_name: str = "notes") -> None:
@@ -22,16 +28,27 @@ async def put_all(broker: Broker, items: str, type_name: str = "notes") -> None:
 async def known(broker: Broker) -> None:
     """Have one envelope delivered, by the lane: the emitter and the graph are known from then on."""
     await put_all(broker, "_")
-    await broker.until(lambda: letters(broker) == "_")
-    cursor = broker.back._assembly.ledger.cursor(broker.scribe.role_id("store_1"))
+    await broker.until(lambda: settled(broker, "store_1") == 1)
+    await settle()
+
+
+async def put_keyed(broker: Broker, items: str, keys: str) -> None:
+    """Put envelopes with ordering keys; "_" is none."""
+    for item, key in zip(items, keys, strict=True):
+        await broker.put(item.encode(), ordering_key=None if key == "_" else key)
+
+
+def settled(broker: Broker, login: str) -> int:
+    """Up to which position a role needs nothing more in its turn."""
+    cursor = broker.back._assembly.ledger.cursor(broker.scribe.role_id(login))
     assert cursor is not None
-    await broker.until(lambda: cursor.position == 1)
+    return cursor.position
 
 
-def hold(client: ScriptedClient) -> "asyncio.Future[Any]":
+def hold(client: ScriptedClient, verb: str = "xbus.take_envelopes") -> "asyncio.Future[Any]":
     """Have the calls of a consumer wait for the answer that is given to the future."""
     out: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    client.answers["xbus.take_envelopes"] = out
+    client.answers[verb] = out
     return out
 
 
@@ -131,3 +148,174 @@ async def test_a_call_that_is_out_at_the_end_is_broken_off(journal: Journal) -> 
         await broker.back._assembly._groups.finish(0.01)
         assert [call.verb for call in broker.script.calls][-1] == "stop_envelope"
         assert (await broker.cursor(), in_groups(broker)) == (1, 0)
+
+
+# -- order -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_role_that_wants_order_gets_one_of_each_key_at_a_time(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await known(broker)
+        out = hold(client)
+        await put_keyed(broker, "a", "k")
+        await put_keyed(broker, "bcdef", "klk__")
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: in_groups(broker) == 6)
+        assert letters(broker) == "_abcdef"
+        keys = dict(zip("abcdef", "kklk__", strict=True))
+        assert all(len({keys[item] for item in bundle}) == len(bundle) for bundle in bundles(broker)[1:])
+    assert await broker.cursor() == 7
+
+
+async def test_two_programs_of_a_role_never_have_the_same_key(journal: Journal) -> None:
+    await configure(journal, instances=2, ordered=True)
+    async with running(journal) as broker:
+        first = await broker.join("store_1", "store_a", BUNDLES)
+        second = await broker.join("store_1", "store_b", BUNDLES)
+        await known(broker)
+        answers = {"store_a": hold(first), "store_b": hold(second)}
+        await put_keyed(broker, "abcd", "kklk")
+        # One has the key; the other one gets what is of none such.
+        (has_key,) = [name for name in answers if letters(broker, name).endswith("a")]
+        (other,) = answers.keys() - {has_key}
+        assert letters(broker, other).endswith("c")
+        answers[other].set_result([DONE])
+        await broker.until(lambda: in_groups(broker) == 1)
+        assert not letters(broker, other).endswith("d")
+        first.answers.clear()
+        second.answers.clear()
+        answers[has_key].set_result([DONE])
+        await broker.until(lambda: in_groups(broker) == 4)
+    assert await broker.cursor() == 5
+
+
+async def test_what_waits_behind_a_failed_one_of_its_key_is_held_and_others_go_on(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal, retry=RETRIES) as broker:
+        await broker.register("store_1", BUNDLES, xbus_take_envelopes=by_item({b"a": FAILS}))
+        await known(broker)
+        await put_keyed(broker, "abc", "klk")
+        await until_states(broker, [(2, "retry", 1), (4, "held", 0)])
+        await broker.until(lambda: letters(broker).endswith("b"))
+        assert "c" not in letters(broker)
+        broker.pass_time(10)
+        await until_states(broker, [])
+        assert letters(broker).endswith("ac")
+
+
+async def test_the_next_recipient_of_a_role_that_wants_order_waits_for_the_call_before(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal, retry=RETRIES) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await known(broker)
+        out = hold(client)
+        await put_keyed(broker, "ab", "kk")
+        assert letters(broker) == "_a"
+        await broker.register("store_1", BUNDLES)
+        await settle()
+        assert letters(broker) == "_a"
+        out.set_exception(LOST)
+        broker.pass_time(10)
+        await broker.until(lambda: letters(broker) == "_aab")
+
+
+# -- those that decide together --------------------------------------------------------------------------------------
+
+
+async def both(broker: Broker, kind: Abilities = VOTES) -> list[ScriptedClient]:
+    """Register two stores that decide together, and have one envelope delivered to both by the lane."""
+    clients = [await broker.register(store, kind) for store in STORES]
+    await broker.until_together()
+    await known(broker)
+    return clients
+
+
+async def test_two_that_decide_together_get_a_group_in_two_calls_each(journal: Journal) -> None:
+    async with running(journal) as broker:
+        client, _ = await both(broker)
+        before = len(broker.script.calls)
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_all(broker, "a")
+        await put_all(broker, "bc")
+        # Nobody is told to commit what another one has not voted on, and what comes meanwhile waits.
+        assert [call.verb for call in broker.script.calls[before:]] == ["xbus.prepare_envelopes"] * 2
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: in_groups(broker) == 3)
+        verbs = [call.verb for call in broker.script.calls[before:] if call.whom == "store_1"]
+        assert verbs == ["xbus.prepare_envelopes", "xbus.commit_envelopes"] * (len(verbs) // 2)
+    assert [await broker.cursor(store) for store in STORES] == [4, 4]
+
+
+async def test_what_one_refuses_is_stopped_at_all_and_the_others_are_committed(journal: Journal) -> None:
+    async with running(journal) as broker:
+        client, _ = await both(broker)
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_all(broker, "a")
+        await put_all(broker, "bcd")
+        client.answers["xbus.prepare_envelopes"] = by_item({b"c": TOO_OLD})
+        out.set_result([DONE])
+        await until_states(broker, [(4, "parked", 1), (4, "parked", 1)])
+        await broker.until(lambda: [settled(broker, store) for store in STORES] == [5, 5])
+        stops = [call for call in broker.script.calls if call.verb == "stop_envelope" and call.whom == "store_2"]
+        assert len(stops) == 1
+        # The next group finds nothing that is left of this one.
+        count = in_groups(broker)
+        await put_all(broker, "e")
+        await broker.until(lambda: in_groups(broker) == count + 1)
+
+
+async def test_one_that_is_lost_before_the_decision_gets_all_alone_later(journal: Journal) -> None:
+    async with running(journal, retry=RETRIES) as broker:
+        client, _ = await both(broker)
+        client.answers["xbus.prepare_envelopes"] = LOST
+        await put_all(broker, "a")
+        await until_states(broker, [(2, "retry", 1)])
+        assert (settled(broker, "store_2"), letters(broker, "store_2")) == (2, "_a")
+
+
+async def test_one_that_does_not_answer_the_decision_gets_all_again_after_a_stop(journal: Journal) -> None:
+    async with running(journal, retry=RETRIES) as broker:
+        client, _ = await both(broker)
+        client.answers["xbus.commit_envelopes"] = SILENT
+        await put_all(broker, "a")
+        await until_states(broker, [(2, "retry", 1)])
+        assert [call.verb for call in broker.script.calls if call.whom == "store_1"][-1] == "stop_envelope"
+        assert settled(broker, "store_2") == 2
+
+
+async def test_no_more_are_open_than_each_allows(journal: Journal) -> None:
+    async with running(journal) as broker:
+        client, _ = await both(broker, replace(VOTES, prepares=2))
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_all(broker, "a")
+        await put_all(broker, "bcd")
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: in_groups(broker) == 4)
+        assert "".join(bundles(broker)) == "_abcd"
+        assert max(map(len, bundles(broker))) <= 2
+
+
+# -- one that is slow ------------------------------------------------------------------------------------------------
+
+
+async def test_one_that_decides_alone_never_keeps_others_waiting(journal: Journal) -> None:
+    """It goes on at its own pace as soon as its queue is full, however long others would wait for it."""
+    async with running(journal, behind_after=1000) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await broker.register("store_2", BUNDLES)
+        make_own(broker, "store_1")
+        await broker.until_together()
+        await known(broker)
+        out = hold(client)
+        for _ in range(2 * MOST_WAITING):
+            await put_all(broker, "a")
+        await broker.until(lambda: settled(broker, "store_2") == 1 + 2 * MOST_WAITING)
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: settled(broker, "store_1") == 1 + 2 * MOST_WAITING)
+    assert letters(broker) == letters(broker, "store_2")
