@@ -46,9 +46,9 @@ class StoredItems:
             start = self._segment_start(spans[0]) if spans[0].first else 0
             end = max(span.end for span in spans)
             wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
-            plain_of = segment_data(self._connection).plain_of
+            door = segment_data(self._connection)
             for event_id, first, items, data, plain_bytes, store_id, digest in self._fetch_data(wanted):
-                plain = plain_of(event_id, first, data, plain_bytes, store_id, digest)
+                plain = door.plain_of(event_id, first, data, plain_bytes, store_id, digest)
                 segments[event_id].append(Segment(first, items, plain))
         return segments
 

@@ -167,6 +167,7 @@ async def test_who_fails_again_and_again_has_no_vote_any_more(journal: Journal) 
         await broker.until(lambda: decided(broker) == ("abcd", ""))
         await broker.until(lambda: broker.back.breakers.is_troubled(broker.scribe.role_id("store_2")))
         assert prepared(broker, "store_2") == ["abcd", "bcd"]
+        await until_states(broker, [(1, "retry", 1), (2, "retry", 1), (3, "retry", 0), (4, "retry", 0)])
         second.answers.clear()
         broker.pass_time(1000)
         await until_states(broker, [])
