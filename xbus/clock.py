@@ -23,7 +23,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clock. It calls no Python function, as each message asks for the time."""
 
-    now: Callable[[], datetime] = partial(datetime.now, UTC)
+    now: Callable[[], datetime] = staticmethod(partial(datetime.now, UTC))
     monotonic: Callable[[], float] = staticmethod(time.monotonic)
 
 
