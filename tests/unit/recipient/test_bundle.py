@@ -456,8 +456,8 @@ async def prepared_and_stopped(bench: Bench, *envelopes: list[Any]) -> None:
 
 
 async def taken_by_events(bench: Bench, *envelopes: list[Any]) -> None:
-    for envelope_id, (event, *_) in envelopes:
-        await bench.api.take_event(envelope_id, *event, commit=True)
+    for envelope_id, ((begun, name, batches), *_) in envelopes:
+        await bench.api.take_event(envelope_id, begun, name, batches, True)
 
 
 @pytest.mark.parametrize("end", [taken, prepared, prepared_and_stopped, taken_by_events])
