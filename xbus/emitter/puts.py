@@ -45,8 +45,10 @@ _Put: TypeAlias = tuple[str, int, bytes, EnvelopeHead | None, EventTags | None]
 Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
 """An envelope on the wire: its id and that of its event, then those of ``_Put``."""
 
-_ANSWER_FIELDS = 3
-"""The fields of the answer to an envelope that was taken: its id, its position, and its hash."""
+_ID_BYTES = 16
+
+_TAKEN_KINDS = [bytes, int, bytes]
+"""The types of the answer to an envelope that was taken: its id, its position, and its hash."""
 
 
 class GoesAlone(Exception):
@@ -231,7 +233,10 @@ def _outcomes(entries: Sequence[Entry], answers: Value) -> Sequence[Receipt | Ca
     """Read the answer to a message: the outcome of each of its envelopes."""
     if not isinstance(answers, list) or len(answers) != len(entries):
         answers = [None] * len(entries)
-    are_taken = [type(told) is list and len(told) == _ANSWER_FIELDS for told in answers]
+    are_taken = [
+        type(told) is list and [*map(type, told)] == _TAKEN_KINDS and len(cast(bytes, told[0])) == _ID_BYTES
+        for told in answers
+    ]
     taken = cast("Iterable[tuple[bytes, int, bytes]]", compress(answers, are_taken))
     receipts = iter(_receipts([entry[3] for entry in compress(entries, are_taken)], list(taken)))
     return [

@@ -14,6 +14,7 @@ from xbus.emitter.envelope import NO_OPTIONS, put_together
 from xbus.emitter.options import Options
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits
+from xbus.errors import CallError
 from xbus.headers import NO_TAGS
 from xbus.ids import Ids
 from xbus.rpc.codec import Value
@@ -27,6 +28,8 @@ class TakingFront:
 
     def __init__(self) -> None:
         self.messages: list[int] = []
+        self.instead: dict[int, Value] = {}
+        """Answers to envelopes of a message, by their places."""
         self._positions = count(1)
 
     def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Value]:
@@ -34,7 +37,9 @@ class TakingFront:
         answer: asyncio.Future[Value] = loop.create_future()
         (entries,) = arguments
         self.messages.append(len(entries))
-        taken: Value = [[entry[0], next(self._positions), b"hash"] for entry in entries]
+        taken: list[Value] = [[entry[0], next(self._positions), b"hash"] for entry in entries]
+        for place, told in self.instead.items():
+            taken[place] = told
         loop.call_soon(answer.set_result, taken)
         return answer
 
@@ -94,3 +99,23 @@ async def test_those_that_wait_for_room_are_told_of_the_end(context: EmitterCont
     context.window.give(100)
     await asyncio.sleep(0)
     assert front.messages == []
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+BAD_ENTRIES: list[Value] = [
+    *(None, 7, [], [bytes(16), 1], ["text", 1, b"hash"], [b"short", 1, b"hash"]),
+    *([bytes(16), "1", b"hash"], [bytes(16), True, b"hash"], [bytes(16), 1, None], [bytes(16), 1, b"hash", 1]),
+]
+
+
+@pytest.mark.parametrize("entry", BAD_ENTRIES)
+async def test_a_bad_entry_fails_its_own_put_alone(context: EmitterContext, front: TakingFront, entry: Value) -> None:
+    front.instead = {1: entry}
+    first, bad, last = (put(context) for _ in range(3))
+    with pytest.raises(CallError) as error:
+        await bad
+    assert error.value.code == "bad_answer"
+    assert [(await receipt).position for receipt in (first, last)] == [1, 3]
+    front.instead = {}
+    assert (await put(context)).position == 4
