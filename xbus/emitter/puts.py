@@ -148,7 +148,12 @@ class Puts:
                 return
             puts, receipts = self._next_ones()
             if puts:
-                entries, answer = self._call(puts)
+                try:
+                    entries, answer = self._call(puts)
+                except Exception:
+                    # One of them has no form on the wire: by calls of their own the others go, and that one raises.
+                    _fail(receipts, GoesAlone(()))
+                    continue
                 answer.add_done_callback(partial(self._answered, entries, receipts))
 
     async def _send_with_room(self) -> None:
@@ -212,13 +217,17 @@ class Puts:
         size = sum([len(put[2]) for put in puts])
         call = RepeatableCall(VERB, (entries, *more), self._context.options.answer_seconds, size=size)
         stream = self._context.new_stream()
-        self._out.add(stream)
 
         def answered(_: "asyncio.Future[Value]") -> None:
             self._out.discard(stream)
             self._context.end(stream)
 
-        answer = stream.submit(call)
+        try:
+            answer = stream.submit(call)
+        except BaseException:
+            self._context.end(stream)
+            raise
+        self._out.add(stream)
         answer.add_done_callback(answered)
         return entries, answer
 

@@ -12,12 +12,13 @@ from xbus.clock import SystemClock
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.envelope import NO_OPTIONS, put_together
 from xbus.emitter.options import Options
+from xbus.emitter.puts import MESSAGES_OUT, GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits
 from xbus.errors import CallError
 from xbus.headers import NO_TAGS
 from xbus.ids import Ids
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Value, pack
 
 
 class TakingFront:
@@ -35,6 +36,7 @@ class TakingFront:
     def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Value]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Value] = loop.create_future()
+        pack(arguments)
         (entries,) = arguments
         self.messages.append(len(entries))
         taken: list[Value] = [[entry[0], next(self._positions), b"hash"] for entry in entries]
@@ -60,8 +62,8 @@ async def context(front: TakingFront) -> AsyncIterator[EmitterContext]:
     made.close()
 
 
-def put(context: EmitterContext) -> asyncio.Future[Receipt]:
-    return put_together(context, "notes", NO_TAGS, [b"a"], NO_OPTIONS)
+def put(context: EmitterContext, type_name: str = "notes") -> asyncio.Future[Receipt]:
+    return put_together(context, type_name, NO_TAGS, [b"a"], NO_OPTIONS)
 
 
 def test_one_more_of_a_message_costs_three_calls() -> None:
@@ -119,3 +121,27 @@ async def test_a_bad_entry_fails_its_own_put_alone(context: EmitterContext, fron
     assert [(await receipt).position for receipt in (first, last)] == [1, 3]
     front.instead = {}
     assert (await put(context)).position == 4
+
+
+# -- puts that have no form on the wire ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at_once", "behind_a_full_window"])
+async def test_behind_one_that_can_not_be_packed_the_others_go(
+    context: EmitterContext, front: TakingFront, waits: bool
+) -> None:
+    for _ in range(MESSAGES_OUT + 1):
+        if waits:
+            context.window.take(100)
+        receipts = [put(context, "notes"), put(context, "half a pair \ud800")]
+        await asyncio.sleep(0)
+        if waits:
+            context.window.give(100)
+        for receipt in receipts:
+            with pytest.raises(GoesAlone):
+                await receipt
+    assert (await put(context)).position == 1
+    assert front.messages == [1]
+    # Nothing of the window is lost to them.
+    context.window.take(99)
+    assert context.window.is_open()
