@@ -136,6 +136,7 @@ class Puts:
         """Send nothing more."""
         if self._room is not None:
             self._room.cancel()
+            self._room = None
         receipts, self._receipts, self._waiting = self._receipts, [], []
         _fail(receipts, not_open())
 
@@ -144,7 +145,8 @@ class Puts:
         while self._waiting and len(self._out) < MESSAGES_OUT:
             if not self._context.window.is_open():
                 self._is_due = True
-                self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
+                if self._room is None:
+                    self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
                 return
             puts, receipts = self._next_ones()
             if puts:
@@ -158,6 +160,7 @@ class Puts:
 
     async def _send_with_room(self) -> None:
         await self._context.window.room()
+        self._room = None
         self._send()
 
     def _next_ones(self) -> "tuple[list[_Put], list[asyncio.Future[Receipt]]]":

@@ -91,6 +91,22 @@ async def test_with_a_full_window_they_wait_for_room_and_go_together(
     assert front.messages == [3]
 
 
+async def test_one_task_waits_for_room_however_many_answers_come(context: EmitterContext, front: TakingFront) -> None:
+    for number in range(1, 3):
+        sent = []
+        for _ in range(MESSAGES_OUT):
+            sent.append(put(context))
+            await asyncio.sleep(0)
+        context.window.take(100)
+        waiting = put(context)
+        await asyncio.gather(*sent)
+        await asyncio.sleep(0)
+        names = [task.get_name() for task in asyncio.all_tasks()]
+        assert names.count("xbus emitter waits for room") == 1
+        context.window.give(100)
+        assert (await waiting).position == number * (MESSAGES_OUT + 1)
+
+
 async def test_those_that_wait_for_room_are_told_of_the_end(context: EmitterContext, front: TakingFront) -> None:
     context.window.take(100)
     receipt = put(context)
