@@ -312,8 +312,7 @@ class Server:
         except PeerIsFull:
             self._note_undelivered(call.peer, "the peer leaves its replies unread")
             return False
-        finally:
-            port.check()
+        port.check()
         return True
 
     def _transmit(self, frames: Sequence[Frame]) -> bool:
@@ -328,8 +327,7 @@ class Server:
             return False
         except PeerIsGone:
             raise ConnectionLost(f"{self.name}: a peer is gone") from None
-        finally:
-            port.check()
+        port.check()
         return True
 
     def _note_unreadable(self, connection: CallerConnection, error: ProtocolError) -> None:

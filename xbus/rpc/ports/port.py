@@ -85,10 +85,7 @@ class Port(Protocol):
         """Read what has come until now, without asking whether it may."""
 
     def check(self) -> None:
-        """Look soon for messages to read; to be called after each ``send`` that no message led to.
-
-        A ``send`` that failed may have swallowed the wake-up as well.
-        """
+        """Look soon for messages to read; to be called after each ``send`` that no message led to."""
 
     def knows(self, peer: bytes) -> bool:
         """Check whether an id may be that of a connection here."""

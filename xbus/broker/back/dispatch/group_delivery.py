@@ -101,7 +101,8 @@ class GroupDelivery:
             if each.first != position + 1 or not isinstance(each, SealedGroup) or not self._add(lane, each, going):
                 break
             position = each.last
-        if False in [self._may_take(party, parts) for party, parts in going.items()] or not self._have_room(going):
+        may_take = self._are_apart(going) and False not in [self._may_take(*each) for each in going.items()]
+        if not may_take or not self._have_room(going):
             self._ways.clear()
             return
         lane.position = position
@@ -115,6 +116,18 @@ class GroupDelivery:
             party.go_on = partial(self._go_on, party)
         for party in going:
             self._go_on(party)
+
+    @staticmethod
+    def _are_apart(parties: Collection[BundleParty]) -> bool:
+        """Check whether each consumer gets envelopes in one party alone.
+
+        Else its role would take those of the second party for passed when it is owed those of the first one, and two
+        parties would have envelopes of one ordering key.
+        """
+        if len(parties) < 2:
+            return True
+        recipients = [recipient for party in parties for recipient in party.recipients]
+        return len(recipients) == len(set(recipients))
 
     def _have_room(self, going: dict[BundleParty, list[GroupPart]]) -> bool:
         """Check whether parts may be added for all; a consumer that decides alone and is behind goes on by itself."""

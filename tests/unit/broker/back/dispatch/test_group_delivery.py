@@ -1,20 +1,32 @@
 """Groups that go as columns, in a whole back: who gets them, and what becomes of those that are not committed."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.support.back import Broker, running
 from tests.support.bundles import DONE, FAILS, TOO_OLD, Wire, bundles, by_item, letters, until_states
+from tests.support.journal import NOW, small_bus
 from tests.support.recipients import BUNDLES, LOST, SILENT, VOTES, ScriptedClient
 from tests.unit.broker.back.dispatch.bundles.test_bundles import make_own, settle, want_order
 from tests.unit.broker.back.test_instances import configure
 from xbus.broker.back.dispatch.parties import MOST_WAITING
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients import Abilities
+from xbus.broker.journal.configuration import (
+    EventTypeSpec,
+    NodeSpec,
+    RoleSpec,
+    ServiceSpec,
+    apply,
+    make_plan,
+    read_stored,
+)
 from xbus.broker.journal.journal import Journal
 
 RETRIES = RetryPolicy(attempts=3, jitter=0)
@@ -37,6 +49,30 @@ async def put_keyed(broker: Broker, items: str, keys: str) -> None:
     """Put envelopes with ordering keys; "_" is none."""
     for item, key in zip(items, keys, strict=True):
         await broker.put(item.encode(), ordering_key=None if key == "_" else key)
+
+
+async def put_together(broker: Broker, envelopes: Sequence[tuple[str, str, str]]) -> None:
+    """Put envelopes that one commit seals, each by its item, ordering key and type."""
+    puts = [broker.put(item.encode(), ordering_key=key, type_name=of_type) for item, key, of_type in envelopes]
+    positions = [receipt.position for receipt in await asyncio.gather(*puts)]
+    assert positions == list(range(positions[0], positions[0] + len(positions)))
+
+
+async def add_shop(journal: Journal) -> None:
+    """Have hints go to the service of a shop too, and notes to the stores alone, before a broker starts."""
+    bus = small_bus()
+    nodes = {"store": NodeSpec("store", "store"), "shop": NodeSpec("shop", "shop")}
+    wanted = replace(
+        bus,
+        event_types={**bus.event_types, "hints": EventTypeSpec("hints", False, nodes)},
+        services={**bus.services, "shop": ServiceSpec("shop", "consumer")},
+        roles={**bus.roles, "store_of_shop": RoleSpec("store_of_shop", "shop")},
+    )
+
+    def carry_out(connection: sa.Connection) -> None:
+        apply(connection, make_plan(read_stored(connection), wanted), NOW)
+
+    await journal.read(carry_out)
 
 
 def settled(broker: Broker, login: str) -> int:
@@ -233,6 +269,28 @@ async def test_the_next_recipient_of_a_role_that_wants_order_waits_for_the_call_
         out.set_exception(LOST)
         broker.pass_time(10)
         await broker.until(lambda: letters(broker) == "_aab")
+
+
+@pytest.mark.parametrize("is_ordered", [False, True], ids=["plain", "ordered"])
+async def test_a_voter_of_two_graphs_gets_all_of_one_commit_and_its_keys_in_order(
+    journal: Journal, is_ordered: bool
+) -> None:
+    """It decides with different consumers about envelopes that lie between each other."""
+    await add_shop(journal)
+    await configure(journal, ordered=is_ordered)
+    async with running(journal) as broker:
+        await broker.register("store_1", VOTES)
+        await broker.register("store_of_shop", VOTES)
+        await broker.until_together()
+        await known(broker)
+        await put_all(broker, "_", "hints")
+        await broker.until(lambda: settled(broker, "store_1") == 2)
+        await settle()
+        await put_together(broker, [("a", "k", "hints"), ("b", "l", "notes"), ("c", "l", "hints")])
+        await broker.until(lambda: settled(broker, "store_1") == 5)
+        given = letters(broker)
+        assert sorted(given) == sorted("__abc")
+        assert not is_ordered or given.index("b") < given.index("c")
 
 
 # -- those that decide together --------------------------------------------------------------------------------------
