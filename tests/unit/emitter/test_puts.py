@@ -122,8 +122,16 @@ async def test_those_that_wait_for_room_are_told_of_the_end(context: EmitterCont
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 BAD_ENTRIES: list[Value] = [
-    *(None, 7, [], [bytes(16), 1], ["text", 1, b"hash"], [b"short", 1, b"hash"]),
-    *([bytes(16), "1", b"hash"], [bytes(16), True, b"hash"], [bytes(16), 1, None], [bytes(16), 1, b"hash", 1]),
+    None,
+    7,
+    [],
+    [bytes(16), 1],
+    ["text", 1, b"hash"],
+    [b"short", 1, b"hash"],
+    [bytes(16), "1", b"hash"],
+    [bytes(16), True, b"hash"],
+    [bytes(16), 1, None],
+    [bytes(16), 1, b"hash", 1],
 ]
 
 
