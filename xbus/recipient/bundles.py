@@ -91,6 +91,11 @@ class WholeEnvelope(EnvelopeDelivery):
             for event_id, type_name, batches, headers in events
         ]
 
+    def let_go(self) -> None:  # of each envelope of a bundle, so it calls no other method
+        """Keep neither the item nor what refers back to the envelope."""
+        self.events = {}
+        self.at = self.item = self._contents = None
+
     def take(self, calls: Calls, *, commits: bool) -> BundleAnswer:
         """Bring the envelope to the author's code, and commit it or leave it open for a decision.
 
@@ -118,7 +123,9 @@ class WholeEnvelope(EnvelopeDelivery):
     def _take_contents(self, calls: Calls) -> list[list[WireBatch]]:
         contents = self._contents
         if contents is None:
-            contents = [(event, [Batch([self.item or b""], 0)]) for event in self.events.values()]
+            if self.item is None:  # it was let go: without its content it must not be committed
+                raise stopped()
+            contents = [(event, [Batch([self.item], 0)]) for event in self.events.values()]
         made: list[list[WireBatch]] = []
         for event, batches in contents:
             self.at = event

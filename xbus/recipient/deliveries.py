@@ -72,6 +72,11 @@ class EnvelopeDelivery(Envelope):
             raise Refused("the event is not open here", "start it first", code="event_unknown")
         return self.events[event_id]
 
+    def let_go(self) -> None:
+        """Keep nothing that refers back to the envelope: it is freed as soon as its author does not keep it either."""
+        self.events = {}
+        self.at = None
+
     def work(self, steps: int) -> EnvelopeWork:
         """Describe the envelope for a heartbeat.
 
@@ -274,6 +279,8 @@ class OpenDeliveries:
         for delivery in ended:
             del self._open[delivery.id]
         self._steps_of_old += sum([event.steps for delivery in ended for event in delivery.events.values()])
+        for delivery in ended:
+            delivery.let_go()
         if not self._open:
             self.idle.set()
 
@@ -318,6 +325,7 @@ class OpenDeliveries:
     def _forget(self, delivery: EnvelopeDelivery) -> None:
         self._stopping.discard(delivery)
         self._steps_of_old += delivery.steps
+        delivery.let_go()
 
     def _close(self, envelope_id: str) -> EnvelopeDelivery | None:
         delivery = self._open.pop(envelope_id, None)

@@ -312,7 +312,8 @@ class Server:
         except PeerIsFull:
             self._note_undelivered(call.peer, "the peer leaves its replies unread")
             return False
-        port.check()
+        finally:
+            port.check()
         return True
 
     def _transmit(self, frames: Sequence[Frame]) -> bool:
@@ -327,7 +328,8 @@ class Server:
             return False
         except PeerIsGone:
             raise ConnectionLost(f"{self.name}: a peer is gone") from None
-        port.check()
+        finally:
+            port.check()
         return True
 
     def _note_unreadable(self, connection: CallerConnection, error: ProtocolError) -> None:

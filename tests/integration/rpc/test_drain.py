@@ -1,13 +1,22 @@
 """Reading a socket inside the loop."""
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
 import zmq
 
+from tests.integration.rpc.conftest import Serve
+from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
+from xbus.errors import ConnectionLost
+from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.drain import MESSAGES_PER_TURN, Drain
+from xbus.rpc.exchange import Call
+from xbus.rpc.ports import PeerIsFull, PeerIsGone, RouterPort
 
 
 async def test_a_handler_that_fails_does_not_end_the_reading(context: Context) -> None:
@@ -49,3 +58,28 @@ async def test_other_tasks_get_their_turn_in_a_flood(context: Context) -> None:
         drain.pause()
     # The descriptor and the planned turn may both come up in one round of the loop.
     assert max(after - before for before, after in zip([0, *turns], turns, strict=False)) <= 2 * MESSAGES_PER_TURN
+
+
+@pytest.mark.parametrize("failure", [PeerIsFull, PeerIsGone])
+async def test_a_send_that_fails_is_followed_by_a_look_for_messages(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
+    looks: list[RouterPort] = []
+
+    def fail(port: RouterPort, frames: Sequence[Frame]) -> None:
+        raise failure
+
+    def look(port: RouterPort) -> None:
+        looks.append(port)
+
+    monkeypatch.setattr(RouterPort, "send", fail)
+    monkeypatch.setattr(RouterPort, "check", look)
+    server, _ = serve(Verbs(), address=f"ipc://{tmp_path}/server")
+    looks.clear()
+    assert not server._send(Call(b"peer", [], 0), [b"peer", b""])
+    assert len(looks) == 1
+    try:
+        assert not server._transmit([b"peer", b""])
+    except ConnectionLost:
+        assert failure is PeerIsGone
+    assert len(looks) == 2

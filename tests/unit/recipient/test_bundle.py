@@ -1,9 +1,11 @@
 """Bundles at a recipient: one envelope after the other, each committed or rolled back before the next one begins."""
 
 import asyncio
+import gc
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -404,6 +406,89 @@ async def test_one_that_is_open_already_refuses_the_bundle_and_stays_open(bench:
 async def test_an_envelope_without_events_is_committed(bench: Bench, store: Store) -> None:
     assert await bench.api.take_envelopes([["A", []]]) == [(True,)]
     assert store.calls == ["commit A"]
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+class Keeping(Consumer):
+    """Refers weakly to each envelope; keeps the event of an item ``keep``."""
+
+    def __init__(self) -> None:
+        self.seen: list[weakref.ref[Envelope]] = []
+        self.kept: list[Event] = []
+
+    def on_item(self, event: Event, item: Item) -> None:
+        if item.data == b"keep":
+            self.kept.append(event)
+        self.seen.append(weakref.ref(event.envelope))
+        if item.data == b"refuse":
+            raise Refusal("too old")
+
+    @property
+    def alive(self) -> int:
+        return len([envelope for envelope in self.seen if envelope() is not None])
+
+
+@pytest.fixture
+async def keeping() -> AsyncIterator[Bench]:
+    made = Bench(Keeping())
+    gc.collect()
+    gc.disable()
+    yield made
+    gc.enable()
+    made.desk.close()
+
+
+async def taken(bench: Bench, *envelopes: list[Any]) -> None:
+    await bench.api.take_envelopes(list(envelopes))
+
+
+async def prepared(bench: Bench, *envelopes: list[Any]) -> None:
+    await bench.api.prepare_envelopes(list(envelopes))
+    await bench.api.commit_envelopes([envelope[0] for envelope in envelopes])
+
+
+async def prepared_and_stopped(bench: Bench, *envelopes: list[Any]) -> None:
+    await bench.api.prepare_envelopes(list(envelopes))
+    for envelope_id, *_ in envelopes:
+        await bench.api.stop_envelope(envelope_id)
+
+
+async def taken_by_events(bench: Bench, *envelopes: list[Any]) -> None:
+    for envelope_id, ((begun, name, batches), *_) in envelopes:
+        await bench.api.take_event(envelope_id, begun, name, batches, True)
+
+
+@pytest.mark.parametrize("end", [taken, prepared, prepared_and_stopped, taken_by_events])
+@pytest.mark.parametrize("items", [[b"a"], [b"a", b"b"]], ids=["single_items", "several"])
+async def test_an_envelope_that_has_ended_is_freed_without_the_cyclic_collector(
+    keeping: Bench, end: Callable[..., Awaitable[None]], items: list[bytes]
+) -> None:
+    author = keeping.author
+    assert isinstance(author, Keeping)
+    await end(keeping, *(whole(envelope_id, *items) for envelope_id in "ABC"))
+    await keeping.desk.give(lambda: None)  # the thread refers to its last job
+    await until(lambda: keeping.open == [])
+    assert (len(author.seen), author.alive) == (3 * len(items), 0)
+
+
+async def test_an_event_that_its_author_keeps_can_be_read_beyond_its_end(keeping: Bench) -> None:
+    author = keeping.author
+    assert isinstance(author, Keeping)
+    assert await keeping.api.take_envelopes([with_headers("A", b"keep"), whole("B", b"b")]) == [(True,), (True,)]
+    (event,) = author.kept
+    assert (event.type_name, event.taken, event.headers["colour"]) == ("notes", 1, "red")
+    assert (event.envelope.id, event.envelope.key, event.envelope.is_stopped) == ("A", "key A", False)
+
+
+async def test_an_envelope_that_was_let_go_is_not_committed_without_its_items(bench: Bench, store: Store) -> None:
+    single, several = read_bundle([whole("A", b"a")]) + read_bundle([whole("B", b"b1", b"b2")])
+    for delivery in (single, several):
+        delivery.let_go()
+    ((is_taken, *_), _) = take_all(Calls(store, bench.desk), [single, several], lambda: False)
+    assert is_taken is None
+    assert not {"commit A", "commit B"} & {*store.calls}
 
 
 # -- heartbeats ------------------------------------------------------------------------------------------------------

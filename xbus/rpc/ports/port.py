@@ -85,7 +85,10 @@ class Port(Protocol):
         """Read what has come until now, without asking whether it may."""
 
     def check(self) -> None:
-        """Look soon for messages to read; to be called after each ``send`` that no message led to."""
+        """Look soon for messages to read; to be called after each ``send`` that no message led to.
+
+        A ``send`` that failed may have swallowed the wake-up as well.
+        """
 
     def knows(self, peer: bytes) -> bool:
         """Check whether an id may be that of a connection here."""
