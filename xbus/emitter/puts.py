@@ -45,8 +45,10 @@ _Put: TypeAlias = tuple[str, int, bytes, EnvelopeHead | None, EventTags | None]
 Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
 """An envelope on the wire: its id and that of its event, then those of ``_Put``."""
 
-_ANSWER_FIELDS = 3
-"""The fields of the answer to an envelope that was taken: its id, its position, and its hash."""
+_ID_BYTES = 16
+
+_TAKEN_KINDS = [bytes, int, bytes]
+"""The types of the answer to an envelope that was taken: its id, its position, and its hash."""
 
 
 class GoesAlone(Exception):
@@ -134,6 +136,7 @@ class Puts:
         """Send nothing more."""
         if self._room is not None:
             self._room.cancel()
+            self._room = None
         receipts, self._receipts, self._waiting = self._receipts, [], []
         _fail(receipts, not_open())
 
@@ -142,15 +145,22 @@ class Puts:
         while self._waiting and len(self._out) < MESSAGES_OUT:
             if not self._context.window.is_open():
                 self._is_due = True
-                self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
+                if self._room is None:
+                    self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
                 return
             puts, receipts = self._next_ones()
             if puts:
-                entries, answer = self._call(puts)
+                try:
+                    entries, answer = self._call(puts)
+                except Exception:
+                    # One of them has no form on the wire: by calls of their own the others go, and that one raises.
+                    _fail(receipts, GoesAlone(()))
+                    continue
                 answer.add_done_callback(partial(self._answered, entries, receipts))
 
     async def _send_with_room(self) -> None:
         await self._context.window.room()
+        self._room = None
         self._send()
 
     def _next_ones(self) -> "tuple[list[_Put], list[asyncio.Future[Receipt]]]":
@@ -210,13 +220,17 @@ class Puts:
         size = sum([len(put[2]) for put in puts])
         call = RepeatableCall(VERB, (entries, *more), self._context.options.answer_seconds, size=size)
         stream = self._context.new_stream()
-        self._out.add(stream)
 
         def answered(_: "asyncio.Future[Value]") -> None:
             self._out.discard(stream)
             self._context.end(stream)
 
-        answer = stream.submit(call)
+        try:
+            answer = stream.submit(call)
+        except BaseException:
+            self._context.end(stream)
+            raise
+        self._out.add(stream)
         answer.add_done_callback(answered)
         return entries, answer
 
@@ -231,7 +245,10 @@ def _outcomes(entries: Sequence[Entry], answers: Value) -> Sequence[Receipt | Ca
     """Read the answer to a message: the outcome of each of its envelopes."""
     if not isinstance(answers, list) or len(answers) != len(entries):
         answers = [None] * len(entries)
-    are_taken = [type(told) is list and len(told) == _ANSWER_FIELDS for told in answers]
+    are_taken = [
+        type(told) is list and [*map(type, told)] == _TAKEN_KINDS and len(cast(bytes, told[0])) == _ID_BYTES
+        for told in answers
+    ]
     taken = cast("Iterable[tuple[bytes, int, bytes]]", compress(answers, are_taken))
     receipts = iter(_receipts([entry[3] for entry in compress(entries, are_taken)], list(taken)))
     return [

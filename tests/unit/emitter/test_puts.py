@@ -12,11 +12,13 @@ from xbus.clock import SystemClock
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.envelope import NO_OPTIONS, put_together
 from xbus.emitter.options import Options
+from xbus.emitter.puts import MESSAGES_OUT, GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits
+from xbus.errors import CallError
 from xbus.headers import NO_TAGS
 from xbus.ids import Ids
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Value, pack
 
 
 class TakingFront:
@@ -27,14 +29,19 @@ class TakingFront:
 
     def __init__(self) -> None:
         self.messages: list[int] = []
+        self.instead: dict[int, Value] = {}
+        """Answers to envelopes of a message, by their places."""
         self._positions = count(1)
 
     def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Value]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Value] = loop.create_future()
+        pack(arguments)
         (entries,) = arguments
         self.messages.append(len(entries))
-        taken: Value = [[entry[0], next(self._positions), b"hash"] for entry in entries]
+        taken: list[Value] = [[entry[0], next(self._positions), b"hash"] for entry in entries]
+        for place, told in self.instead.items():
+            taken[place] = told
         loop.call_soon(answer.set_result, taken)
         return answer
 
@@ -55,8 +62,8 @@ async def context(front: TakingFront) -> AsyncIterator[EmitterContext]:
     made.close()
 
 
-def put(context: EmitterContext) -> asyncio.Future[Receipt]:
-    return put_together(context, "notes", NO_TAGS, [b"a"], NO_OPTIONS)
+def put(context: EmitterContext, type_name: str = "notes") -> asyncio.Future[Receipt]:
+    return put_together(context, type_name, NO_TAGS, [b"a"], NO_OPTIONS)
 
 
 def test_one_more_of_a_message_costs_three_calls() -> None:
@@ -84,6 +91,22 @@ async def test_with_a_full_window_they_wait_for_room_and_go_together(
     assert front.messages == [3]
 
 
+async def test_one_task_waits_for_room_however_many_answers_come(context: EmitterContext, front: TakingFront) -> None:
+    for number in range(1, 3):
+        sent = []
+        for _ in range(MESSAGES_OUT):
+            sent.append(put(context))
+            await asyncio.sleep(0)
+        context.window.take(100)
+        waiting = put(context)
+        await asyncio.gather(*sent)
+        await asyncio.sleep(0)
+        names = [task.get_name() for task in asyncio.all_tasks()]
+        assert names.count("xbus emitter waits for room") == 1
+        context.window.give(100)
+        assert (await waiting).position == number * (MESSAGES_OUT + 1)
+
+
 async def test_those_that_wait_for_room_are_told_of_the_end(context: EmitterContext, front: TakingFront) -> None:
     context.window.take(100)
     receipt = put(context)
@@ -94,3 +117,55 @@ async def test_those_that_wait_for_room_are_told_of_the_end(context: EmitterCont
     context.window.give(100)
     await asyncio.sleep(0)
     assert front.messages == []
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+BAD_ENTRIES: list[Value] = [
+    None,
+    7,
+    [],
+    [bytes(16), 1],
+    ["text", 1, b"hash"],
+    [b"short", 1, b"hash"],
+    [bytes(16), "1", b"hash"],
+    [bytes(16), True, b"hash"],
+    [bytes(16), 1, None],
+    [bytes(16), 1, b"hash", 1],
+]
+
+
+@pytest.mark.parametrize("entry", BAD_ENTRIES)
+async def test_a_bad_entry_fails_its_own_put_alone(context: EmitterContext, front: TakingFront, entry: Value) -> None:
+    front.instead = {1: entry}
+    first, bad, last = (put(context) for _ in range(3))
+    with pytest.raises(CallError) as error:
+        await bad
+    assert error.value.code == "bad_answer"
+    assert [(await receipt).position for receipt in (first, last)] == [1, 3]
+    front.instead = {}
+    assert (await put(context)).position == 4
+
+
+# -- puts that have no form on the wire ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at_once", "behind_a_full_window"])
+async def test_behind_one_that_can_not_be_packed_the_others_go(
+    context: EmitterContext, front: TakingFront, waits: bool
+) -> None:
+    for _ in range(MESSAGES_OUT + 1):
+        if waits:
+            context.window.take(100)
+        receipts = [put(context, "notes"), put(context, "half a pair \ud800")]
+        await asyncio.sleep(0)
+        if waits:
+            context.window.give(100)
+        for receipt in receipts:
+            with pytest.raises(GoesAlone):
+                await receipt
+    assert (await put(context)).position == 1
+    assert front.messages == [1]
+    # Nothing of the window is lost to them.
+    context.window.take(99)
+    assert context.window.is_open()
