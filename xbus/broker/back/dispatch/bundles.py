@@ -271,7 +271,7 @@ class Bundles:
         party.sending.add(task)
         self._sending.add(task)
         task.add_done_callback(party.end)
-        task.add_done_callback(lambda _: self._forget_if_over(party))
+        task.add_done_callback(lambda _: self.forget_if_over(party))
         task.add_done_callback(self._sending.discard)
         for recipient in party.recipients:
             self._roles[recipient.role.id].bring_by(task)
@@ -342,9 +342,10 @@ class Bundles:
         self._forget(party, recipient)
         if not party.recipients:
             party.queue.take_all()
-        self._forget_if_over(party)
+        self.forget_if_over(party)
 
-    def _forget_if_over(self, party: BundleParty) -> None:
+    def forget_if_over(self, party: BundleParty) -> None:
+        """Forget a party that one of its consumers has left, as soon as nothing of it waits or is under way."""
         if party.is_over:
             for recipient in party.recipients:
                 self._forget(party, recipient)

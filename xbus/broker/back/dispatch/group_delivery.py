@@ -330,6 +330,7 @@ class GroupDelivery:
         are_awaited = self._slots.are_awaited
         for each, slots in call.slots.items():
             self._context.release_slot(each, slots)
+        self._bundles.forget_if_over(party)
         if len(call.instances) > 1:
             self._gathering.note_run(call.busy_seconds())
         if are_awaited:

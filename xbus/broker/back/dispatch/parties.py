@@ -234,8 +234,8 @@ class BundleParty:
 
     @property
     def is_over(self) -> bool:
-        """Check whether nothing waits that is not to be added to."""
-        return self.is_closing and not self._queue and not self.parts and not self.sending
+        """Check whether nothing waits or is under way, and nothing is to be added."""
+        return self.is_closing and self.is_idle
 
     def is_for(self, recipients: Collection[ServedRole]) -> bool:
         """Check whether the next envelope for these consumers may be added."""

@@ -392,6 +392,25 @@ async def test_no_more_are_open_than_each_allows(journal: Journal) -> None:
         assert max(map(len, bundles(broker))) <= 2
 
 
+async def test_what_is_out_is_waited_for_though_one_has_left_those_that_decide(journal: Journal) -> None:
+    await configure(journal, ordered=True)
+    async with running(journal) as broker:
+        _, client = await both(broker)
+        bundled = broker.back._assembly._bundles
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_all(broker, "a")
+        staying, slow = [broker.back.registry.get(broker.scribe.role_id(store)) for store in STORES]
+        assert staying is not None and slow is not None
+        broker.back.events.slow.publish(slow)
+        waiting = asyncio.ensure_future(bundled.emptied(staying, in_company=False))
+        await settle()
+        assert not waiting.done()
+        out.set_result([DONE])
+        await waiting
+        await settle()
+        assert not any(party.is_closing for party in bundled._all_parties())
+
+
 # -- one that is slow ------------------------------------------------------------------------------------------------
 
 
