@@ -324,8 +324,7 @@ class GroupDelivery:
             role = self._roles[each.role.id]
             self._results.settled_group(each, call.positions, call.ids, items)
             role.in_flight.end_all(call.positions)
-            if role.keys.is_wanted:
-                role.keys_in_hand.end(call.positions)
+            role.keys_in_hand.end(call.positions)
         party.size.learn(number, self._loop.time() - call.began, has_failed=False)
         are_awaited = self._slots.are_awaited
         for each, slots in call.slots.items():

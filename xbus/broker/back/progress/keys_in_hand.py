@@ -37,6 +37,8 @@ class KeysInHand:
 
     def end(self, positions: Iterable[int]) -> None:
         """Note that the outcome of some envelopes is noted."""
+        if not self._key_at:
+            return
         ended = [self._key_at.pop(position) for position in positions if position in self._key_at]
         for key in ended:
             self._counts[key] -= 1

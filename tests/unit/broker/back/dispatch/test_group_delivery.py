@@ -220,6 +220,21 @@ async def test_a_role_that_wants_order_gets_one_of_each_key_at_a_time(journal: J
     assert await broker.cursor() == 7
 
 
+async def test_no_key_stays_in_hand_of_a_role_that_wants_no_order_any_more(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await known(broker)
+        out = hold(client)
+        await put_keyed(broker, "a", "k")
+        role = broker.back._assembly._roles[broker.scribe.role_id("store_1")]
+        assert "k" in role.keys_in_hand
+        role.keys.want(False)
+        out.set_result([DONE])
+        await broker.until(lambda: in_groups(broker) == 1)
+        assert "k" not in role.keys_in_hand
+
+
 async def test_two_programs_of_a_role_never_have_the_same_key(journal: Journal) -> None:
     await configure(journal, instances=2, ordered=True)
     async with running(journal) as broker:
