@@ -359,6 +359,12 @@ async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Stor
 
 # -- refused calls leave nothing open --------------------------------------------------------------------------------
 
+
+def packed_event(data: bytes) -> list[Any]:
+    """An event that says that its data is one item."""
+    return [str(uuid.uuid4()), "notes", [[0, 1, data, None]]]
+
+
 TWICE = event_of(b"x")
 SHORT_OF_ONE = [str(uuid.uuid4()), "notes", [[0, 1, b"", None]]]
 TOO_MANY_BY_ONE = event_of(b"x", b"y")
@@ -382,6 +388,8 @@ TOO_MANY_BY_ONE[2][0][1] = 1
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 2, pack_items([b"x"]), None]]]]]], "bad_items"),
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 1, pack_items([b"x"]), [["0"]]]]]]]], "bad_items"),
         ([["A", [SHORT_OF_ONE]], ["B", [TOO_MANY_BY_ONE]]], "bad_items"),
+        ([["A", [packed_event(b"\xc4\x01x\xc5")]], ["B", [packed_event(b"\x00\x01y")]]], "bad_items"),
+        ([["A", [packed_event(b"\xc4\x01x\xc4\x01")]], ["B", [packed_event(b"y")]]], "bad_items"),
     ],
 )
 async def test_a_malformed_bundle_is_refused_as_a_whole(
