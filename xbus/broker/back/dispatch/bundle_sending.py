@@ -265,7 +265,7 @@ class BundleSender:
     def _end_sending(self, party: BundleParty) -> None:
         task = asyncio.current_task()
         if task is not None:
-            party.sending.discard(task)
+            party.end(task)
         is_served = all(self._eligibility.is_served(each) for each in party.recipients)
         if not is_served or (not party.sending and party.has_queued):
             self.leave(party)

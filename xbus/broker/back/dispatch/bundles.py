@@ -192,7 +192,7 @@ class Bundles:
     def _must_end_first(self, party: BundleParty) -> bool:
         """Check whether envelopes of a party must be on their way before its consumers get any in another one."""
         wants_order = any(self._roles[recipient.role.id].keys.is_wanted for recipient in party.recipients)
-        return bool(party.queue or (party.sending and wants_order))
+        return bool(party.queue or (party.is_under_way and wants_order))
 
     def _count_usual(
         self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
@@ -270,6 +270,7 @@ class Bundles:
             return
         party.sending.add(task)
         self._sending.add(task)
+        task.add_done_callback(party.end)
         task.add_done_callback(lambda _: self._forget_if_over(party))
         task.add_done_callback(self._sending.discard)
         for recipient in party.recipients:
@@ -295,7 +296,7 @@ class Bundles:
             Whether it is; else the recipient kept the others waiting, and goes on at its own pace.
         """
         await self._others_emptied(recipient, alone := self._alone(recipient))
-        if alone is not None and in_company and (alone.queue or alone.sending):
+        if alone is not None and in_company and (alone.queue or alone.is_under_way):
             return await self._gathering.others_wait(recipient, self._emptied(alone, recipient))
         if alone is not None:
             await self._emptied(alone, recipient)
@@ -311,9 +312,10 @@ class Bundles:
                 await self._emptied(other, recipient)
 
     async def _emptied(self, party: BundleParty, recipient: ServedRole) -> None:
-        await party.queue.emptied()
-        if party.sending and self._roles[recipient.role.id].keys.is_wanted:
-            await asyncio.wait(set(party.sending))
+        if self._roles[recipient.role.id].keys.is_wanted:
+            await party.settled()
+        else:
+            await party.queue.emptied()
 
     def split(self, recipient: ServedRole) -> None:
         """Let a consumer that keeps the others waiting take what waits for all of them at its own pace."""

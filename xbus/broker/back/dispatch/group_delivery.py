@@ -350,7 +350,7 @@ class GroupDelivery:
 
     def _end(self, call: GroupCall) -> None:
         call.is_over = True
-        call.party.out.discard(call)
+        call.party.end(call)
         self._out.discard(call)
         if not self._out and self._all_back is not None:
             self._all_back.set()

@@ -181,6 +181,7 @@ class BundleParty:
         self.sending: set[asyncio.Task[None]] = set()
         self.is_closing = False
         self._queue = BundleQueue()
+        self._change = asyncio.Event()
 
     @property
     def queue(self) -> BundleQueue:
@@ -208,6 +209,30 @@ class BundleParty:
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
+    def is_under_way(self) -> bool:
+        """Check whether envelopes are out, or sent by a task: it is not known of all what has become of them."""
+        return bool(self.out or self.sending)
+
+    def end(self, work: "GroupCall | asyncio.Task[None]") -> None:
+        """Note that a call has come back, or that a task sends nothing more."""
+        if isinstance(work, GroupCall):
+            self.out.discard(work)
+        else:
+            self.sending.discard(work)
+        self._change.set()
+        self._change = asyncio.Event()
+
+    async def settled(self) -> None:
+        """Wait until nothing waits, and it is known what has become of all that was under way.
+
+        A call that comes back may put envelopes back that were not begun.
+        """
+        while self.queue or self.is_under_way:
+            await self.queue.emptied()
+            if self.is_under_way:
+                await self._change.wait()
+
+    @property
     def is_over(self) -> bool:
         """Check whether nothing waits that is not to be added to."""
         return self.is_closing and not self._queue and not self.parts and not self.sending
@@ -232,8 +257,8 @@ class BundleParty:
 
     @property
     def is_idle(self) -> bool:
-        """Check whether nothing waits, and nobody sends any of it."""
-        return not self._queue and not self.parts and not self.sending
+        """Check whether nothing waits, and nothing is under way."""
+        return not self._queue and not self.parts and not self.is_under_way
 
     @property
     def accepts_parts(self) -> bool:

@@ -15,7 +15,8 @@ from tests.support.journal import NOW, small_bus
 from tests.support.recipients import BUNDLES, LOST, SILENT, VOTES, ScriptedClient
 from tests.unit.broker.back.dispatch.bundles.test_bundles import make_own, settle, want_order
 from tests.unit.broker.back.test_instances import configure
-from xbus.broker.back.dispatch.parties import MOST_WAITING
+from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_WAITING
+from xbus.broker.back.log import SMALL_BYTES
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients import Abilities
 from xbus.broker.journal.configuration import (
@@ -291,6 +292,26 @@ async def test_a_voter_of_two_graphs_gets_all_of_one_commit_and_its_keys_in_orde
         given = letters(broker)
         assert sorted(given) == sorted("__abc")
         assert not is_ordered or given.index("b") < given.index("c")
+
+
+async def test_a_run_waits_for_a_call_whose_envelopes_may_not_be_begun(journal: Journal) -> None:
+    """A call brings a to e. While it is out the lane comes to a large envelope of the key of d, and a fails then."""
+    await want_order(journal)
+    async with running(journal, retry=RETRIES) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await known(broker)
+        (party,) = broker.back._assembly._bundles._all_parties()
+        party.size.envelopes = FIRST_ENVELOPES
+        out = hold(client)
+        await put_together(broker, [(item, item, "notes") for item in "abcde"])
+        assert bundles(broker)[-1] == "abcde"
+        await broker.put(b"L" * (SMALL_BYTES + 1), ordering_key="d")
+        await settle()
+        client.answers.clear()
+        out.set_result([FAILS, [], [], [], []])
+        await broker.until(lambda: "L" in letters(broker))
+        # The first "d" was in the call that did not begin it.
+        assert letters(broker).partition("L")[0].count("d") == 2
 
 
 # -- those that decide together --------------------------------------------------------------------------------------
