@@ -135,13 +135,12 @@ def read_notes(notes: Sequence[list[Value]]) -> Sequence[Note]:
     if notes and not (
         len(columns) >= NOTE_FIELDS
         and all(set(map(type, column)) <= kinds for column, kinds in zip(columns, _NOTE_KINDS, strict=False))
-        and all(
-            [
-                _EARLIEST <= moment < _LATEST
-                for moment in cast("Sequence[float | None]", columns[_SEALED_AT])
-                if moment is not None
-            ]
-        )
+        and False
+        not in [
+            _EARLIEST <= moment < _LATEST
+            for moment in cast("Sequence[float | None]", columns[_SEALED_AT])
+            if moment is not None
+        ]
     ):
         raise Refused(
             "a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments"
