@@ -405,7 +405,7 @@ async def test_a_malformed_bundle_is_refused_as_a_whole(
 
 @pytest.mark.parametrize("sealed_at", [float("nan"), float("inf"), 1e300, -1e12, 10**30, 253_402_300_800.0])
 async def test_a_note_of_a_moment_that_no_calendar_has_is_refused(bench: Bench, sealed_at: float) -> None:
-    note = [None, None, None, 7, sealed_at, 1]
+    note: list[Value] = [None, None, None, 7, sealed_at, 1]
     with pytest.raises(Refused) as refused:
         await bench.api.take_envelopes([[*whole("A", b"a"), note]])
     with pytest.raises(Refused) as refused_alone:
