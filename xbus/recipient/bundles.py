@@ -200,15 +200,16 @@ def _single_items(batches: Sequence[Value]) -> Sequence[bytes]:
     first_indices, counts, data, indices = zip(*lists, strict=True)
     number = len(batches)
     are_single = first_indices.count(0) == counts.count(1) == indices.count(None) == number
-    if not are_single or {*map(type, data)} != {bytes}:
+    if not are_single or {*map(type, data)} != {bytes} or not all(data):
         return []
     packed = cast("Sequence[bytes]", data)
     try:
         items = unpack_items(b"".join(packed), number)
     except ProtocolError:
         return []
-    # Each item fills its batch.
-    return items if {*map(sub, map(len, packed), map(len, items))} <= BIN_HEADERS else []
+    # Each item fills its batch: read as one, the next begins where the next batch does.
+    headers = [BIN_HEADERS.get(batch[0]) for batch in packed]
+    return items if [*map(sub, map(len, packed), map(len, items))] == headers else []
 
 
 def take_all(

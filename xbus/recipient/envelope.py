@@ -19,9 +19,14 @@ Note: TypeAlias = tuple[str | None, str | None, str | None, int | None, float | 
 """The facts that the broker tells of an envelope: emitter, key, ordering key, position, when it was sealed in seconds
 of unix time, and which attempt this is."""
 
+_SEALED_AT = 4
+
 _TEXT: set[type] = {str, NoneType}
 _NOTE_KINDS: Sequence[set[type]] = (_TEXT, _TEXT, _TEXT, {int}, {float, int, NoneType}, {int})
 """The types that each field of a note may have."""
+
+_EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_800.0
+"""The bounds of a moment in seconds of unix time: the years 1 to 9999, as a ``datetime`` takes no others."""
 
 MOST_TOLD = 2**63 - 1
 """The greatest number that a report of progress holds, as msgpack and the journal take no greater one."""
@@ -130,6 +135,12 @@ def read_notes(notes: Sequence[list[Value]]) -> Sequence[Note]:
     if notes and not (
         len(columns) >= NOTE_FIELDS
         and all(set(map(type, column)) <= kinds for column, kinds in zip(columns, _NOTE_KINDS, strict=False))
+        and False
+        not in [
+            _EARLIEST <= moment < _LATEST
+            for moment in cast("Sequence[float | None]", columns[_SEALED_AT])
+            if moment is not None
+        ]
     ):
         raise Refused(
             "a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments"

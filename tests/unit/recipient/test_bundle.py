@@ -21,6 +21,7 @@ from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.bundles import OUTPUT_BYTES, read_bundle, take_all
 from xbus.recipient.calls import Calls
+from xbus.recipient.envelope import read_notes
 from xbus.rpc.codec import Value, pack, pack_items
 
 FAILED = ("recipient_failed", "KeyError: 'client'")
@@ -359,6 +360,12 @@ async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Stor
 
 # -- refused calls leave nothing open --------------------------------------------------------------------------------
 
+
+def packed_event(data: bytes) -> list[Any]:
+    """An event that says that its data is one item."""
+    return [str(uuid.uuid4()), "notes", [[0, 1, data, None]]]
+
+
 TWICE = event_of(b"x")
 SHORT_OF_ONE = [str(uuid.uuid4()), "notes", [[0, 1, b"", None]]]
 TOO_MANY_BY_ONE = event_of(b"x", b"y")
@@ -382,6 +389,8 @@ TOO_MANY_BY_ONE[2][0][1] = 1
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 2, pack_items([b"x"]), None]]]]]], "bad_items"),
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 1, pack_items([b"x"]), [["0"]]]]]]]], "bad_items"),
         ([["A", [SHORT_OF_ONE]], ["B", [TOO_MANY_BY_ONE]]], "bad_items"),
+        ([["A", [packed_event(b"\xc4\x01x\xc5")]], ["B", [packed_event(b"\x00\x01y")]]], "bad_items"),
+        ([["A", [packed_event(b"\xc4\x01x\xc4\x01")]], ["B", [packed_event(b"y")]]], "bad_items"),
     ],
 )
 async def test_a_malformed_bundle_is_refused_as_a_whole(
@@ -392,6 +401,23 @@ async def test_a_malformed_bundle_is_refused_as_a_whole(
     assert refused.value.code == code
     assert (bench.open, store.calls) == ([], [])
     assert bench.api.deliveries.idle.is_set()
+
+
+@pytest.mark.parametrize("sealed_at", [float("nan"), float("inf"), 1e300, -1e12, 10**30, 253_402_300_800.0])
+async def test_a_note_of_a_moment_that_no_calendar_has_is_refused(bench: Bench, sealed_at: float) -> None:
+    note: list[Value] = [None, None, None, 7, sealed_at, 1]
+    with pytest.raises(Refused) as refused:
+        await bench.api.take_envelopes([[*whole("A", b"a"), note]])
+    with pytest.raises(Refused) as refused_alone:
+        await bench.api.start_event("A", "E", "notes", note)
+    assert refused.value.code == refused_alone.value.code == "wrong_arguments"
+    assert bench.open == []
+
+
+@pytest.mark.parametrize("sealed_at", [-62_135_596_800, 0.0, 253_402_300_799.0, None])
+def test_a_note_that_is_taken_can_be_read(sealed_at: float | None) -> None:
+    envelope = Envelope("A", read_notes([[None, None, None, 7, sealed_at, 1]])[0])
+    assert (None if envelope.sealed_at is None else envelope.sealed_at.timestamp()) == sealed_at
 
 
 async def test_one_that_is_open_already_refuses_the_bundle_and_stays_open(bench: Bench, store: Store) -> None:
