@@ -308,15 +308,15 @@ class BundleParty:
         for part in self.parts:
             going: list[int] = []
             staying: list[int] = []
-            for place, key in zip(part.places, part.ordering_keys, strict=True):
+            for index, key in enumerate(part.ordering_keys):
                 is_over = is_over or len(keys) == most or key in keys
                 if is_over or key in keys_in_hand:
-                    staying.append(place)
+                    staying.append(index)
                 else:
                     keys.add(key)
-                    going.append(place)
-            taken += [part] if not staying else [GroupPart.at(part.sealed, going)] if going else []
-            left += [part] if not going else [GroupPart.at(part.sealed, staying)] if staying else []
+                    going.append(index)
+            taken += [part] if not staying else [part.chosen(going)] if going else []
+            left += [part] if not going else [part.chosen(staying).freed()] if staying else []
         self.parts = left
         return taken
 

@@ -82,7 +82,26 @@ class GroupPart(NamedTuple):
 
     def cut(self, number: int) -> "tuple[GroupPart, GroupPart]":
         """Give the first envelopes, and the others."""
-        return GroupPart.at(self.sealed, self.places[:number]), GroupPart.at(self.sealed, self.places[number:])
+        return self.chosen(range(number)), self.chosen(range(number, len(self.places))).freed()
+
+    def chosen(self, indexes: Sequence[int]) -> "GroupPart":
+        """Give the part of some of these envelopes, by their indexes among them, which grow."""
+        start, stop = indexes[0], indexes[-1] + 1
+        if stop - start == len(indexes):
+            places, positions = self.places[start:stop], self.positions[start:stop]
+        else:
+            places, positions = [self.places[each] for each in indexes], [self.positions[each] for each in indexes]
+        return GroupPart(self.sealed, places, positions, sum(map(self.sealed.group.size_at, places)))
+
+    def freed(self) -> "GroupPart":
+        """Give the part with columns of its own once most bytes of its group belong to others: it keeps them no longer.
+
+        To copy the columns at each step costs more time; a group is kept with at most twice the bytes that wait.
+        """
+        if 2 * self.size >= self.sealed.group.size:
+            return self
+        first, last, hashes = self.positions[0], self.positions[-1], self.column(self.sealed.hashes)
+        return GroupPart(SealedGroup(first, last, self.group(), hashes), range(len(hashes)), self.positions, self.size)
 
     def with_those_of(self, other: "GroupPart") -> "GroupPart":
         """Give the part of the envelopes of two parts of a group."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -29,6 +30,10 @@ from xbus.broker.journal.configuration import (
     read_stored,
 )
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import GroupType, PutGroup
+from xbus.envelope import EnvelopeHead
+from xbus.headers import NO_TAGS
+from xbus.rpc.codec import pack_items
 
 RETRIES = RetryPolicy(attempts=3, jitter=0)
 STORES = ("store_1", "store_2")
@@ -218,6 +223,39 @@ async def test_a_role_that_wants_order_gets_one_of_each_key_at_a_time(journal: J
         keys = dict(zip("abcdef", "kklk__", strict=True))
         assert all(len({keys[item] for item in bundle}) == len(bundle) for bundle in bundles(broker)[1:])
     assert await broker.cursor() == 7
+
+
+async def test_what_waits_keeps_no_bytes_of_what_has_gone(journal: Journal) -> None:
+    """The envelopes of a group that wait for one of their key are the small ones."""
+    await want_order(journal)
+    async with running(journal) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await known(broker)
+        (party,) = broker.back._assembly._bundles._all_parties()
+        party.size.envelopes = FIRST_ENVELOPES
+        out = hold(client)
+        kind = broker.scribe.catalog.event_types["notes"]
+        items = [pack_items([item]) for item in (b"a" * 1000, b"b", b"c")]
+        group = PutGroup(
+            [broker.scribe.emitter_id()] * 3,
+            NOW,
+            [uuid4().bytes for _ in items],
+            [uuid4().bytes for _ in items],
+            [GroupType(kind.id, kind.name, kind.hashed_name, kind.graph_id, compress=False)] * 3,
+            [1] * 3,
+            items,
+            [EnvelopeHead(ordering_key="k")] * 3,
+            [NO_TAGS] * 3,
+            sum(map(len, items)),
+        )
+        await broker.write(group)
+        (waiting,) = party.parts
+        assert (list(waiting.positions), waiting.sealed.group.data) == ([3, 4], items[1:])
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: in_groups(broker) == 3)
+        assert has_ended(broker, "aabc")
+    assert await broker.cursor() == 4
 
 
 async def test_no_key_stays_in_hand_of_a_role_that_wants_no_order_any_more(journal: Journal) -> None:
@@ -415,7 +453,8 @@ async def test_what_is_out_is_waited_for_though_one_has_left_those_that_decide(j
         out = hold(client, "xbus.prepare_envelopes")
         await put_all(broker, "a")
         staying, slow = [broker.back.registry.get(broker.scribe.role_id(store)) for store in STORES]
-        assert staying is not None and slow is not None
+        assert staying is not None
+        assert slow is not None
         broker.back.events.slow.publish(slow)
         waiting = asyncio.ensure_future(bundled.emptied(staying, in_company=False))
         await settle()
