@@ -226,35 +226,44 @@ class BundleSender:
         finally:
             self._end_sending(party)
 
-    async def send_after(self, call: GroupCall, outcome: Outcome) -> None:
-        """Note what became of envelopes that went as columns, and send what waits for their party."""
-        bundle, recipients = call.bundle(), list(call.instances.values())
-        shares = dict.fromkeys(call.instances, bundle)
-        self._learn(call.party, outcome, asyncio.get_running_loop().time() - call.began)
-        if len(shares) > 1:
-            self._gathering.note_run(call.busy_seconds())
+    async def send_after(self, call: GroupCall, outcome: Outcome, *, is_vote: bool) -> None:
+        """Note what became of envelopes that went as columns, and send what waits for their party.
+
+        Args:
+            is_vote: whether the outcome is that of a vote, which is to be carried on first.
+        """
         try:
-            self._run.note_committed(shares, outcome)
-            try:
-                together = await self._note_others(call.party, recipients, bundle, shares, outcome, call.slots)
-            finally:
-                for recipient in recipients:
-                    self._roles[recipient.role.id].keys_in_hand.end(call.positions)
-            for small in together:
-                await self._run_together(recipients, small)
+            await self._end_call(call, outcome, is_vote=is_vote)
         except BaseException:
             self._end_sending(call.party)
             raise
         await self.send(call.party)
 
-    async def send_after_vote(self, call: GroupCall, votes: Outcome) -> None:
-        """Carry a vote on that began with these votes; then as ``send_after``."""
+    async def _end_call(self, call: GroupCall, outcome: Outcome, *, is_vote: bool) -> None:
+        """Note what became of the envelopes of a call; give its slots and keys back, whatever goes wrong."""
+        recipients = list(call.instances.values())
         try:
-            outcome = await self._run.carry_on(dict.fromkeys(call.instances, call.bundle()), votes)
-        except BaseException:
-            self._end_sending(call.party)
-            raise
-        await self.send_after(call, outcome)
+            try:
+                bundle = call.bundle()
+                shares = dict.fromkeys(call.instances, bundle)
+                if is_vote:
+                    outcome = await self._run.carry_on(shares, outcome)
+                self._learn(call.party, outcome, asyncio.get_running_loop().time() - call.began)
+                if len(shares) > 1:
+                    self._gathering.note_run(call.busy_seconds())
+                self._run.note_committed(shares, outcome)
+            finally:
+                self._release(call.slots)
+            together = await self._note_others(call.party, recipients, bundle, shares, outcome)
+        finally:
+            for recipient in recipients:
+                self._roles[recipient.role.id].keys_in_hand.end(call.positions)
+        for small in together:
+            await self._run_together(recipients, small)
+
+    def _release(self, slots: Mapping[RecipientProxy, int]) -> None:
+        for instance, number in slots.items():
+            self._context.release_slot(instance, number)
 
     def leave(self, party: BundleParty) -> None:
         """Leave what waits to the lanes that read on for its roles when they are served again."""
@@ -290,9 +299,11 @@ class BundleSender:
                     role.keys_in_hand.begin(small.position, role.keys.key(small.envelope))
         together: Sequence[SmallEnvelope] = ()
         try:
-            outcome = await self._carry_out(party, shares)
-            slots = {instance: 1 + further.get(instance, 0) for instance in taken}
-            together = await self._note_others(party, recipients, bundle, shares, outcome, slots)
+            try:
+                outcome = await self._carry_out(party, shares)
+            finally:
+                self._release({instance: 1 + further.get(instance, 0) for instance in taken})
+            together = await self._note_others(party, recipients, bundle, shares, outcome)
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].keys_in_hand.end([small.envelope.position for small in bundle])
@@ -306,18 +317,12 @@ class BundleSender:
         bundle: Sequence[SmallEnvelope],
         shares: Shares,
         outcome: Outcome,
-        slots: Mapping[RecipientProxy, int],
     ) -> Sequence[SmallEnvelope]:
-        """Give slots back, and note what became of the envelopes of a bundle that were not committed.
-
-        Args:
-            slots: how many were taken of each instance.
+        """Note what became of the envelopes of a bundle that were not committed.
 
         Returns:
             Those that all of several consumers get in a run.
         """
-        for instance, number in slots.items():
-            self._context.release_slot(instance, number)
         if all(results.count(BundleStatus.COMMITTED) == len(results) for results in outcome.values()):
             return ()
         # Before the failures are noted, which may take long: another recipient may come in the meantime.

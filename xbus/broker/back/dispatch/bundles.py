@@ -254,11 +254,11 @@ class Bundles:
 
     def begin_noting(self, call: GroupCall, outcome: Outcome) -> None:
         """Have noted what became of envelopes that were out, give the slots back, and send on what waits."""
-        self._begin(call.party, self._sender.send_after(call, outcome))
+        self._begin(call.party, self._sender.send_after(call, outcome, is_vote=False))
 
     def begin_voting(self, call: GroupCall, votes: Outcome) -> None:
         """Have the vote on envelopes carried on that not each consumer has prepared; then as ``begin_noting``."""
-        self._begin(call.party, self._sender.send_after_vote(call, votes))
+        self._begin(call.party, self._sender.send_after(call, votes, is_vote=True))
 
     def _begin(self, party: BundleParty, work: Coroutine[Any, Any, None]) -> None:
         logins = ", ".join([recipient.role.login for recipient in party.recipients])

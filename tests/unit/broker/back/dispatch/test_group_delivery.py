@@ -432,6 +432,25 @@ async def test_one_that_does_not_answer_the_decision_gets_all_again_after_a_stop
         assert settled(broker, "store_2") == 2
 
 
+async def test_a_vote_that_is_broken_off_gives_slots_and_keys_back(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal) as broker:
+        client, _ = await both(broker)
+        broker.clients["tcp://store_2"].answers["xbus.prepare_envelopes"] = by_item({b"a": TOO_OLD})
+        hold(client, "xbus.commit_envelopes")
+        for party in broker.back._assembly._bundles._all_parties():
+            party.size.envelopes = FIRST_ENVELOPES
+        await put_together(broker, [("a", "k", "notes"), ("b", "l", "notes")])
+        await settle()
+        back = broker.back._assembly
+        role = back._roles[broker.scribe.role_id("store_1")]
+        assert "k" in role.keys_in_hand
+        await back._bundles.finish(0)
+        assert "k" not in role.keys_in_hand
+        assert role.served is not None
+        assert back._groups._slots.is_free(role.served)
+
+
 async def test_no_more_are_open_than_each_allows(journal: Journal) -> None:
     async with running(journal) as broker:
         client, _ = await both(broker, replace(VOTES, prepares=2))
