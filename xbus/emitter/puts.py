@@ -84,7 +84,7 @@ class PutLine(Protocol):
         """Forget a stream."""
 
 
-class _Message:
+class _PutMessage:
     """Envelopes that went together and are not answered yet.
 
     Args:
@@ -130,7 +130,7 @@ class Puts:
         self._waiting: list[_Put] = []
         self._receipts: list[asyncio.Future[Receipt]] = []
         """Those of the envelopes that wait, in the same order."""
-        self._out: set[_Message] = set()
+        self._out: set[_PutMessage] = set()
         self._is_due = False
         """Whether what waits will be sent without a further put or answer."""
         self._room: asyncio.Task[None] | None = None
@@ -203,7 +203,7 @@ class Puts:
                 self._transmit(puts, receipts, size)
 
     def _transmit(self, puts: "Sequence[_Put]", receipts: "list[asyncio.Future[Receipt]]", size: int) -> None:
-        message = _Message(self._entries(puts), receipts, size, self._context.clock.monotonic())
+        message = _PutMessage(self._entries(puts), receipts, size, self._context.clock.monotonic())
         self._out.add(message)
         self._window.take(size)
         try:
@@ -227,7 +227,7 @@ class Puts:
         self._room = None
         self._send()
 
-    def _answered(self, message: _Message, answer: Value, error: CallError | None) -> None:
+    def _answered(self, message: _PutMessage, answer: Value, error: CallError | None) -> None:
         """Give the receipts of a message; after a failure let a stream insist."""
         if message not in self._out:  # it was told of the end before
             return
@@ -240,7 +240,7 @@ class Puts:
         if self._waiting and not self._is_due:
             self._send()
 
-    def _insist(self, message: _Message, error: CallError) -> None:
+    def _insist(self, message: _PutMessage, error: CallError) -> None:
         call = RepeatableCall(VERB, (message.entries,), self._context.options.answer_seconds, size=message.size)
         message.stream = stream = self._context.new_stream()
 
@@ -289,7 +289,7 @@ def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | 
             receipt.set_exception(error or asyncio.CancelledError())
 
 
-def _give(message: _Message, answer: Value) -> None:
+def _give(message: _PutMessage, answer: Value) -> None:
     for receipt, outcome in zip(message.receipts, _outcomes(message.entries, answer), strict=True):
         if receipt.done():
             continue
