@@ -76,7 +76,7 @@ def test_a_put_passes_few_files_and_functions(
         ]
         put = run(
             *module("tests.support.putting"),
-            *(daemon.front, url, json.dumps(Flow("orders", 12, is_tagged))),
+            *(daemon.front, url, json.dumps(Flow("orders", 20, is_tagged))),
             cwd=Path(__file__).parents[2],
             env=traced(),
         )
