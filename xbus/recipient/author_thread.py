@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from xbus.errors import Failed
+from xbus.loop_turn import LoopTurn
+from xbus.rpc.deferred import Promise
 from xbus.texts import fault
 
 T = TypeVar("T")
@@ -23,22 +25,24 @@ class AuthorThread:
 
     Args:
         name: of the thread.
+        turn: each outcome is told in a turn of it, so that the answer goes at the end of that.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, turn: LoopTurn | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._turn = turn or LoopTurn()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
         # A daemon: author's code that never returns must not keep the program from ending.
         self.steps = 0
         """Grows with each job that begins or ends."""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def give(self, job: Callable[[], T]) -> "asyncio.Future[T]":
-        """Put a job behind those given before; the future gets its result or its exception."""
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put((job, future))
-        return future
+    def give(self, job: Callable[[], T]) -> Promise[T]:
+        """Put a job behind those given before; the promise gets its result or its exception."""
+        outcome: Promise[T] = Promise()
+        self._jobs.put((job, outcome))
+        return outcome
 
     def finished(self, answer: object) -> object:
         """Give, inside a job, the answer of the author's method; let the loop run an asynchronous one."""
@@ -52,32 +56,23 @@ class AuthorThread:
         self._jobs.put(None)
 
     def _work(self) -> None:
+        tell: Callable[[Any], None]
+        told: object
         while (given := self._jobs.get()) is not None:
-            job, future = given
+            job, outcome = given
             self.steps += 1
-            result, error = _outcome(job)
+            try:
+                tell, told = outcome.set_result, job()
+            except Exception as error:
+                tell, told = outcome.set_exception, error
+            except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
+                failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
+                tell, told = outcome.set_exception, failure
             self.steps += 1
-            if self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(self._turn.run, tell, told)
+            except RuntimeError:  # the loop is closed
                 return
-            self._loop.call_soon_threadsafe(_report, future, result, error)
-
-
-def _outcome(job: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    try:
-        return job(), None
-    except Exception as error:
-        return None, error
-    except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
-        return None, Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
-
-
-def _report(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
 
 
 async def _awaited(answer: Awaitable[T]) -> T:

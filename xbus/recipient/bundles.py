@@ -4,7 +4,7 @@ Each envelope has an answer of its own. Behind an envelope that failed none is b
 and all would fail alike. A refusal leaves the others alone.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from operator import sub
 from types import NoneType
@@ -14,7 +14,7 @@ from xbus.errors import CallError, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls, stopped
-from xbus.recipient.deliveries import EnvelopeDelivery, log_rollback_failure
+from xbus.recipient.deliveries import EnvelopeDelivery, OpenDeliveries, log_rollback_failure
 from xbus.recipient.envelope import Event, Note, read_notes
 from xbus.recipient.item import WIRE_FIELDS, Batch
 from xbus.recipient.outputs import WireBatch, wire_batches
@@ -35,11 +35,16 @@ TAKEN: BundleAnswer = (True,)
 
 _TOO_LARGE: BundleAnswer = (None, ("output_too_large", "what was made of the envelope is too large for a bundle"), None)
 
-WireEvent: TypeAlias = tuple[str, str, list[Value], dict[Key, Value] | None]
+WireEvent: TypeAlias = tuple[str, str, Sequence[Value], dict[Key, Value] | None]
 """An event as it came: its id, its type, its batches, and its headers."""
 
-_EnvelopeColumns: TypeAlias = tuple[Sequence[str], Sequence[list[Value]], Sequence[list[Value] | None]]
-_EventColumns: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[list[Value]], Sequence[dict[Key, Value] | None]]
+_EnvelopeColumns: TypeAlias = tuple[Sequence[str], Sequence[list[list[Value]]], Sequence[Note | None]]
+_EventColumns: TypeAlias = tuple[
+    Sequence[str], Sequence[str], Sequence[list[list[Value]]], Sequence[dict[Key, Value] | None]
+]
+_ENVELOPE_KINDS: Sequence[set[type]] = ({str}, {list}, {list, NoneType})
+_EVENT_KINDS: Sequence[set[type]] = ({str}, {str}, {list}, {dict, NoneType})
+"""The types that the fields of an envelope and of an event may have."""
 
 
 def takes_bundles(recipient: Recipient) -> bool:
@@ -96,31 +101,12 @@ class WholeEnvelope(EnvelopeDelivery):
         self.events = {}
         self.at = self.item = self._contents = None
 
-    def take(self, calls: Calls, *, commits: bool) -> BundleAnswer:
-        """Bring the envelope to the author's code, and commit it or leave it open for a decision.
+    def take(self, calls: Calls) -> list[list[WireBatch]]:
+        """Bring the envelope to the author's code; give what a worker made of each event.
 
         Raises:
-            Exception: as the author's code; or it was stopped (``envelope_stopped``).
+            Exception: as the author's code; or it was let go (``envelope_stopped``).
         """
-        if self.is_stopped:
-            raise stopped()
-        answer = TAKEN
-        if calls.takes_single_items and self.item is not None:
-            (self.at,) = self.events.values()
-            calls.whole_item(self.at, self.item)
-        else:
-            made = self._take_contents(calls)
-            if self.made_bytes > OUTPUT_BYTES:
-                return _TOO_LARGE
-            if calls.is_worker:
-                answer = (True, made)
-        if commits:
-            calls.commit(self)
-        else:
-            self.is_prepared = True
-        return answer
-
-    def _take_contents(self, calls: Calls) -> list[list[WireBatch]]:
         contents = self._contents
         if contents is None:
             if self.item is None:  # it was let go: without its content it must not be committed
@@ -146,12 +132,11 @@ def read_bundle(envelopes: list[Value]) -> list[WholeEnvelope]:
     Raises:
         Refused: an envelope has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
     """
-    ids, entries, notes = cast("_EnvelopeColumns", _columns(envelopes, 2, ({str}, {list}, {list, NoneType})))
+    ids, entries, notes = cast("_EnvelopeColumns", _columns(envelopes, 2, _ENVELOPE_KINDS))
     events = list(chain.from_iterable(entries))
-    event_columns = cast("_EventColumns", _columns(events, 3, ({str}, {str}, {list}, {dict, NoneType})))
-    read_notes([note for note in notes if note is not None])
-    bundle = list(map(WholeEnvelope, ids, cast("Sequence[Note | None]", notes)))
-    event_ids, names, batches, headers = event_columns
+    event_columns = event_ids, names, batches, headers = cast("_EventColumns", _columns(events, 3, _EVENT_KINDS))
+    read_notes([note for note in notes if note is not None] if None in notes else notes)
+    bundle = list(map(WholeEnvelope, ids, notes))
     items = _single_items(list(chain.from_iterable(batches))) if {1} == {*map(len, entries), *map(len, batches)} else []
     if items:
         for whole, item, event_id, name, told in zip(bundle, items, event_ids, names, headers, strict=True):
@@ -180,62 +165,82 @@ def _columns(rows: Sequence[Value], least: int, kinds: Sequence[set[type]]) -> l
     Raises:
         Refused: one of the rows is no such list (``wrong_arguments``).
     """
-    lists = cast("Sequence[list[Value]]", rows)
-    if not {*map(type, rows)} <= {list} or not {*map(len, lists)} <= {*range(least, len(kinds) + 1)}:
+    if not {*map(type, rows)} <= {list}:
         raise _wrong_form()
-    if len({*map(len, lists)}) > 1:
+    lists: Sequence[list[Value]] = rows  # type: ignore[assignment]  # a cast would be a call for each bundle
+    lengths = {*map(len, lists)}
+    if not lengths <= {*range(least, len(kinds) + 1)}:
+        raise _wrong_form()
+    if len(lengths) > 1:
         lists = [[*row, *[None] * (len(kinds) - len(row))] for row in lists]
     columns: list[Sequence[Value]] = list(zip(*lists, strict=True))
     columns += [(None,) * len(rows)] * (len(kinds) - len(columns))
-    if not all({*map(type, column)} <= kind for column, kind in zip(columns, kinds, strict=True)):
-        raise _wrong_form()
+    for column, kind in zip(columns, kinds, strict=True):
+        if not {*map(type, column)} <= kind:
+            raise _wrong_form()
     return columns
 
 
-def _single_items(batches: Sequence[Value]) -> Sequence[bytes]:
+def _single_items(batches: Sequence[list[Value]]) -> Sequence[bytes]:
     """Read batches of one original item each, all in one go; empty where one of them is of another kind."""
-    lists = cast("Sequence[list[Value]]", batches)
-    if {*map(type, batches)} != {list} or {*map(len, lists)} != {WIRE_FIELDS}:
+    if {*map(type, batches)} != {list} or {*map(len, batches)} != {WIRE_FIELDS}:
         return []
-    first_indices, counts, data, indices = zip(*lists, strict=True)
+    first_indices, counts, data, indices = zip(*batches, strict=True)
     number = len(batches)
     are_single = first_indices.count(0) == counts.count(1) == indices.count(None) == number
     if not are_single or {*map(type, data)} != {bytes} or not all(data):
         return []
-    packed = cast("Sequence[bytes]", data)
     try:
-        items = unpack_items(b"".join(packed), number)
+        items = unpack_items(b"".join(data), number)
     except ProtocolError:
         return []
     # Each item fills its batch: read as one, the next begins where the next batch does.
-    headers = [BIN_HEADERS.get(batch[0]) for batch in packed]
-    return items if [*map(sub, map(len, packed), map(len, items))] == headers else []
+    headers = [BIN_HEADERS.get(batch[0]) for batch in data]
+    return items if [*map(sub, map(len, data), map(len, items))] == headers else []
 
 
 def take_all(
-    calls: Calls, bundle: Sequence[WholeEnvelope], is_closing: Callable[[], bool], *, commits: bool = True
+    calls: Calls, bundle: Sequence[WholeEnvelope], deliveries: OpenDeliveries, *, commits: bool = True
 ) -> list[BundleAnswer]:
     """Bring a bundle to the author's code, in their thread: one envelope after the other.
 
     Args:
         calls: the author's methods.
         bundle: the envelopes.
-        is_closing: whether the recipient is about to stop; then no other envelope is begun.
+        deliveries: say whether the recipient is about to stop; then no other envelope is begun.
         commits: whether each is committed before the next one begins; otherwise it stays open for a decision. One that
             fails is rolled back.
     """
     answers: list[BundleAnswer] = []
     room = OUTPUT_BYTES
     for whole in bundle:
+        answer = TAKEN
         try:
-            answer = whole.take(calls, commits=commits)
+            if whole.is_stopped:
+                raise stopped()
+            # Nearly all envelopes are of one item, and nearly all consumers take each by itself.
+            if calls.takes_single_items and whole.item is not None:
+                (whole.at,) = whole.events.values()
+                calls.whole_item(whole.at, whole.item)
+            else:
+                made = whole.take(calls)
+                if whole.made_bytes > OUTPUT_BYTES:
+                    answer = _TOO_LARGE
+                elif calls.is_worker:
+                    answer = (True, made)
+            if answer is _TOO_LARGE:
+                pass
+            elif not commits:
+                whole.is_prepared = True
+            elif calls.has_commit or whole.files or whole.is_stopped:
+                calls.commit(whole)
         except BaseException as error:
             answer = _answer_to(whole, error)
         if answer[0] is not True and not whole.is_stopped:
             _roll_back(calls, whole)
         answers.append(answer)
         room -= whole.made_bytes
-        if answer[0] is None or room < 0 or is_closing():
+        if answer[0] is None or room < 0 or deliveries.is_closing:
             break
     return answers + [()] * (len(bundle) - len(answers))
 

@@ -42,6 +42,7 @@ class Calls:
     Attributes:
         is_worker: whether the author's is a worker.
         takes_single_items: whether ``whole_item`` brings an item straight to the author's ``on_item``.
+        has_commit: whether the author has a ``commit``.
     """
 
     takes_single_items: bool
@@ -54,7 +55,7 @@ class Calls:
         # Asked once. A method that the author leaves as it is need not be called.
         self._has_event_start = self._is_own("on_event_start")
         self._has_event_end = self._is_own("on_event_end")
-        self._has_commit = self._is_own("commit")
+        self.has_commit = self._is_own("commit")
         self.takes_single_items = (
             isinstance(recipient, Consumer) and not self._is_own("on_batch") and not is_asynchronous(recipient.on_item)
         )
@@ -152,7 +153,7 @@ class Calls:
             raise stopped()
         for file in envelope.files:
             file.publish()
-        if self._has_commit:
+        if self.has_commit:
             self._finished(self._recipient.commit(envelope))
 
     def rollback(self, envelope: Envelope) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from xbus.errors import CallError, Failed, Refused
 from xbus.recipient.author_thread import AuthorThread
@@ -11,6 +12,7 @@ from xbus.recipient.envelope import Envelope, Event, Note
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
 from xbus.rpc.codec import Key, Value
+from xbus.rpc.deferred import Promise
 from xbus.rpc.messages import EnvelopeWork
 from xbus.texts import fault
 
@@ -42,7 +44,10 @@ class EnvelopeDelivery(Envelope):
     _error: CallError | None = None
 
     def __init__(self, envelope_id: str, note: Note | None = None) -> None:
-        super().__init__(envelope_id, note)
+        # As of ``Envelope``, whose method each envelope would call.
+        self.id = envelope_id
+        if note is not None:
+            self._note = note
         self.events: dict[str, Event] = {}
 
     def add_event(self, event_id: str, type_name: str, headers: Mapping[Key, Value] | None = None) -> Event:
@@ -180,6 +185,10 @@ def log_rollback_failure(envelope_id: str, error: Exception) -> None:
     logger.error("the recipient's rollback failed", exc_info=error, extra=extra)
 
 
+def _about_to_stop() -> Failed:
+    return Failed("the recipient is about to stop", "send the envelope again later", code="recipient_stopping")
+
+
 def failure_of(error: Exception) -> Failed:
     """Make the answer to the broker for an exception of the author's code: try again later."""
     return Failed(
@@ -189,28 +198,37 @@ def failure_of(error: Exception) -> Failed:
     )
 
 
+class CallerOfNow(Protocol):
+    """The way by which the broker calls."""
+
+    @property
+    def caller(self) -> bytes:
+        """The connection by which the call came that is carried out now."""
+
+
 class OpenDeliveries:
     """Keeps the open envelopes. Only calls by the broker's newest connection reach them.
 
     Args:
         calls: the author's methods.
         author_thread: where they run.
-        caller: tells by which connection the call came that is carried out now.
 
     Attributes:
+        way: tells by which connection the call came that is carried out now. It is chosen before the first call.
         connections: by which the broker may call.
         is_closing: whether envelopes that are not open yet are turned away.
         idle: set while no envelope is open.
     """
 
-    def __init__(self, calls: Calls, author_thread: AuthorThread, caller: Callable[[], bytes]) -> None:
+    way: CallerOfNow
+
+    def __init__(self, calls: Calls, author_thread: AuthorThread) -> None:
         self.connections = Connections()
         self.is_closing = False
         self.idle = asyncio.Event()
         self.idle.set()
         self._calls = calls
         self._author_thread = author_thread
-        self._caller = caller
         self._open: dict[str, EnvelopeDelivery] = {}
         self._stopping: set[EnvelopeDelivery] = set()
         self._steps_of_old = 0
@@ -235,7 +253,8 @@ class OpenDeliveries:
         if note is not None:
             delivery.read_note(note)
         if envelope_id not in self._open:
-            self._check_open()
+            if self.is_closing:
+                raise _about_to_stop()
             self.idle.clear()
             self._open[envelope_id] = delivery
         return delivery
@@ -248,18 +267,14 @@ class OpenDeliveries:
             Refused: one of them has begun (``envelope_open``).
         """
         self.check_caller()
-        begun = {delivery.id: delivery for delivery in deliveries}
+        begun = dict(zip([delivery.id for delivery in deliveries], deliveries, strict=True))
         if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
-        self._check_open()
+        if self.is_closing:
+            raise _about_to_stop()
         self._open |= begun
         if begun:
             self.idle.clear()
-
-    def _check_open(self) -> None:
-        if self.is_closing:
-            step = "send the envelope again later"
-            raise Failed("the recipient is about to stop", step, code="recipient_stopping")
 
     def get(self, envelope_id: str) -> EnvelopeDelivery:
         """Give an open envelope.
@@ -275,16 +290,16 @@ class OpenDeliveries:
 
     def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
         """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
-        ended = [delivery for delivery in deliveries if self._open.get(delivery.id) is delivery]
-        for delivery in ended:
-            del self._open[delivery.id]
-        self._steps_of_old += sum([event.steps for delivery in ended for event in delivery.events.values()])
-        for delivery in ended:
-            delivery.let_go()
+        for delivery in deliveries:
+            if self._open.get(delivery.id) is delivery:
+                del self._open[delivery.id]
+                for event in delivery.events.values():
+                    self._steps_of_old += event.taken + event.reports
+                delivery.let_go()
         if not self._open:
             self.idle.set()
 
-    def stop(self, envelope_id: str) -> "asyncio.Future[bool]":
+    def stop(self, envelope_id: str) -> Promise[bool]:
         """Roll an envelope back, also one that is not open here."""
         delivery = self._close(envelope_id) or EnvelopeDelivery(envelope_id)
         delivery.stop()
@@ -318,7 +333,8 @@ class OpenDeliveries:
         Raises:
             Failed: connection_superseded.
         """
-        if self.connections.check(self._caller()):
+        caller = self.way.caller
+        if caller != self.connections.current and self.connections.check(caller):
             for envelope_id in list(self._open):
                 self.stop(envelope_id).add_done_callback(lambda done: done.cancelled() or done.exception())
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from xbus.errors import Refused
 from xbus.files import IncomingFile
@@ -125,27 +125,24 @@ class Envelope:
         (self._note,) = read_notes([note])
 
 
-def read_notes(notes: Sequence[list[Value]]) -> Sequence[Note]:
+def read_notes(notes: Sequence[Any]) -> Sequence[Note]:
     """Read notes; no function of Python is called for each.
 
     Raises:
         Refused: one of them is none (``wrong_arguments``).
     """
     columns = list(zip(*notes, strict=False))
-    if notes and not (
-        len(columns) >= NOTE_FIELDS
-        and all(set(map(type, column)) <= kinds for column, kinds in zip(columns, _NOTE_KINDS, strict=False))
-        and False
-        not in [
-            _EARLIEST <= moment < _LATEST
-            for moment in cast("Sequence[float | None]", columns[_SEALED_AT])
-            if moment is not None
-        ]
-    ):
+    are_good = not notes or len(columns) >= NOTE_FIELDS
+    for column, kinds in zip(columns, _NOTE_KINDS, strict=False):
+        are_good = are_good and {*map(type, column)} <= kinds
+    if notes and are_good:
+        for moment in columns[_SEALED_AT]:
+            are_good = are_good and (moment is None or _EARLIEST <= moment < _LATEST)
+    if not are_good:
         raise Refused(
             "a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments"
         )
-    return cast("Sequence[Note]", notes)
+    return notes
 
 
 class WireHeaders(NamedTuple):
@@ -182,6 +179,7 @@ class Event:
         envelope: the envelope that it belongs to.
         taken: how many of its items have been through the author's code.
         partition_key: as the emitter gave it, None without one.
+        reports: how often ``progress`` was called.
         file: what ``save`` writes, with the name and the size that its sender gave; None without it.
     """
 
@@ -190,8 +188,8 @@ class Event:
     file: IncomingFile | None = None
     _state: dict[str, Any] | None = None
     _headers: Mapping[str, HeaderValue] | None = None
+    reports: int = 0
     _told: tuple[int, int | None] | None = None
-    _steps: int = 0
 
     def __init__(self, event_id: str, type_name: str, envelope: Envelope) -> None:
         self.id = event_id
@@ -269,12 +267,12 @@ class Event:
         """
         # A heartbeat with anything else could not be sent.
         self._told = (min(int(done), MOST_TOLD), None if of is None else min(int(of), MOST_TOLD))
-        self._steps += 1
+        self.reports += 1
 
     @property
     def steps(self) -> int:
         """Grows while the author's code advances."""
-        return self.taken + self._steps
+        return self.taken + self.reports
 
     @property
     def told(self) -> tuple[int, int | None]:

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -195,7 +196,8 @@ async def test_a_recipient_answers_whatever_its_author_raises(method: str, error
     author = Raising(error)
     try:
         calls = Calls(author, thread)
-        api = RecipientApi(author, calls, thread, SystemClock(), lambda: None, lambda: b"one")
+        api = RecipientApi(author, calls, thread, SystemClock(), lambda: None)
+        api.deliveries.way = SimpleNamespace(caller=b"one")
         reply = await answers(Dispatch(api), method, *BRINGING[method])
     finally:
         thread.close()
