@@ -38,9 +38,8 @@ from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, PortAddresses, Shar
 from xbus.broker.sessions import SessionLifetimes
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
-from xbus.rpc.exchange import SHARE_BYTES
 from xbus.rpc.guard import ServerLimits
-from xbus.rpc.server import Server
+from xbus.rpc.server import SHARE_BYTES, Server
 
 LARGEST_UNREAD = 4
 """The answers that one emitter may leave unread, in largest messages: an immediate reply may be as large as a batch.
