@@ -21,6 +21,7 @@ from tests.support.journal import add_small_bus
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
 from xbus.broker.front.front import Front
+from xbus.broker.front.groups import GroupIntake
 from xbus.broker.front.provisioning import Provisioning
 from xbus.broker.front.replay import ArchiveRestore, Replay
 from xbus.broker.front.verbs import (
@@ -235,7 +236,8 @@ class _Bench:
         refusals = Refusals(clock)
         dispatch = Dispatch(
             FrontVerbs(front, sessions, ids),
-            FrontBatchVerbs(front, sessions, LIMITS, 3600, 0.01, lambda *_: None),
+            FrontBatchVerbs(front, sessions, LIMITS, 3600, 0.01),
+            GroupIntake(front, sessions, lambda *_: None),
             RepeatVerbs(repeating, sessions),
             RepeatBatchVerbs(repeating, sessions),
             ProvisioningVerbs(Provisioning(journal, configuration, sessions, clock), sessions),

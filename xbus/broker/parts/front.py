@@ -12,6 +12,7 @@ from xbus.broker.front.envelopes import (
     ReplyRequests,
 )
 from xbus.broker.front.front import Front
+from xbus.broker.front.groups import GroupIntake
 from xbus.broker.front.provisioning import Provisioning
 from xbus.broker.front.replay import ArchiveRestore, Replay
 from xbus.broker.front.verbs import (
@@ -128,12 +129,12 @@ class FrontPart:
             envelope_limits(config),
             config.session_seconds,
             config.immediate_reply_timeout,
-            refusals.note_grouped,
-            shared.journal.turn,
         )
+        groups = GroupIntake(self._front, self._sessions, refusals.note_grouped, turn=shared.journal.turn)
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),
             batches,
+            groups,
             RepeatVerbs(repeating, self._sessions),
             RepeatBatchVerbs(repeating, self._sessions),
             ProvisioningVerbs(provisioning, self._sessions),
@@ -141,7 +142,7 @@ class FrontPart:
             RefusalVerbs(refusals),
             sessions=self._sessions,
             throttle=checks.throttle,
-            groups=batches.groups,
+            groups=groups,
             note_error=RefusalNotes(self._sessions, refusals).note,
         )
 
