@@ -33,7 +33,7 @@ def coded_answer(verb: Verb) -> Verb:
 
 
 def promised_answer(verb: Verb) -> Verb:
-    """Have a verb of our own that answers by a promise raise only what the wire can carry, as ``coded_answer`` does.
+    """Have a verb of our own whose answer is a promise raise only what the wire can carry.
 
     What it raises itself is a ``CallError``. The error of its promise is translated where the call is answered.
     """

@@ -13,6 +13,7 @@ from tests.support.waiting import eventually
 from tests.support.zmtp import encode_message
 from tests.unit.rpc.zmtp.test_codec import SHAKEN
 from xbus.errors import ProtocolError
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Pieces
 from xbus.rpc.dealers import ConnectionRefusal, PlainDealer
 from xbus.rpc.life_signs import LifeSigns
@@ -165,7 +166,7 @@ async def test_a_client_is_not_its_own_server() -> None:
     """The system may choose the very port that is called while nobody listens there; here it has no other choice."""
     place = f"127.0.0.1:{free_port()}"
     caller = Caller()
-    dealer = PlainDealer(caller, f"tcp://{place};{place}", -1, PATIENT)
+    dealer = PlainDealer(caller, f"tcp://{place};{place}", -1, PATIENT, LoopTurn())
     dealer.connect()
     try:
         await eventually(lambda: caller.tried > 1 or caller.has_connected, "it tries again")

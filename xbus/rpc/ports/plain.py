@@ -374,7 +374,7 @@ class PlainPort:
         peer_id = self._prefix + next(self._numbers).to_bytes(_NUMBER_BYTES, "big")
         keep_alive(connected, self._signs)
         peer = _Peer(self, peer_id, address, self._loop.time())
-        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer, self._watch)
+        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer, self._watch, self.turn)
         self.peers[peer_id] = self._shy[peer_id] = peer
         peer.stream.start()
 

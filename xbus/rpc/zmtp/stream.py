@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -147,10 +148,16 @@ class ZmtpStream:
         incoming: reads the bytes that come.
         owner: takes the messages.
         watch: calls it when there is something to read; the loop itself where none is given.
+        turn: messages go at its end, where no ``watch`` is given.
     """
 
     def __init__(
-        self, connected: socket.socket, incoming: Incoming, owner: StreamOwner, watch: SocketWatch | None = None
+        self,
+        connected: socket.socket,
+        incoming: Incoming,
+        owner: StreamOwner,
+        watch: SocketWatch | None = None,
+        turn: LoopTurn | None = None,
     ) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -160,7 +167,8 @@ class ZmtpStream:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._watch = watch or self._loop
-        self._turn = watch.turn if watch else LoopTurn()
+        self._turn = watch.turn if watch else turn or LoopTurn()
+        self._reader = self._read if watch else partial(self._turn.run, self._read)
         self._was_ready = False
         self._held_back: list[bytes] | None = None
         """A message that came when nothing might be read any more."""
@@ -200,7 +208,7 @@ class ZmtpStream:
         """Read again, first what has come already."""
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
-            self._watch.add_reader(self._descriptor, self._read)
+            self._watch.add_reader(self._descriptor, self._reader)
             self._next_turn = self._loop.call_soon(self._read, b"")
 
     def send(self, frames: Sequence[Frame]) -> None:
