@@ -12,22 +12,21 @@ from typing import TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.bulk.jobs import BulkJobs
-from xbus.recipient.bundles import (
+from xbus.recipient.calls import AuthorThread, Calls
+from xbus.recipient.deliveries import (
     BundleAnswer,
+    EnvelopeDelivery,
+    OpenDeliveries,
     commit_all,
     prepared_at_once,
     read_bundle,
     take_all,
     takes_bundles,
 )
-from xbus.recipient.calls import Calls
-from xbus.recipient.deliveries import EnvelopeDelivery, OpenDeliveries
-from xbus.recipient.envelope import Event
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.envelope import Batch, Event, Item
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.deferred import Promise

@@ -10,11 +10,10 @@ from xbus.clock import Clock
 from xbus.errors import ConfigurationError
 from xbus.loop_turn import LoopTurn
 from xbus.recipient.api import RecipientApi
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.bulk.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
-from xbus.recipient.calls import Calls
+from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerDoor, BrokerProof, BrokerWay, OwnConnection, OwnPort
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress

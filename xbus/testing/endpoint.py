@@ -8,10 +8,9 @@ from collections.abc import Callable
 from xbus.clock import Clock
 from xbus.errors import ConnectionLost, Failed, XbusError
 from xbus.recipient.api import RecipientApi
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk.jobs import BulkJobs
-from xbus.recipient.calls import Calls
+from xbus.recipient.calls import AuthorThread, Calls
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import Dispatch
 from xbus.testing.broker import VirtualBroker

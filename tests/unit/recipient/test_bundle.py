@@ -19,10 +19,8 @@ from xbus.errors import Failed, Refused
 from xbus.headers import pack_headers
 from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
 from xbus.recipient.api import RecipientApi
-from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.bundles import OUTPUT_BYTES, read_bundle, take_all
-from xbus.recipient.calls import Calls
-from xbus.recipient.deliveries import OpenDeliveries
+from xbus.recipient.calls import AuthorThread, Calls
+from xbus.recipient.deliveries import OUTPUT_BYTES, OpenDeliveries, read_bundle, take_all
 from xbus.recipient.envelope import read_notes
 from xbus.rpc.codec import Value, pack, pack_items
 
