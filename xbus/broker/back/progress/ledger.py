@@ -257,6 +257,8 @@ class DeliveryLedger:
         """
         reserved = self._reserve(role, position)
         if self._written >= reserved:
+            handed_to = position if role.cursor is None else role.cursor.handed_to
+            role.reserved_to = min(role.reservations.reached(position), handed_to - RESERVE_POSITIONS // 2)
             return True
         self._hurry(reserved)
         self._waiting.append((reserved, go_on))
@@ -395,13 +397,14 @@ class DeliveryLedger:
     def return_reserved(self) -> None:
         """Give back what was reserved and neither settled nor handed over, so that a clean stop leaves nothing in
         doubt."""
-        for role in self._roles:
+        for role in self._roles.values():
             if role.cursor is None:
                 continue
             highest_settled = role.cursor.position + role.cursor.above.bit_length()
             handed_to = max(highest_settled, *role.in_flight.positions, 0)
             if handed_to < role.cursor.handed_to:
                 role.cursor.handed_to = handed_to
+                role.reserved_to = 0
                 self._dirty.add(role.id)
 
 
