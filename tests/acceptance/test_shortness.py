@@ -40,10 +40,10 @@ class Length(NamedTuple):
 @pytest.mark.parametrize(
     ("database", "nodes", "is_tagged", "ceiling"),
     [
-        pytest.param("sqlite", CONSUMER, False, Length(73, 10, 288, 1730), id="plain"),
-        pytest.param("sqlite", CONSUMER, True, Length(74, 10, 300, 1745), id="tagged"),
-        pytest.param("sqlite", WORKER_AND_TWO, False, Length(114, 44, 660, 2775), id="worker"),
-        pytest.param("postgres", CONSUMER, False, Length(80, 10, 335, 1905), id="on_postgresql"),
+        pytest.param("sqlite", CONSUMER, False, Length(63, 10, 242, 1550), id="plain"),
+        pytest.param("sqlite", CONSUMER, True, Length(68, 10, 269, 1660), id="tagged"),
+        pytest.param("sqlite", WORKER_AND_TWO, False, Length(105, 44, 615, 2590), id="worker"),
+        pytest.param("postgres", CONSUMER, False, Length(64, 10, 256, 1575), id="on_postgresql"),
     ],
 )
 def test_a_put_passes_few_files_and_functions(
@@ -76,7 +76,7 @@ def test_a_put_passes_few_files_and_functions(
         ]
         put = run(
             *module("tests.support.putting"),
-            *(daemon.front, url, json.dumps(Flow("orders", 12, is_tagged))),
+            *(daemon.front, url, json.dumps(Flow("orders", 20, is_tagged))),
             cwd=Path(__file__).parents[2],
             env=traced(),
         )

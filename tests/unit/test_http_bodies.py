@@ -198,7 +198,8 @@ async def test_other_requests_go_on_while_a_large_line_is_read(media_type: str) 
     task = asyncio.create_task(others())
     await items("text/csv; header=absent" if media_type == "text/csv" else media_type, text)
     task.cancel()
-    assert turns > 10
+    # A read on the loop leaves no turn to others. How many a read in a thread leaves depends on the load.
+    assert turns > 1
 
 
 async def test_one_document_may_take_all_the_room() -> None:
