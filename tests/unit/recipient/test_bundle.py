@@ -21,7 +21,7 @@ from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.deliveries import OUTPUT_BYTES, OpenDeliveries, read_bundle, take_all
-from xbus.recipient.envelope import read_notes
+from xbus.recipient.envelope import checked_note
 from xbus.rpc.codec import Value, pack, pack_items
 
 FAILED = ("recipient_failed", "KeyError: 'client'")
@@ -415,7 +415,7 @@ async def test_a_note_of_a_moment_that_no_calendar_has_is_refused(bench: Bench, 
 
 @pytest.mark.parametrize("sealed_at", [-62_135_596_800, 0.0, 253_402_300_799.0, None])
 def test_a_note_that_is_taken_can_be_read(sealed_at: float | None) -> None:
-    envelope = Envelope("A", read_notes([[None, None, None, 7, sealed_at, 1]])[0])
+    envelope = Envelope("A", checked_note([None, None, None, 7, sealed_at, 1]))
     assert (None if envelope.sealed_at is None else envelope.sealed_at.timestamp()) == sealed_at
 
 
