@@ -527,8 +527,10 @@ def head_of_array(value: Value) -> EnvelopeHead:
         case None:
             return PLAIN_HEAD
         case [ordering_key, key, headers]:
-            _check("ordering_key", ordering_key)
-            _check("key", key)
+            if ordering_key is not None:
+                _check("ordering_key", ordering_key)
+            if key is not None:
+                _check("key", key)
             return EnvelopeHead(cast("str | None", ordering_key), cast("str | None", key), check_packed(headers))
     raise _wrong("the head of an envelope is no array", "write it as [ordering_key, key, headers], or nil without any")
 
