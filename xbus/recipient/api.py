@@ -99,7 +99,7 @@ class RecipientApi:
             abilities["kind"] = kind
         if takes_bundles(self._recipient):
             abilities["bundles"] = True
-        if (prepared := prepared_at_once(self._recipient)) > 1:
+        if prepared := prepared_at_once(self._recipient):
             abilities["prepares"] = prepared
         if isinstance(self._recipient, Worker):
             abilities["outs"] = True
