@@ -274,7 +274,9 @@ class OpenDeliveries:
             Refused: one of them has begun (``envelope_open``).
         """
         self.check_caller()
-        begun = dict(zip([delivery.id for delivery in deliveries], deliveries, strict=True))
+        begun: dict[str, EnvelopeDelivery] = {}
+        for delivery in deliveries:
+            begun[delivery.id] = delivery
         if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
         if self.is_closing:

@@ -174,4 +174,4 @@ async def test_behind_one_that_can_not_be_packed_the_others_go(
     assert front.messages == [1]
     # Nothing of the window is lost to them.
     context.window.take(99)
-    assert context.window.is_open()
+    assert context.window.is_open
