@@ -224,7 +224,6 @@ class OpenDeliveries:
         way: tells by which connection the call came that is carried out now. It is chosen before the first call.
         connections: by which the broker may call.
         is_closing: whether envelopes that are not open yet are turned away.
-        idle: set while no envelope is open.
     """
 
     way: CallerOfNow
@@ -232,16 +231,27 @@ class OpenDeliveries:
     def __init__(self, calls: Calls, author_thread: AuthorThread) -> None:
         self.connections = Connections()
         self.is_closing = False
-        self.idle = asyncio.Event()
-        self.idle.set()
         self._calls = calls
         self._author_thread = author_thread
         self._open: dict[str, EnvelopeDelivery] = {}
         self._stopping: set[EnvelopeDelivery] = set()
         self._steps_of_old = 0
+        self._ended: asyncio.Event | None = None
+        """Set when none is open any more, while somebody waits for that."""
 
     def __contains__(self, envelope_id: str) -> bool:
         return envelope_id in self._open
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no envelope is open."""
+        return not self._open
+
+    async def idle(self) -> None:
+        """Return once no envelope is open."""
+        while self._open:
+            self._ended = self._ended or asyncio.Event()
+            await self._ended.wait()
 
     def work(self) -> list[EnvelopeWork]:
         """Describe, for a heartbeat, each open envelope and each that is about to be rolled back."""
@@ -262,7 +272,6 @@ class OpenDeliveries:
         if envelope_id not in self._open:
             if self.is_closing:
                 raise _about_to_stop()
-            self.idle.clear()
             self._open[envelope_id] = delivery
         return delivery
 
@@ -282,8 +291,6 @@ class OpenDeliveries:
         if self.is_closing:
             raise _about_to_stop()
         self._open |= begun
-        if begun:
-            self.idle.clear()
 
     def get(self, envelope_id: str) -> EnvelopeDelivery:
         """Give an open envelope.
@@ -305,8 +312,8 @@ class OpenDeliveries:
                 for event in delivery.events.values():
                     self._steps_of_old += event.taken + event.reports
                 delivery.let_go()
-        if not self._open:
-            self.idle.set()
+        if self._ended is not None:
+            self._look_whether_idle()
 
     def stop(self, envelope_id: str) -> Promise[bool]:
         """Roll an envelope back, also one that is not open here."""
@@ -354,9 +361,13 @@ class OpenDeliveries:
 
     def _close(self, envelope_id: str) -> EnvelopeDelivery | None:
         delivery = self._open.pop(envelope_id, None)
-        if not self._open:
-            self.idle.set()
+        self._look_whether_idle()
         return delivery
+
+    def _look_whether_idle(self) -> None:
+        if self._ended is not None and not self._open:
+            self._ended.set()
+            self._ended = None
 
 
 MOST_PREPARED = 128

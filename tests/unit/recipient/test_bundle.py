@@ -124,7 +124,7 @@ async def test_one_is_committed_before_the_next_begins(bench: Bench, store: Stor
         *("start B", "item b1", "item b2", "end B", "start B", "end B", "start B", "item b3", "end B", "commit B"),
     ]
     assert bench.open == []
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 async def test_an_empty_bundle_is_no_work(bench: Bench, store: Store) -> None:
@@ -299,7 +299,7 @@ async def test_one_that_waits_in_line_is_stopped_and_never_begun(bench: Bench, s
     assert store.calls.count("rollback B") == 1
     assert "start B" not in store.calls
     await until(lambda: bench.open == [])
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 async def test_the_one_under_way_is_rolled_back_behind_all_that_it_does(bench: Bench, store: Store) -> None:
@@ -354,7 +354,7 @@ async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Stor
         await bench.api.take_envelopes([whole("B", b"b")])
     assert failed.value.code == "recipient_stopping"
     assert bench.open == []
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 # -- refused calls leave nothing open --------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ async def test_a_malformed_bundle_is_refused_as_a_whole(
         await bench.api.take_envelopes(bundle)
     assert refused.value.code == code
     assert (bench.open, store.calls) == ([], [])
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 @pytest.mark.parametrize("sealed_at", [float("nan"), float("inf"), 1e300, -1e12, 10**30, 253_402_300_800.0])
