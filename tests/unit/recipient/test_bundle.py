@@ -17,6 +17,7 @@ from tests.support.counting import calls_of
 from xbus.clock import SystemClock
 from xbus.errors import Failed, Refused
 from xbus.headers import pack_headers
+from xbus.loop_turn import LoopTurn
 from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.calls import AuthorThread, Calls
@@ -124,6 +125,29 @@ async def test_one_is_committed_before_the_next_begins(bench: Bench, store: Stor
         *("start B", "item b1", "item b2", "end B", "start B", "end B", "start B", "item b3", "end B", "commit B"),
     ]
     assert bench.open == []
+    assert bench.api.deliveries.is_idle
+
+
+async def test_the_outcome_is_told_in_a_turn_so_that_the_answer_goes_at_its_end() -> None:
+    turn = LoopTurn()
+    desk = AuthorThread("author", turn)
+    are_busy: list[bool] = []
+    outcome = desk.give(lambda: "done")
+    outcome.add_done_callback(lambda _: are_busy.append(turn.is_busy))
+    assert await outcome == "done"
+    desk.close()
+    assert are_busy == [True]
+
+
+async def test_who_waits_for_the_end_of_all_goes_on_behind_the_last(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"wait")])
+    await until(store.waits.is_set)
+    waiting = [asyncio.ensure_future(bench.api.deliveries.idle()) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not bench.api.deliveries.is_idle
+    store.may_go_on.set()
+    await taking
+    await asyncio.gather(*waiting)
     assert bench.api.deliveries.is_idle
 
 
