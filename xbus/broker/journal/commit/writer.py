@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
-from xbus.broker.journal.commit.fence import Seen
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Seen, Step, WriteJob
 from xbus.broker.journal.writes import (
     Append,
     PutEnvelope,
