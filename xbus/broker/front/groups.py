@@ -164,7 +164,13 @@ class GroupIntake:
     def _put_together(self, messages: "list[_Message]") -> None:
         """Put the envelopes of messages as one group, apart from those of messages that are not plain."""
         try:
-            group = _group_of_messages(messages)
+            if len(messages) == 1:
+                entries = messages[0].entries
+                emitter_ids = [messages[0].emitter_id] * len(entries)
+            else:
+                entries = [*chain.from_iterable([message.entries for message in messages])]
+                emitter_ids = [*chain.from_iterable([[each.emitter_id] * len(each.entries) for each in messages])]
+            group = group_of(emitter_ids, entries)
             if self._front.heard_of(group.envelope_ids):
                 raise _not_plain()
             self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
@@ -294,7 +300,7 @@ class _Message(Promise[Answers]):
     def is_plain(self) -> bool:
         """Check whether its envelopes may be in a group."""
         try:
-            group = _group_of_messages([self])
+            group = self._group_at(range(len(self.entries)))
             self._front.check_group(group)
         except CallError:
             return False
@@ -428,13 +434,6 @@ class _Message(Promise[Answers]):
             self.set_result([each for each in self._answers if each is not None])
 
 
-def _group_of_messages(messages: Sequence[_Message]) -> NewGroup:
-    if len(messages) == 1:
-        return group_of([messages[0].emitter_id] * len(messages[0].entries), messages[0].entries)
-    entries = [*chain.from_iterable([message.entries for message in messages])]
-    return group_of([*chain.from_iterable([[each.emitter_id] * len(each.entries) for each in messages])], entries)
-
-
 def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
     """Read envelopes as columns.
 
@@ -457,31 +456,28 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
     ):
         raise _not_plain()
     number = len(ids)
-    if heads.count(None) == tags.count(None) == number:
-        own: Sequence[bytes] = (*ids, *event_ids)
-        _check_ids(own)
-        return NewGroup(emitter_ids, ids, event_ids, names, items, data, [PLAIN_HEAD] * number, [NO_TAGS] * number)
-    read_heads = [PLAIN_HEAD if value is None else head_of_array(value) for value in heads]
-    read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
-    if {head.key for head in read_heads} != {None}:
-        pairs = [
-            (envelope_id, event_id) if head.key is None else keyed_ids(emitter_id, head.key)
-            for emitter_id, envelope_id, event_id, head in zip(emitter_ids, ids, event_ids, read_heads, strict=True)
-        ]
-        ids, event_ids = zip(*pairs, strict=True)
-    own = [each for each, head in zip((*ids, *event_ids), (*read_heads, *read_heads), strict=True) if head.key is None]
-    _check_ids(own)
-    if len({*ids, *event_ids}) < 2 * number:
+    read_heads, read_tags = [PLAIN_HEAD] * number, [NO_TAGS] * number
+    own: Sequence[bytes] = (*ids, *event_ids)
+    """The ids that callers made."""
+    if not heads.count(None) == tags.count(None) == number:
+        read_heads = [PLAIN_HEAD if value is None else head_of_array(value) for value in heads]
+        read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
+        if {head.key for head in read_heads} != {None}:
+            pairs = [
+                (envelope_id, event_id) if head.key is None else keyed_ids(emitter_id, head.key)
+                for emitter_id, envelope_id, event_id, head in zip(emitter_ids, ids, event_ids, read_heads, strict=True)
+            ]
+            ids, event_ids = zip(*pairs, strict=True)
+            all_ids, twice = (*ids, *event_ids), (*read_heads, *read_heads)
+            own = [each for each, head in zip(all_ids, twice, strict=True) if head.key is None]
+    if (
+        not {bytes}.issuperset(map(type, own))
+        or not {ID_BYTES}.issuperset(map(len, own))
+        or len(bytes(map(_VERSION, own)).translate(None, _COMPUTED)) < len(own)
+        or len({*ids, *event_ids}) < 2 * number
+    ):
         raise _not_plain()
     return NewGroup(emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags)
-
-
-def _check_ids(ids: Sequence[bytes]) -> None:
-    """Let ids pass that callers made."""
-    if not {bytes}.issuperset(map(type, ids)) or not {ID_BYTES}.issuperset(map(len, ids)):
-        raise _not_plain()
-    if len(bytes(map(_VERSION, ids)).translate(None, _COMPUTED)) < len(ids) or len({*ids}) < len(ids):
-        raise _not_plain()
 
 
 def _not_plain() -> Refused:

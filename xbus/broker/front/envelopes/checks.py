@@ -405,9 +405,11 @@ class Throttle:
     def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
         """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
         emitters = self.configuration.catalog.emitters
-        limited = {each for each in emitter_ids if each in emitters and emitters[each].limits is not None}
         charged = []
-        for emitter_id in limited:
+        for emitter_id in {*emitter_ids}:
+            emitter = emitters.get(emitter_id)
+            if emitter is None or emitter.limits is None:
+                continue
             own = [place for place, each in enumerate(emitter_ids) if each == emitter_id]
             charged += self._buckets(
                 emitter_id, sum([items[place] for place in own]), sum([len(data[place]) for place in own])

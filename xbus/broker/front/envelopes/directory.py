@@ -294,9 +294,9 @@ class EnvelopeDirectory:
         if (sealed := writing.answer) is not None:
             self.intake.take_group(sealed)
             # Most envelopes with headers have no trace, and a receipt of each would take longer than all else here.
-            packed = [head.headers for head in sealed.group.heads]
-            for place in [place for place, each in enumerate(packed) if each and tracing.IN_BYTES in each]:
-                trace_received(packed[place], group.at, group.at, sealed.receipt(place))
+            for place, (_, _, headers) in enumerate(sealed.group.heads):
+                if headers and tracing.IN_BYTES in headers:
+                    trace_received(headers, group.at, group.at, sealed.receipt(place))
 
     def put(self, write: PutEnvelope, act: Act[SealReceipt]) -> Deferred[SealReceipt]:
         """Write a whole envelope of which nothing is known here. Other calls for it wait until that is answered.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
@@ -84,6 +85,8 @@ class NotYet:
 
 
 UNDECIDED = NotYet()
+
+_WHAT: Callable[["WriteJob"], Any] = attrgetter("what")
 
 
 @dataclass(eq=False, slots=True)
@@ -164,10 +167,33 @@ class Committer:
         Raises:
             Fenced: this process may write no more.
         """
+        if not calls:
+            return ()
         for call in calls:
             if not isinstance(call.what, Write):
                 return self._do_mixed(calls)
-        return self._write_group(calls) if calls else ()
+        if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
+            return self._write_singly(calls)
+        if self._undecided is not None:
+            return [_away()] * len(calls)
+        try:
+            try:
+                return self._transaction(calls)
+            except (EnvelopeIdTaken, EventIdTaken):
+                if not any(type(call.what) is PutGroup for call in calls):
+                    raise
+            # Whose ids are taken is asked once, and all others stay together.
+            return self._transaction(calls, leaves_taken=True)
+        except JournalUnavailable as error:
+            self._note_outage(error, sum([write_size(call.what) for call in calls]))
+            return [error] * len(calls)
+        except Fenced:
+            raise
+        except Exception as error:
+            if len(calls) == 1:
+                return [self._failed(calls[0], error)]
+        # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
+        return self._write_singly(calls)
 
     def _do_mixed(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         """Do calls among which are steps or errands."""
@@ -189,7 +215,7 @@ class Committer:
 
     def _do_run(self, writes: Sequence[WriteJob], steps: Sequence[WriteJob]) -> dict[WriteJob, object]:
         """Do the writes and steps between two errands."""
-        done = dict(zip(writes, self._write_group(writes), strict=True)) if writes else {}
+        done = dict(zip(writes, self.do(writes), strict=True))
         return done | self._do_steps(steps) if steps else done
 
     def _do_steps(self, calls: Sequence[WriteJob]) -> dict[WriteJob, object]:
@@ -239,32 +265,8 @@ class Committer:
             raise
         self._confirm()
 
-    def _write_group(self, calls: Sequence[WriteJob]) -> Sequence[object]:
-        if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
-            return self._write_singly(calls)
-        if self._undecided is not None:
-            return [_away()] * len(calls)
-        try:
-            try:
-                return self._transaction(calls)
-            except (EnvelopeIdTaken, EventIdTaken):
-                if not any(type(call.what) is PutGroup for call in calls):
-                    raise
-            # Whose ids are taken is asked once, and all others stay together.
-            return self._transaction(calls, leaves_taken=True)
-        except JournalUnavailable as error:
-            self._note_outage(error, sum([write_size(cast(Write[object], call.what)) for call in calls]))
-            return [error] * len(calls)
-        except Fenced:
-            raise
-        except Exception as error:
-            if len(calls) == 1:
-                return [self._failed(calls[0], error)]
-        # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
-        return self._write_singly(calls)
-
     def _write_singly(self, calls: Sequence[WriteJob]) -> Sequence[object]:
-        return [self._overtaken(call) if self._is_overtaken(call) else self._write_group([call])[0] for call in calls]
+        return [self._overtaken(call) if self._is_overtaken(call) else self.do([call])[0] for call in calls]
 
     def _is_overtaken(self, call: WriteJob) -> bool:
         last_fault = self._last_fault_of.get(cast(UUID, getattr(call.what, "envelope_id", None)), 0)
@@ -311,7 +313,7 @@ class Committer:
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
-        group = [call.what for call in calls if isinstance(call.what, Write)]
+        group: list[Write[object]] = [*map(_WHAT, calls)]
         data_bytes = 0
         try:
             connection = self._connection or self._connected()

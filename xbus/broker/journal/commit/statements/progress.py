@@ -10,7 +10,7 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
 from xbus.broker.journal.commit.statements.cures import close_delivered
 from xbus.broker.journal.commit.statements.deciding import decide
-from xbus.broker.journal.commit.statements.rows import update_rows, write_rows
+from xbus.broker.journal.commit.statements.rows import Row, update_rows, write_rows
 from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError
@@ -31,11 +31,13 @@ _INSERT_FAILURE = sa.insert(model.failure)
 
 def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) -> None:
     # Each role's cursor is where the last write has it: those of the writes before are of no use then.
-    cursors = {cursor.role_id: cursor for write in group for cursor in write.cursors}
-    if cursors:
-        rows = [(each.position, each.bitmap(), each.handed_to, role_id) for role_id, each in cursors.items()]
-        if write_rows(driver_of(connection), (_MOVE_CURSORS, rows)) != len(rows):
-            raise JournalError(f"one of the roles {', '.join(map(str, cursors))} has no cursor")
+    cursors: dict[int, Row] = {}
+    for write in group:
+        for cursor in write.cursors:
+            role_id = cursor.role_id
+            cursors[role_id] = (cursor.position, cursor.bitmap(), cursor.handed_to, role_id)
+    if cursors and write_rows(driver_of(connection), (_MOVE_CURSORS, [*cursors.values()])) != len(cursors):
+        raise JournalError(f"one of the roles {', '.join(map(str, cursors))} has no cursor")
     for write in group:
         for move in write.deliveries:
             _move_delivery(connection, write, move)
