@@ -10,8 +10,7 @@ import click
 
 from xbus.admin.output import Form, Output
 from xbus.admin.program import config_option, database_url
-from xbus.admin.top.overview import BusLook, overview
-from xbus.admin.top.rates import Rates
+from xbus.admin.top import BusLook, Rates, overview
 from xbus.admin.watching import show_again
 from xbus.admin.why.asking import RunningBroker
 from xbus.broker.journal.database.connection import reading

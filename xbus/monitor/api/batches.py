@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from xbus.admin.objects.subscriptions import of_parked_batch
+from xbus.admin.objects import of_parked_batch
 from xbus.broker.journal.readers.parked import find_parked_batch, list_parked_batches, read_parked_events
 from xbus.monitor.api.envelopes import Limit
 from xbus.monitor.api.objects import ObjectResponse, answer, answer_list

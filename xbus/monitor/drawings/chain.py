@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from xbus.admin.chains.tree import in_tree, told_way
+from xbus.admin.chains import in_tree, told_way
 from xbus.broker.journal.operations.envelopes.chains import ChainLink
 from xbus.monitor.drawings.bus_graph import BusDrawing, GraphColumn, GraphNode, GraphRow, draw
 

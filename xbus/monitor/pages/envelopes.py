@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from xbus.admin.chains.tree import in_tree, told_way
+from xbus.admin.chains import in_tree, told_way
 from xbus.admin.search.items import read_items_page
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.operations.envelopes.chains import read_chain

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.doctor.configuration import problems_in_use
+from xbus.admin.doctor import problems_in_use
 from xbus.admin.output import one_json
 from xbus.admin.program import CommandGroup, config_option, json_option
 from xbus.admin.table import table

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.names import READER, SUBSCRIPTION
-from xbus.admin.objects.subscriptions import of_parked_batch
+from xbus.admin.objects import of_parked_batch
 from xbus.admin.output import CAUSE, Output, facts, name_column, one_json
 from xbus.admin.program import (
     CommandGroup,

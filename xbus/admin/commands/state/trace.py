@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.chains.drawing import draw
-from xbus.admin.chains.tree import lines
+from xbus.admin.chains import draw, lines
 from xbus.admin.objects import of_chain_link
 from xbus.admin.output import Output
 from xbus.admin.program import EnvelopeId, config_option, database_url, output_option

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.names import SUBSCRIPTION
-from xbus.admin.objects.subscriptions import of_subscription, subscription_state
+from xbus.admin.objects import of_subscription, subscription_state
 from xbus.admin.output import STATE, Output, age, facts, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
 from xbus.admin.repair.moves import decision_of
