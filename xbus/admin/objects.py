@@ -1,6 +1,6 @@
 """Things of the bus as objects that commands and monitor write in JSON, with the names of ``docs/json.md``; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,6 +26,7 @@ from xbus.broker.journal.operations.failures import (
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
+from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
 from xbus.broker.journal.readers.parked import ParkedBatch
 from xbus.broker.journal.readers.status import PlaceMove, RangeStatus, ReaderStatus
 from xbus.broker.journal.readers.subscriptions import SubscriptionEntry
@@ -381,3 +382,29 @@ def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:
     if reader.is_paused:
         return "paused"
     return "failing" if each.failures else "calling" if reader.programs else "waiting"
+
+
+def of_person(person: Person, sessions: int) -> JsonObject:
+    return {
+        "person": person.name,
+        "rights": _of_rights(person.rights),
+        "sessions": sessions,
+        "created_at": person.created_at,
+        "last_seen_at": person.last_seen_at,
+        "disabled_at": person.disabled_at,
+    }
+
+
+def of_person_token(person: Person, token: PersonToken) -> JsonObject:
+    return {
+        "person": person.name,
+        "token": token.name,
+        "rights": _of_rights(token.rights),
+        "created_at": token.created_at,
+        "last_used_at": token.used_at,
+        "expires_at": token.expires_at,
+    }
+
+
+def _of_rights(rights: Collection[Right]) -> list[str]:
+    return write_rights(rights).split()

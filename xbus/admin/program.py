@@ -55,20 +55,21 @@ class Program(CommandGroup):
     Beside its own it has the commands that other packages bring. It imports each at its first use.
 
     Args:
-        own: the modules of its own commands in ``xbus.admin.commands``; each has a command with its last name.
+        own: its own commands in ``xbus.admin.commands``, as ``module.command``, or as one name for both.
     """
 
     def __init__(self, *args: Any, own: Iterable[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._own = {module.rpartition(".")[2].replace("_", "-"): module for module in own}
+        self._own = {each.rpartition(".")[2].replace("_", "-"): each for each in own}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self._own, *super().list_commands(ctx), *plugins.found()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = self._own.get(cmd_name)
-        if module is not None:
-            command: click.Command = getattr(import_module(f"xbus.admin.commands.{module}"), module.rpartition(".")[2])
+        own = self._own.get(cmd_name)
+        if own is not None:
+            module, _, name = own.rpartition(".")
+            command: click.Command = getattr(import_module(f"xbus.admin.commands.{module or name}"), name)
             return command
         added = super().get_command(ctx, cmd_name)
         if added is not None:

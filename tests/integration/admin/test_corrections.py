@@ -241,7 +241,7 @@ def test_what_changed_since_it_was_looked_at_is_refused_and_nothing_is_half_done
     with monkeypatch.context() as patch:
         # As of somebody who looked before somebody else had corrected it.
         stale = Standing(CLIENTS[1], {None: b"another"})
-        patch.setattr("xbus.admin.commands.parked.correct.read_standing", lambda *_: stale)
+        patch.setattr("xbus.admin.commands.parked.read_standing", lambda *_: stale)
         assert "somebody else has just corrected" in refused(xbus, "correct", str(bus.both), *options)
     with monkeypatch.context() as patch:
         # Removed while the editor was open.

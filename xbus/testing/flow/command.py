@@ -9,7 +9,7 @@ from typing import cast
 
 import click
 
-from xbus.admin.commands.recipient.loading import load_recipient
+from xbus.admin.commands.recipient import load_recipient
 from xbus.admin.files import KINDS, Descriptor, ItemFile, PlainForm, read_descriptor
 from xbus.admin.names import TYPE
 from xbus.admin.output import counted, one_json

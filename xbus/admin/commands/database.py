@@ -1,4 +1,4 @@
-"""``xbus database``: gives a database role the rights that one kind of program needs."""
+"""``xbus database`` gives a database role the rights that one kind of program needs."""
 
 from pathlib import Path
 

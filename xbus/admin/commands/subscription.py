@@ -1,4 +1,4 @@
-"""``xbus subscription list``, ``show`` and ``resume``. Nothing here shows a secret."""
+"""``xbus subscription`` shows whom gateways call, and how that goes. Nothing here shows a secret."""
 
 from datetime import datetime
 from pathlib import Path

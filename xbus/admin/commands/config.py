@@ -1,4 +1,4 @@
-"""``xbus config init``, ``check`` and ``show``."""
+"""``xbus config`` writes, checks and shows the configuration of the broker."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""``xbus drain``."""
+"""``xbus pause``, ``resume`` and ``drain``: nothing new begins for a while, and nothing is lost."""
 
 import shlex
 import time
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.commands.pausing.options import kind_argument, until_option
-from xbus.admin.moments import Duration
+from xbus.admin.moments import Duration, Until
 from xbus.admin.names import OF_KIND
 from xbus.admin.output import counted
 from xbus.admin.program import Careful, config_option, database_url, reason_option
@@ -19,7 +18,57 @@ from xbus.broker.journal.database.connection import connected, writing
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.clock import SystemClock
+from xbus.ending import printable
 from xbus.errors import TimedOut
+
+kind_argument = click.argument("kind", type=click.Choice([kind.value for kind in PauseKind]), metavar="KIND")
+"""The kind of what is paused."""
+
+until_option = click.option(
+    "--until",
+    type=Until(),
+    metavar="2h|MOMENT",
+    help="When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",
+)
+
+
+@click.command(cls=Careful)
+@config_option
+@kind_argument
+@click.argument("name", type=OF_KIND)
+@reason_option
+@until_option
+def pause(config_path: Path | None, kind: str, name: str, reason: str, until: datetime | None) -> None:
+    """Begin nothing new with a role, service, type or emitter, as KIND says.
+
+    \b
+    role, service  recipients get nothing new; all that they are owed is kept
+    type, emitter  new events or envelopes are refused as paused; what is open may be ended
+
+    Work under way goes on. The broker knows of it within two seconds, and after a restart.
+    """
+    decision = decision_of(SystemClock(), reason)
+    with writing(database_url(config_path)) as connection:
+        paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
+    click.echo(printable(f"The {paused.told}."))
+    click.echo(f"To resume it: xbus resume {kind} {shlex.quote(name)}")
+
+
+@click.command()
+@config_option
+@kind_argument
+@click.argument("name", type=OF_KIND)
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
+def resume(config_path: Path | None, kind: str, name: str, reason: str) -> None:
+    """Let a paused role, service, type or emitter go on, as KIND says.
+
+    The broker knows of it within two seconds, and brings what waited.
+    """
+    decision = decision_of(SystemClock(), reason)
+    with writing(database_url(config_path)) as connection:
+        pausing.resume(connection, PauseKind(kind), name, decision)
+    click.echo(f"The {PauseKind(kind).told} {name} is resumed.")
+
 
 LOOK_SECONDS = 0.5
 """Seconds between looks at what is under way. Smaller ends the command sooner and costs reads."""

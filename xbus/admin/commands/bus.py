@@ -1,24 +1,175 @@
-"""``xbus plan``."""
+"""The bus as a file: ``xbus apply``, ``xbus edit``, ``xbus export`` and ``xbus plan``."""
 
+import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID
 
 import click
 
-from xbus.admin.applying import Problems, plan_change, tell_change
+from xbus.admin import bus_file
+from xbus.admin.applying import (
+    ANSWERS,
+    OWED_FIRST,
+    Problems,
+    apply_change,
+    confirm_removals,
+    decide_about_owed,
+    plan_change,
+    tell_change,
+)
 from xbus.admin.bus_file.change import Decisions, PlannedChange
+from xbus.admin.names import ROLE
 from xbus.admin.objects import JsonObject
 from xbus.admin.output import Output, counted, moment, name_column
-from xbus.admin.program import config_option, database_url, output_option
+from xbus.admin.program import Careful, config_option, confirm, database_url, output_option
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.rehearsal.comparing import Route, Tally, TypeComparison
 from xbus.admin.rehearsal.last_events import rehearse, types_of
 from xbus.admin.rehearsal.routing import Way
 from xbus.admin.table import Column
-from xbus.broker.journal.database.connection import connected
+from xbus.broker.journal.configuration import read_stored
+from xbus.broker.journal.configuration.owed import Owed
+from xbus.broker.journal.database.connection import connected, reading
 from xbus.broker.journal.operations.envelopes.short_ids import FEWEST_CHARACTERS, shorten
+from xbus.errors import ConfigurationError, XbusError
+
+
+@click.command(cls=Careful)
+@config_option
+@click.argument("file", type=click.File("rb"))
+@click.option("--dry-run", is_flag=True, help="Show what would change and who is still owed something. Change nothing.")
+@click.option("--prune", is_flag=True, help="List entries that the file does not name, and remove them.")
+@click.option("--yes", is_flag=True, help="Remove without asking.")
+@click.option(
+    "--owed",
+    type=ANSWERS,
+    help="Decide about envelopes that are still owed to removed roles, or to roles that no graph leads to any more: "
+    "keep them, drop them, or reroute them (by the new graph; to another role).",
+)
+@click.option(
+    "--to", type=ROLE, metavar="LOGIN", help="With --owed reroute: the role that gets the envelopes of removed roles."
+)
+def apply(
+    config_path: Path | None,
+    file: BinaryIO,
+    dry_run: bool,
+    prune: bool,
+    yes: bool,
+    owed: str | None,
+    to: str | None,
+) -> None:
+    """Change the bus to match FILE, all of it or nothing; - is standard input.
+
+    Entries that the file does not name stay as they are. A removed role that comes back continues at its old place.
+    """
+    url = database_url(config_path)
+    decisions = Decisions(prune, None if owed is None else Owed(owed), to)
+    try:
+        change = plan_change(url, getattr(file, "name", "<stdin>"), file.read(), decisions)
+    except Problems as problems:
+        click.echo("\n".join(problems.told), err=True)
+        raise
+    tell_change(change)
+    if not change.plan.changes:
+        click.echo("Nothing to change: the bus is as the file says.")
+    if dry_run:
+        first = f" {OWED_FIRST}" if change.arrears and owed is None else ""
+        click.echo(f"Nothing was changed: this was a dry run.{first}")
+        return
+    decisions = decide_about_owed(change, decisions)
+    if not yes:
+        confirm_removals(change.plan)
+    apply_change(url, change, decisions)
+
+
+@click.command()
+@config_option
+def edit(config_path: Path | None) -> None:
+    """Open the bus in your editor, show what you changed, and apply it after a yes.
+
+    The variable VISUAL or EDITOR names the editor. An entry that you delete is removed from the bus. If your text
+    is not applied, a file keeps it.
+    """
+    url = database_url(config_path)
+    with reading(url) as connection:
+        stored = read_stored(connection)
+    # A deleted entry is meant to go: the editor showed all of them.
+    decisions = Decisions(prune=True)
+    with _draft(bus_file.write(stored.in_use)) as draft:
+        change = _edited(url, draft, decisions)
+        if change.plan.version != stored.version:
+            raise ConfigurationError(
+                "somebody else has changed the bus meanwhile, nothing was changed",
+                "run xbus edit again, and take over what you wrote",
+                code="changed_meanwhile",
+            )
+        if not change.plan.changes:
+            click.echo("Nothing was changed.")
+            return
+        tell_change(change)
+        decisions = decide_about_owed(change, decisions)
+        confirm("Apply this?")
+        apply_change(url, change, decisions)
+
+
+@contextmanager
+def _draft(before: str) -> Iterator[Path]:
+    """Give a file to edit; it stays, and is named, where the edited text is not applied."""
+    descriptor, name = tempfile.mkstemp(prefix="xbus-edit-", suffix=".toml")
+    draft = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(before)
+        yield draft
+    except BaseException:
+        if draft.exists() and draft.read_text(encoding="utf-8", errors="replace") != before:
+            click.echo(f"Your text is in {draft}", err=True)
+        else:
+            draft.unlink(missing_ok=True)
+        raise
+    draft.unlink()
+
+
+def _edited(url: str, draft: Path, decisions: Decisions) -> PlannedChange:
+    """Let a person edit the file until it can be applied.
+
+    Raises:
+        Problems: it can't, and the person gives up.
+        XbusError: the file is gone.
+    """
+    while True:
+        click.edit(filename=str(draft))
+        try:
+            return plan_change(url, str(draft), _content(draft), decisions)
+        except Problems as problems:
+            click.echo("\n".join(problems.told), err=True)
+            if not click.confirm("Edit it again?", default=True):
+                raise
+
+
+def _content(draft: Path) -> bytes:
+    try:
+        return draft.read_bytes()
+    except OSError as error:
+        cause = f"the editor left no text in {draft} ({error.strerror})"
+        raise XbusError(cause, "run xbus edit again, and save the file at its place", code="unreadable_file") from error
+
+
+@click.command()
+@config_option
+def export(config_path: Path | None) -> None:
+    """Write the bus as a file to standard output.
+
+    The file has everything but passwords. If you apply it unchanged, nothing changes.
+    """
+    with reading(database_url(config_path)) as connection:
+        stored = read_stored(connection)
+    click.echo(bus_file.write(stored.in_use), nl=False)
+
 
 MOST_EVENTS = 100_000
 

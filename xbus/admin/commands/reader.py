@@ -1,4 +1,4 @@
-"""``xbus reader list``, ``show``, ``move``, ``undo``, ``split`` and ``merge``."""
+"""``xbus reader`` shows how far readers are, and moves them."""
 
 from collections.abc import Sequence
 from datetime import datetime
