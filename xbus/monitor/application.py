@@ -15,13 +15,11 @@ from starlette.exceptions import HTTPException
 from xbus.errors import XbusError
 from xbus.extras import installed_version
 from xbus.monitor import problems
-from xbus.monitor.actions.serving import serve_for_persons, serve_for_programs
-from xbus.monitor.actions.table import ACTIONS
-from xbus.monitor.api import RESOURCES
+from xbus.monitor.actions import serve_for_persons, serve_for_programs
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.features import ACTIONS, PAGES, RESOURCES
 from xbus.monitor.live.audience import Audience
 from xbus.monitor.live.sampler import Sampler
-from xbus.monitor.pages import PAGES
 from xbus.monitor.people.door import Door
 from xbus.monitor.rendering import PACKAGE, Renderer
 from xbus.monitor.requests import Parts

@@ -27,7 +27,7 @@ from xbus.broker.journal.configuration import (
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.writes import LIMIT_NAMES, SendingLimits
-from xbus.monitor.pages.configuration.forms import Draft
+from xbus.monitor.features.forms import Draft
 from xbus.slots import Missed
 
 KEYS = ("A" * 40, "B" * 40)

@@ -1,12 +1,15 @@
-"""Repairs of parked work: resume it, drop it, or correct an item."""
+"""Parked envelopes and items: what is parked and why, and the repairs: resume it, drop it, or correct an item."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar
 from uuid import UUID
 
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
 from pydantic import Field
 
+from xbus.admin.objects import of_parked_part
 from xbus.admin.output import counted, escaped
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.corrections import check_size, correct, find_target, read_reach, read_standing
@@ -14,17 +17,96 @@ from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
 from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.places import find_meant
 from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
+from xbus.admin.repair.view import view
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked import Parked
-from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
+from xbus.broker.journal.operations.parked_list import Filters, ParkedGroup, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.ids import Ids
-from xbus.monitor.actions.action import Action, OptionalReason, Reason, asked
+from xbus.monitor.actions import Action, OptionalReason, Reason, asked
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.features.envelopes import Id, Limit
+from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.queries import ParkedQuery
+from xbus.monitor.reading import digits_of
+from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+
+router = APIRouter(prefix="/parked")
+
+PAGE_ROWS = 100
+
+
+@router.get("")
+def list_(bus: TheBus, page: ThePage, query: Annotated[ParkedQuery, Query()]) -> HTMLResponse:
+    """Show what is parked: how much for which role with which code, and the newest of it."""
+    with bus.reading() as connection:
+        groups = count_parked_groups(connection, query.filters())
+        found = list_parked(connection, query.filters(), PAGE_ROWS)
+    return page("parked/list.html", groups=groups, found=found, query=query, is_cut=len(found) == PAGE_ROWS)
+
+
+@router.get("/{digits}")
+def show(
+    bus: TheBus,
+    page: ThePage,
+    digits: str,
+    role: str = "",
+    event: str = "",
+    first: Annotated[int, Query(alias="from", ge=0, le=2**53)] = 0,
+) -> HTMLResponse:
+    """Show a parked envelope: for whom, why, and which items are to blame, each with the form that corrects it."""
+    span = (first, first + 19) if event else None
+    with bus.reading() as connection:
+        envelope_id = resolve_envelope(connection, digits_of(digits))
+        found = view(connection, envelope_id, role or None, event or None, span)
+    return page("parked/show.html", it=found, role=role, here=f"/parked/{envelope_id}")
+
+
+api = APIRouter(prefix="/parked", tags=["parked"], default_response_class=ObjectResponse)
+
+
+@api.get("", operation_id="list_parked")
+def list_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()], limit: Limit = 20) -> ObjectResponse:
+    """List parked envelopes and items, the newest first."""
+    with bus.reading() as connection:
+        found = list_parked(connection, query.filters(), limit)
+    return answer_list(map(of_parked_part, found))
+
+
+@api.get("/groups", operation_id="count_parked")
+def groups_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()]) -> ObjectResponse:
+    """Count what is parked, by role and code."""
+    with bus.reading() as connection:
+        found = count_parked_groups(connection, query.filters())
+    return answer_list(map(_of_group, found))
+
+
+@api.get("/{envelope_id}", operation_id="show_parked")
+def show_json(
+    bus: TheBus, _: TheVisitor, envelope_id: Id, role: Annotated[str | None, Query(max_length=255)] = None
+) -> ObjectResponse:
+    """Show a parked envelope: for whom, why, and the items that failures name."""
+    with bus.reading() as connection:
+        found = view(connection, resolve_envelope(connection, digits_of(envelope_id)), role)
+    return answer(found.plain())
+
+
+def _of_group(group: ParkedGroup) -> dict[str, object]:
+    return {
+        "role": group.role,
+        "service": group.service,
+        "code": group.code,
+        "envelopes": group.envelopes,
+        "items": group.items,
+        "cause": group.cause,
+        "oldest_at": group.oldest_at,
+    }
+
 
 MOST_ENVELOPES = 1000
 """Envelopes that one request may name. More make a transaction long, which others wait for; filters name any number."""

@@ -1,19 +1,81 @@
-"""Persons and their rights, and the tokens by which programs act for them."""
+"""Persons with their rights and tokens, the passwords of programs, and the audit of what all of them did."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from xbus.admin.output import counted, moment
 from xbus.broker.journal import people
+from xbus.broker.journal.audit.reading import list_acts
+from xbus.broker.journal.configuration import Section, check_login, set_password
+from xbus.broker.journal.log.sessions import LoginKind
 from xbus.broker.journal.people import Right, write_rights
 from xbus.errors import Refused
-from xbus.monitor.actions.action import Action, TypedSecret, asked
+from xbus.monitor.actions import Action, TypedSecret, asked
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.features.entries import PLACES
 from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.queries import AuditQuery
 from xbus.monitor.reading import until_of
+from xbus.monitor.rendering import link
+from xbus.monitor.requests import TheBus, ThePage, reserved_for
 from xbus.passwords import check_new
+
+router = APIRouter(prefix="/people", route_class=reserved_for(Right.MANAGER))
+
+
+@router.get("")
+def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
+    """Show all persons."""
+    with bus.reading() as connection:
+        found = people.list_persons(connection)
+        sessions = people.count_sessions_of(connection, bus.now())
+    return page("people/list.html", found=found, sessions=sessions)
+
+
+@router.get("/{name:path}")
+def show(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
+    """Show a person."""
+    with bus.reading() as connection:
+        person = people.known_person(connection, name)
+        tokens = people.list_tokens(connection, person.id)
+        sessions = people.count_sessions_of(connection, bus.now()).get(person.id, 0)
+    return page("people/show.html", person=person, tokens=tokens, sessions=sessions)
+
+
+audit = APIRouter()
+
+PAGE_ROWS = 50
+
+_ENTRY = re.compile(rf'({"|".join(Section)}) "(.+)"', re.DOTALL)
+
+
+@audit.get("/audit")
+def list_acts_(bus: TheBus, page: ThePage, query: Annotated[AuditQuery, Query()]) -> HTMLResponse:
+    """Show what people and programs did, the newest first."""
+    filters = query.filters()
+    found = bus.read(lambda connection: list_acts(connection, filters, PAGE_ROWS))
+    more = None
+    if len(found) == PAGE_ROWS and found[-1].number is not None:
+        more = link("/audit", **{**query.model_dump(), "before": found[-1].number})
+    return page("audit/list.html", found=found, query=query, more=more, place_of=place_of, words=_words(query))
+
+
+def place_of(thing: str) -> tuple[str, str] | None:
+    """Find the page of an entry of the configuration by its words in the audit: the begin of its address, its name."""
+    match = _ENTRY.fullmatch(thing)
+    return None if match is None else (PLACES[Section(match[1])], match[2])
+
+
+def _words(query: AuditQuery) -> list[str]:
+    """Give the words of the command that lists the same."""
+    options = {"--since": query.since, "--who": query.who, "--action": query.action, "--object": query.object}
+    return ["xbus", "audit", "list", *(word for name, value in options.items() if value for word in (name, value))]
+
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 NewName = Annotated[str, asked("line", "Name", "To log in by.", min_length=1, max_length=255)]
@@ -239,3 +301,30 @@ class RemoveToken(_OfPerson):
             person = people.known_person(connection, self.name)
             people.remove_token(connection, person.id, self.token, bus.now())
         yield f"Token {self.token} of person {self.name} is removed."
+
+
+class SetLoginPassword(Action):
+    """Set the password of an emitter or a role."""
+
+    path = "configuration/password"
+    title = "Set the password"
+    right: ClassVar[Right] = Right.MANAGER
+
+    kind: LoginKind
+    login: str = Field(max_length=4000)
+    password: Annotated[TypedSecret, asked("password", "New password")]
+    keep_sessions: Annotated[bool, asked("check", "Keep sessions", "Who is logged in goes on.")] = False
+
+    def command(self) -> Sequence[str]:
+        return ["xbus", "password", self.kind, self.login, *(["--keep-sessions"] if self.keep_sessions else [])]
+
+    def preview(self, bus: BusAccess) -> Iterator[str]:
+        bus.read(lambda connection: check_login(connection, self.kind, self.login))
+        yield f"Set the password of {self.kind} {self.login}."
+        yield "Within 2 seconds the broker ends all sessions of the login: its programs must log in with the new one."
+
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+        password_hash = bus.passwords.hash_password(self.password.get_secret_value())
+        with bus.writing(visitor) as connection:
+            set_password(connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions)
+        yield f"The password of {self.kind} {self.login} is set."

@@ -1,26 +1,169 @@
-"""Editing the configuration: a form for each entry, an editor of the whole bus file, and the plan of both."""
+"""Editing the configuration: a form for each entry, an editor of the whole bus file, and the plan of both.
 
-from collections.abc import Mapping, Sequence
+The bus file stays the one description of the bus: every form makes a bus file, which is planned and applied as by
+``xbus apply``.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Self, TypeAlias
+from itertools import islice
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from xbus.admin import bus_file
-from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, Section, Stored, read_stored
-from xbus.broker.journal.configuration.owed import Owed
+from xbus.admin.bus_file.change import Decisions, PlannedChange, apply_change, plan_change
+from xbus.admin.replay.sending_again import unsent
+from xbus.broker.journal.configuration import BusSpec, Change, EventTypeSpec, Move, Section, Stored, read_stored
+from xbus.broker.journal.configuration.owed import Arrears, Owed
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.people import Right
-from xbus.errors import Refused, XbusError
-from xbus.monitor.actions.configuration import ApplyBusFile
+from xbus.errors import ConfigurationError, Refused, XbusError
+from xbus.monitor.actions import Action, asked
+from xbus.monitor.bus import BusAccess
 from xbus.monitor.drawings.type_graph import TypeDrawing
-from xbus.monitor.pages.configuration.differences import differences, shown_changes
-from xbus.monitor.pages.configuration.entries import PLACES, WORDS, drawing_of, read_entry
-from xbus.monitor.pages.configuration.forms import Draft, Given
+from xbus.monitor.features.entries import PLACES, WORDS, drawing_of, read_entry
+from xbus.monitor.features.forms import Draft, Given
+from xbus.monitor.people.visitor import Visitor
 from xbus.monitor.reading import check_texts
 from xbus.monitor.rendering import MonitorPage
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
+
+MOST_LINES = 200
+"""The most lines of a difference that are shown; nobody reads more in a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line; ``sign`` is ``+`` for a new one, ``-`` for a removed one, else a blank."""
+
+    sign: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownChange:
+    """A change of a plan, its lines in the bus file, and what is owed because of it."""
+
+    change: Change
+    lines: Sequence[DiffLine]
+    owed: Sequence[Arrears]
+
+
+def shown_changes(planned: PlannedChange) -> list[ShownChange]:
+    """Give each change with its lines."""
+    return [ShownChange(each, _lines(each), list(planned.owed_by(each))) for each in planned.plan.changes]
+
+
+def differences(before: str, after: str) -> list[DiffLine]:
+    """Compare two texts."""
+    return list(_compared(before, after))[:MOST_LINES]
+
+
+def _lines(change: Change) -> list[DiffLine]:
+    after = bus_file.write(BusSpec.holding(change.section, change.name, change.entry))
+    match change.move:
+        case Move.RENAME:
+            return []
+        case Move.REMOVE:
+            return differences(after, "")
+        case Move.CHANGE if change.before is not None:
+            return differences(bus_file.write(BusSpec.holding(change.section, change.name, change.before)), after)
+    return differences("", after)
+
+
+def _compared(before: str, after: str) -> Iterator[DiffLine]:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    # The first two name the files. A text may have lines that look like them.
+    for line in islice(lines, 2, None):
+        if line[:1] in "+- ":
+            yield DiffLine(line[:1], line[1:])
+
+
+class ApplyBusFile(Action):
+    """Change the bus to match a bus file, all of it or nothing.
+
+    ``version`` is that of the configuration when somebody looked at the plan; the bus refuses to apply it to another.
+    """
+
+    path = "configuration/apply"
+    title = "Apply"
+    right: ClassVar[Right] = Right.MANAGER
+
+    file: Annotated[str, StringConstraints(strip_whitespace=False), asked("text", "Bus file")] = ""
+    prune: Annotated[bool, asked("check", "Remove what the file does not name")] = False
+    owed: Annotated[
+        Owed | None,
+        asked(
+            "choice",
+            "What is owed",
+            "What becomes of envelopes that are owed where no way leads any more.",
+            choices=[owed.value for owed in Owed],
+        ),
+    ] = None
+    to: Annotated[str | None, asked("line", "To", "The role that gets what is rerouted.", max_length=4000)] = None
+    version: int | None = Field(default=None, ge=0, le=2**53)
+
+    def command(self) -> Sequence[str]:
+        owed = ["--owed", self.owed.value] if self.owed else []
+        to = ["--to", self.to] if self.to else []
+        return ["xbus", "apply", *(["--prune"] if self.prune else []), *owed, *to, "FILE"]
+
+    def preview(self, bus: BusAccess) -> Iterator[str]:
+        planned = bus.read(self.plan)
+        for problem in planned.problems:
+            yield f"Line {problem.line}: {problem.sentence}."
+        for change in planned.plan.changes:
+            yield f"{change}."
+            yield from (f"{owed}." for owed in planned.owed_by(change))
+        for change in planned.plan.programs:
+            yield f'To say what the bot "{change.name}" runs takes the right {Right.PROGRAMMER}.'
+
+    def plan(self, connection: Connection) -> PlannedChange:
+        """Compare the file with the bus.
+
+        Raises:
+            ConfigurationError: no role can get what shall be rerouted (``no_heir``).
+        """
+        return plan_change(connection, self.file.encode(), self._decisions)
+
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            planned = self.plan(connection)
+            self._check(planned)
+            if planned.plan.programs:
+                visitor.check(Right.PROGRAMMER)
+            applied = apply_change(connection, planned, self._decisions, bus.now())
+        yield from applied.sentences()
+        yield from map(unsent, applied.histories)
+        if not applied.plan.changes:
+            yield "Nothing was changed: the bus is as the file says."
+
+    def _check(self, planned: PlannedChange) -> None:
+        if planned.problems:
+            told = "; ".join(f"line {problem.line}: {problem.sentence}" for problem in planned.problems[:20])
+            raise Refused(f"the bus file can't be applied ({told})", "correct it", code="bad_bus_file")
+        if self.version is not None and self.version != planned.plan.version:
+            raise ConfigurationError(
+                "someone else has changed the configuration in the meantime",
+                "look at the changes again",
+                code="stale_plan",
+            )
+        if planned.arrears and self.owed is None:
+            raise Refused(
+                "envelopes are still owed where no way leads any more",
+                "decide what becomes of them: keep, drop or reroute",
+                code="owed_undecided",
+            )
+
+    @property
+    def _decisions(self) -> Decisions:
+        return Decisions(self.prune, self.owed, self.to)
+
 
 for_all = APIRouter(prefix="/configuration")
 router = APIRouter(prefix="/configuration", route_class=reserved_for(Right.MANAGER))
