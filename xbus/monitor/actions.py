@@ -4,6 +4,7 @@ The page ``/do/PATH`` shows what an action would do, and carries it out; ``POST 
 Both come from the class.
 """
 
+import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ UNSAID = "…"
 """Stands in the preview for what the person is still to say."""
 
 ASKED = "asked"
+
+_WORD = re.compile(r"(?:(--[a-z-]+)=)?\{(\w+)\}|(\S+)")
 
 
 def asked(
@@ -72,7 +75,10 @@ class Action(BaseModel, ABC):
     title: ClassVar[str]
     """Its name as an order: ``Resume``."""
 
-    right: ClassVar[Right]
+    words: ClassVar[str]
+    """The ``xbus`` command that does the same, with ``{field}`` or ``--option={field}`` for the value of a field."""
+
+    right: ClassVar[Right] = Right.OPERATOR
     """The right that a person needs for it."""
 
     is_final: ClassVar[bool] = False
@@ -87,9 +93,17 @@ class Action(BaseModel, ABC):
         check_texts(given.values())
         return {name: value for name, value in given.items() if value != ""}
 
-    @abstractmethod
-    def command(self) -> Sequence[str]:
-        """Give the words of the ``xbus`` command that does the same."""
+    def command(self) -> list[str]:
+        """Give the words of the ``xbus`` command that does the same; empty fields have none."""
+        found = ["xbus"]
+        for option, name, word in _WORD.findall(self.words):
+            value = getattr(self, name) if name else word
+            each = value if isinstance(value, list) else [value]
+            if value is True:
+                found.append(option)
+            elif value not in (None, "") and value is not False:
+                found += [text for one in each for text in ([option, str(one)] if option else [str(one)])]
+        return found
 
     def typed(self, bus: BusAccess) -> Mapping[str, str]:
         """Give the text that stands in fields of the form before a person types, by their names.

@@ -1,7 +1,7 @@
 """Parked batches: what is in them, and the repairs: have readers get them again, or go without."""
 
 from abc import ABC
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from fastapi import APIRouter, Path, Query
@@ -11,7 +11,6 @@ from pydantic import Field
 from xbus.admin.objects import of_parked_batch
 from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
     ParkedBatch,
     drop_batch,
@@ -92,8 +91,6 @@ class _OfBatches(Action, ABC):
         batch: ids, or the beginnings of some.
     """
 
-    right: ClassVar[Right] = Right.OPERATOR
-
     batch: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=255)]], Field(min_length=1, max_length=MOST_BATCHES)
     ]
@@ -113,12 +110,9 @@ class ResumeBatches(_OfBatches):
 
     path: ClassVar[str] = "batches/resume"
     title: ClassVar[str] = "Resume"
+    words = "parked batch resume {batch} --reason={reason}"
 
     reason: OptionalReason = ""
-
-    def command(self) -> Sequence[str]:
-        told = ["--reason", self.reason] if self.reason else []
-        return ["xbus", "parked", "batch", "resume", *self.batch, *told]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         found = bus.read(self.find)
@@ -137,12 +131,10 @@ class DropBatches(_OfBatches):
 
     path: ClassVar[str] = "batches/drop"
     title: ClassVar[str] = "Drop for good"
+    words = "parked batch drop {batch} --reason={reason}"
     is_final: ClassVar[bool] = True
 
     reason: Reason
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "parked", "batch", "drop", *self.batch, "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         found = bus.read(self.find)

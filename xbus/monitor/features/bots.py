@@ -1,7 +1,7 @@
 """Bots: their next slots, their runs and what these printed, and the acts of a person: fire, release."""
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Iterator
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
@@ -13,7 +13,6 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.operations import bots
 from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_runs, read_run, show_run
-from xbus.broker.journal.people import Right
 from xbus.monitor.actions import Action, Reason
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import read_entry
@@ -130,15 +129,11 @@ class FireBot(Action):
 
     path = "bots/fire"
     title = "Fire"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "bot fire {name} --run={run_id} --reason={reason}"
 
     name: str = Field(max_length=4000)
     run_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
     reason: Reason
-
-    def command(self) -> Sequence[str]:
-        run = [] if self.run_id is None else ["--run", str(self.run_id)]
-        return ["xbus", "bot", "fire", self.name, *run, "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
@@ -160,13 +155,10 @@ class ReleaseBot(Action):
 
     path = "bots/release"
     title = "Release"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "bot release {name} --reason={reason}"
 
     name: str = Field(max_length=4000)
     reason: Reason
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "bot", "release", self.name, "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:

@@ -5,7 +5,7 @@ databases that consumers announce.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from urllib.parse import quote
@@ -226,7 +226,7 @@ class ClearItem(Action):
         str, asked("text", "Values", 'A map in JSON, such as {"email": "ada@example.org"}.', max_length=MOST_LETTERS)
     ]
 
-    def command(self) -> Sequence[str]:
+    def command(self) -> list[str]:
         words = ["xbus", "clearing", "clear", str(self.item_id), "--type", self.type]
         if self.values == UNSAID:
             return [*words, UNSAID]

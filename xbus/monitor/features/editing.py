@@ -92,6 +92,7 @@ class ApplyBusFile(Action):
 
     path = "configuration/apply"
     title = "Apply"
+    words = "apply --prune={prune} --owed={owed} --to={to} FILE"
     right: ClassVar[Right] = Right.MANAGER
 
     file: Annotated[str, StringConstraints(strip_whitespace=False), asked("text", "Bus file")] = ""
@@ -107,11 +108,6 @@ class ApplyBusFile(Action):
     ] = None
     to: Annotated[str | None, asked("line", "To", "The role that gets what is rerouted.", max_length=4000)] = None
     version: int | None = Field(default=None, ge=0, le=2**53)
-
-    def command(self) -> Sequence[str]:
-        owed = ["--owed", self.owed.value] if self.owed else []
-        to = ["--to", self.to] if self.to else []
-        return ["xbus", "apply", *(["--prune"] if self.prune else []), *owed, *to, "FILE"]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         planned = bus.read(self.plan)

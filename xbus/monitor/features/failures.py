@@ -27,7 +27,7 @@ from xbus.broker.journal.operations.failures import (
     show_group,
     unknown_failure,
 )
-from xbus.broker.journal.people import Right, known_person, list_persons
+from xbus.broker.journal.people import known_person, list_persons
 from xbus.monitor.actions import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
@@ -175,8 +175,6 @@ class _OfFailures(Action):
     ``until`` is the newest failure of the group that the person has seen; without it the group is meant as it is now.
     """
 
-    right: ClassVar[Right] = Right.OPERATOR
-
     failure_id: Annotated[list[FailureId], Field(default_factory=list, max_length=MOST_FAILURES)]
     fingerprint: Annotated[str, Field(max_length=64)] | None = None
     until: FailureId | None = None
@@ -198,11 +196,6 @@ class _OfFailures(Action):
     @abstractmethod
     def told(self) -> str:
         """Give the end of a sentence that says what happens to the failures."""
-
-    def words(self, verb: str, *told: str) -> Sequence[str]:
-        """Give the words of a command about these failures."""
-        group = [] if self.fingerprint is None else ["--group", self.fingerprint]
-        return ["xbus", "failure", verb, *group, *map(str, self.failure_id), *told]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
@@ -245,6 +238,7 @@ class TrackFailures(_OfFailures):
 
     path: ClassVar[str] = "failures/track"
     title: ClassVar[str] = "Track"
+    words = "failure track --group={fingerprint} {failure_id} {state} --comment={comment}"
 
     state: TrackingState
     comment: Annotated[str, asked("line", "Comment", "It is kept.", max_length=4000)] = ""
@@ -255,15 +249,13 @@ class TrackFailures(_OfFailures):
     def told(self) -> str:
         return f"tracked as {self.state}"
 
-    def command(self) -> Sequence[str]:
-        return self.words("track", self.state.value, *(["--comment", self.comment] if self.comment else []))
-
 
 class AssignFailures(_OfFailures):
     """Have a person look after failures."""
 
     path: ClassVar[str] = "failures/assign"
     title: ClassVar[str] = "Assign"
+    words = "failure assign --group={fingerprint} {failure_id} {owner}"
 
     owner: Annotated[
         str, StringConstraints(min_length=1, max_length=255), asked("line", "Person", "The name of who looks after it.")
@@ -275,15 +267,13 @@ class AssignFailures(_OfFailures):
     def told(self) -> str:
         return f"{self.owner} looks after it"
 
-    def command(self) -> Sequence[str]:
-        return self.words("assign", self.owner)
-
 
 class ReleaseFailures(_OfFailures):
     """Have nobody look after failures any more."""
 
     path: ClassVar[str] = "failures/release"
     title: ClassVar[str] = "Release"
+    words = "failure release --group={fingerprint} {failure_id}"
 
     def move(self, connection: Connection) -> FailureMove:
         return Assign(None)
@@ -291,15 +281,13 @@ class ReleaseFailures(_OfFailures):
     def told(self) -> str:
         return "nobody looks after it"
 
-    def command(self) -> Sequence[str]:
-        return self.words("release")
-
 
 class CommentFailures(_OfFailures):
     """Leave a remark on failures."""
 
     path: ClassVar[str] = "failures/comment"
     title: ClassVar[str] = "Comment"
+    words = "failure comment --group={fingerprint} {failure_id} {comment}"
 
     comment: Annotated[str, StringConstraints(min_length=1, max_length=4000), asked("line", "Comment", "It is kept.")]
 
@@ -308,6 +296,3 @@ class CommentFailures(_OfFailures):
 
     def told(self) -> str:
         return f"“{self.comment}”"
-
-    def command(self) -> Sequence[str]:
-        return self.words("comment", self.comment)

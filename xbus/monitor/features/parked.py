@@ -1,6 +1,6 @@
 """Parked envelopes and items: what is parked and why, and the repairs: resume it, drop it, or correct an item."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 from uuid import UUID
@@ -24,7 +24,6 @@ from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, ParkedGroup, count_parked_groups, list_parked
-from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.monitor.actions import Action, OptionalReason, Reason, asked
@@ -123,13 +122,6 @@ class _OfEnvelopes(Action):
     event: Annotated[str, Field(max_length=64)] | None = None
     item: Index | None = None
 
-    def options(self) -> Iterator[str]:
-        """Give the words that name them on a command line."""
-        yield from map(str, self.envelope_id)
-        for name, value in (("--role", self.role), ("--event", self.event), ("--item", self.item)):
-            if value is not None:
-                yield from (name, str(value))
-
     def find(self, connection: Connection) -> list[tuple[Past, Parked]]:
         """Find them.
 
@@ -150,13 +142,9 @@ class ResumeParked(_OfEnvelopes):
 
     path: ClassVar[str] = "parked/resume"
     title: ClassVar[str] = "Resume"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "parked resume {envelope_id} --role={role} --event={event} --item={item} --reason={reason}"
 
     reason: OptionalReason = ""
-
-    def command(self) -> Sequence[str]:
-        told = ["--reason", self.reason] if self.reason else []
-        return ["xbus", "parked", "resume", *self.options(), *told]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
@@ -176,13 +164,10 @@ class DropParked(_OfEnvelopes):
 
     path: ClassVar[str] = "parked/drop"
     title: ClassVar[str] = "Drop for good"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "parked drop {envelope_id} --role={role} --event={event} --item={item} --reason={reason}"
     is_final: ClassVar[bool] = True
 
     reason: Reason
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "parked", "drop", *self.options(), "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
@@ -203,7 +188,7 @@ class ResumeAllParked(Action):
 
     path: ClassVar[str] = "parked/resume-all"
     title: ClassVar[str] = "Resume all of them"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "parked resume --all --role={role} --code={code} --type={type} --service={service} --reason={reason}"
 
     role: Login | None = None
     code: Annotated[str, Field(max_length=255)] | None = None
@@ -214,17 +199,6 @@ class ResumeAllParked(Action):
     def filters(self) -> Filters:
         """Make the filters of the journal."""
         return Filters(self.role, self.service, self.type, self.code)
-
-    def command(self) -> Sequence[str]:
-        named = {
-            "--role": self.role,
-            "--code": self.code,
-            "--type": self.type,
-            "--service": self.service,
-            "--reason": self.reason or None,
-        }
-        options = [word for name, value in named.items() if value is not None for word in (name, value)]
-        return ["xbus", "parked", "resume", "--all", *options]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         groups = bus.read(lambda connection: count_parked_groups(connection, self.filters()))
@@ -256,7 +230,10 @@ class CorrectItem(Action):
 
     path: ClassVar[str] = "parked/correct"
     title: ClassVar[str] = "Correct"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = (
+        "parked correct {envelope_id} --event={event} --item={item} --value={value} --role={role} --reason={reason} "
+        "--resume={resume}"
+    )
 
     envelope_id: UUID
     event: Annotated[str, Field(max_length=64)] | None = None
@@ -265,13 +242,6 @@ class CorrectItem(Action):
     value: Annotated[str, asked("text", "Value", "The new item: as JSON, or as the text that it is.")]
     reason: Reason
     resume: Annotated[bool, asked("check", "Resume it at once", "for all roles for which it is parked")] = False
-
-    def command(self) -> Sequence[str]:
-        words = ["xbus", "parked", "correct", str(self.envelope_id)]
-        words += [] if self.event is None else ["--event", self.event]
-        words += ["--item", str(self.item), "--value", self.value]
-        words += [] if self.role is None else ["--role", self.role]
-        return [*words, "--reason", self.reason, *["--resume"] * self.resume]
 
     def typed(self, bus: BusAccess) -> Mapping[str, str]:
         with bus.reading() as connection:

@@ -1,7 +1,7 @@
 """Persons with their rights and tokens, the passwords of programs, and the audit of what all of them did."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, ClassVar
 
 from fastapi import APIRouter, Query
@@ -106,13 +106,11 @@ class AddPerson(Action):
 
     path: ClassVar[str] = "people/add"
     title: ClassVar[str] = "Add a person"
+    words = "person add {name} {rights} --no-password"
     right: ClassVar[Right] = Right.MANAGER
 
     name: NewName
     rights: Rights = Field(default_factory=list)
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "person", "add", self.name, *self.rights, "--no-password"]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         yield "Adds a person who has no password yet."
@@ -145,7 +143,7 @@ class SetRights(_OfPerson):
 
     rights: Rights = Field(default_factory=list)
 
-    def command(self) -> Sequence[str]:
+    def command(self) -> list[str]:
         return ["xbus", "person", "rights", self.name, *(self.rights or [Right.VIEWER])]
 
     def typed(self, bus: BusAccess) -> Mapping[str, str]:
@@ -163,11 +161,9 @@ class SetPassword(_OfPerson):
 
     path: ClassVar[str] = "people/password"
     title: ClassVar[str] = "Set the password"
+    words = "person password {name}"
 
     password: NewPassword
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "person", "password", self.name]
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         password = self.password.get_secret_value()
@@ -184,13 +180,11 @@ class ChangeOwnPassword(Action):
 
     path: ClassVar[str] = "me/password"
     title: ClassVar[str] = "Change my password"
+    words = "person password NAME"
     right: ClassVar[Right] = Right.VIEWER
 
     present: Annotated[TypedSecret, asked("password", "Present password")]
     password: NewPassword
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "person", "password", "NAME"]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         yield "All your sessions end: log in again with the new password."
@@ -215,9 +209,7 @@ class DisablePerson(_OfPerson):
 
     path: ClassVar[str] = "people/disable"
     title: ClassVar[str] = "Disable"
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "person", "disable", self.name]
+    words = "person disable {name}"
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
@@ -230,9 +222,7 @@ class EnablePerson(_OfPerson):
 
     path: ClassVar[str] = "people/enable"
     title: ClassVar[str] = "Enable"
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "person", "enable", self.name]
+    words = "person enable {name}"
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
@@ -246,9 +236,7 @@ class EndSessions(_OfPerson):
 
     path: ClassVar[str] = "people/log-out"
     title: ClassVar[str] = "Log out everywhere"
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "person", "logout", self.name]
+    words = "person logout {name}"
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
@@ -262,17 +250,13 @@ class AddToken(_OfPerson):
 
     path: ClassVar[str] = "people/token/add"
     title: ClassVar[str] = "Make a token"
+    words = "person token add {name} {token} --right={rights} --until={until}"
 
     token: Annotated[
         str, asked("line", "Name of the token", "Tells it from the person's others.", min_length=1, max_length=255)
     ]
     rights: Rights = Field(default_factory=list)
     until: Annotated[str, asked("line", "Until", "90d from now, or a date.", max_length=64)] = ""
-
-    def command(self) -> Sequence[str]:
-        rights = [word for right in self.rights for word in ("--right", right.value)]
-        until = ["--until", self.until] if self.until else []
-        return ["xbus", "person", "token", "add", self.name, self.token, *rights, *until]
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         until = until_of(self.until)
@@ -290,11 +274,9 @@ class RemoveToken(_OfPerson):
 
     path: ClassVar[str] = "people/token/remove"
     title: ClassVar[str] = "Remove the token"
+    words = "person token remove {name} {token}"
 
     token: Annotated[str, Field(min_length=1, max_length=255)]
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "person", "token", "remove", self.name, self.token]
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
@@ -308,15 +290,13 @@ class SetLoginPassword(Action):
 
     path = "configuration/password"
     title = "Set the password"
+    words = "password {kind} {login} --keep-sessions={keep_sessions}"
     right: ClassVar[Right] = Right.MANAGER
 
     kind: LoginKind
     login: str = Field(max_length=4000)
     password: Annotated[TypedSecret, asked("password", "New password")]
     keep_sessions: Annotated[bool, asked("check", "Keep sessions", "Who is logged in goes on.")] = False
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "password", self.kind, self.login, *(["--keep-sessions"] if self.keep_sessions else [])]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         bus.read(lambda connection: check_login(connection, self.kind, self.login))

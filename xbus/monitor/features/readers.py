@@ -14,7 +14,6 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.slices import parse_start
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.broker.journal.readers.people import RangeMove, find_reader
@@ -126,8 +125,6 @@ class _OfReader(Action, ABC):
         name: of the reader.
     """
 
-    right: ClassVar[Right] = Right.OPERATOR
-
     name: str = Field(max_length=4000)
     reason: Reason
 
@@ -137,15 +134,12 @@ class MoveReader(_OfReader):
 
     path = "readers/move"
     title = "Move"
+    words = "reader move {name} {place} --range={range_id} --reason={reason}"
 
     place: Annotated[
         str, asked("line", "Place", "A position of the log, a date and time in UTC, oldest or head.", max_length=64)
     ]
     range_id: RangeId | None = None
-
-    def command(self) -> Sequence[str]:
-        only = [] if self.range_id is None else ["--range", str(self.range_id)]
-        return ["xbus", "reader", "move", self.name, self.place, *only, "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         # Until the person has typed a place, the head stands for it.
@@ -171,12 +165,9 @@ class UndoMove(_OfReader):
 
     path = "readers/undo"
     title = "Undo"
+    words = "reader undo {name} --act={act} --reason={reason}"
 
     act: str | None = Field(default=None, max_length=36, description="The act of the history; the newest by default.")
-
-    def command(self) -> Sequence[str]:
-        act = [] if self.act is None else ["--act", self.act]
-        return ["xbus", "reader", "undo", self.name, *act, "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
@@ -197,11 +188,9 @@ class SplitRange(_OfReader):
 
     path = "readers/split"
     title = "Split"
+    words = "reader split {name} {range_id} --reason={reason}"
 
     range_id: RangeId
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "reader", "split", self.name, str(self.range_id), "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         parent = bus.read(lambda connection: people.plan_split(connection, self.name, self.range_id))
@@ -220,11 +209,9 @@ class MergeRanges(_OfReader):
 
     path = "readers/merge"
     title = "Merge"
+    words = "reader merge {name} {range_ids} --reason={reason}"
 
     range_ids: list[RangeId] = Field(min_length=1, max_length=1000)
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "reader", "merge", self.name, *map(str, self.range_ids), "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         parents = bus.read(lambda connection: people.plan_merge(connection, self.name, self.range_ids))
@@ -262,13 +249,10 @@ class ResumeSubscription(Action):
 
     path: ClassVar[str] = "subscriptions/resume"
     title: ClassVar[str] = "Resume"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "subscription resume {name} --reason={reason}"
 
     name: str = Field(max_length=4000)
     reason: Reason
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "subscription", "resume", self.name, "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         found = bus.read(lambda connection: find_ended(connection, self.name))

@@ -1,9 +1,9 @@
 """Roles and their recipients: their state, their pauses, and taking them off the bus; the state of the whole bus."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
@@ -22,11 +22,10 @@ from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.samples.keeping import read_of_role
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
-from xbus.monitor.actions import UNSAID, Action, OptionalReason, Reason, asked
+from xbus.monitor.actions import Action, OptionalReason, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
@@ -198,8 +197,6 @@ class _OfSubject(Action):
         name: its name or login.
     """
 
-    right: ClassVar[Right] = Right.OPERATOR
-
     kind: PauseKind
     name: str = Field(max_length=4000)
 
@@ -223,12 +220,10 @@ class Pause(_OfSubject):
 
     path = "pause"
     title = "Pause"
+    words = "pause {kind} {name} --reason={reason} --until={until}"
 
     reason: Reason
     until: Until = ""
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "pause", *self._words()]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         self.check(bus)
@@ -241,10 +236,6 @@ class Pause(_OfSubject):
         yield f"The {paused.told}."
         yield "The broker knows of it within two seconds, and after a restart."
 
-    def _words(self) -> list[str]:
-        until = ["--until", self.until] if self.until else []
-        return [self.kind.value, self.name, "--reason", self.reason, *until]
-
     def _pause(self, bus: BusAccess, visitor: Visitor, until: datetime | None) -> PauseEntry:
         with bus.writing(visitor) as connection:
             return pausing.pause(connection, self.kind, self.name, decision_of(bus.clock, self.reason), until)
@@ -255,9 +246,7 @@ class DrainAndPause(Pause):
 
     path = "drain"
     title = "Drain"
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "drain", *self._words()]
+    words = "drain {kind} {name} --reason={reason} --until={until}"
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         self.check(bus)
@@ -276,12 +265,9 @@ class ResumePaused(_OfSubject):
 
     path = "resume"
     title = "Resume"
+    words = "resume {kind} {name} --reason={reason}"
 
     reason: OptionalReason = ""
-
-    def command(self) -> Sequence[str]:
-        reason = ["--reason", self.reason] if self.reason and self.reason != UNSAID else []
-        return ["xbus", "resume", self.kind.value, self.name, *reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         with bus.reading() as connection:
@@ -300,14 +286,11 @@ class Detach(Action):
 
     path = "recipients/detach"
     title = "Detach"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "recipient detach {login} --reason={reason}"
     is_final = True
 
     login: str = Field(max_length=4000)
     reason: Reason
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "recipient", "detach", self.login, "--reason", self.reason]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         yield from bus.read(lambda connection: list(told(detaching.outlook(connection, self.login))))
@@ -324,12 +307,9 @@ class Attach(Action):
 
     path = "recipients/attach"
     title = "Attach"
-    right: ClassVar[Right] = Right.OPERATOR
+    words = "recipient attach {login}"
 
     login: str = Field(max_length=4000)
-
-    def command(self) -> Sequence[str]:
-        return ["xbus", "recipient", "attach", self.login]
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
         yield f"Put {self.login} on the bus again. It gets envelopes that are received from now on."
