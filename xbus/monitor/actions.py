@@ -78,8 +78,8 @@ class Action(BaseModel, ABC):
     words: ClassVar[str]
     """The ``xbus`` command that does the same, with ``{field}`` or ``--option={field}`` for the value of a field."""
 
-    right: ClassVar[Right] = Right.OPERATOR
-    """The right that a person needs for it."""
+    right: ClassVar[Right] = Right.MANAGER
+    """The right that a person needs for it. An action that names none is nobody else's."""
 
     is_final: ClassVar[bool] = False
     """True if nobody can take the action back."""

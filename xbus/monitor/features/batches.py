@@ -11,6 +11,7 @@ from pydantic import Field
 from xbus.admin.objects import of_parked_batch
 from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
     ParkedBatch,
     drop_batch,
@@ -90,6 +91,8 @@ class _OfBatches(Action, ABC):
     Args:
         batch: ids, or the beginnings of some.
     """
+
+    right = Right.OPERATOR
 
     batch: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=255)]], Field(min_length=1, max_length=MOST_BATCHES)

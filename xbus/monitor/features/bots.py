@@ -13,6 +13,7 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.operations import bots
 from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_runs, read_run, show_run
+from xbus.broker.journal.people import Right
 from xbus.monitor.actions import Action, Reason
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import read_entry
@@ -130,6 +131,7 @@ class FireBot(Action):
     path = "bots/fire"
     title = "Fire"
     words = "bot fire {name} --run={run_id} --reason={reason}"
+    right = Right.OPERATOR
 
     name: str = Field(max_length=4000)
     run_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
@@ -156,6 +158,7 @@ class ReleaseBot(Action):
     path = "bots/release"
     title = "Release"
     words = "bot release {name} --reason={reason}"
+    right = Right.OPERATOR
 
     name: str = Field(max_length=4000)
     reason: Reason

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
-from typing import Annotated, ClassVar, Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse
@@ -93,7 +93,6 @@ class ApplyBusFile(Action):
     path = "configuration/apply"
     title = "Apply"
     words = "apply --prune={prune} --owed={owed} --to={to} FILE"
-    right: ClassVar[Right] = Right.MANAGER
 
     file: Annotated[str, StringConstraints(strip_whitespace=False), asked("text", "Bus file")] = ""
     prune: Annotated[bool, asked("check", "Remove what the file does not name")] = False

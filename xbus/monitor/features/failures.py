@@ -27,7 +27,7 @@ from xbus.broker.journal.operations.failures import (
     show_group,
     unknown_failure,
 )
-from xbus.broker.journal.people import known_person, list_persons
+from xbus.broker.journal.people import Right, known_person, list_persons
 from xbus.monitor.actions import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
@@ -174,6 +174,8 @@ class _OfFailures(Action):
 
     ``until`` is the newest failure of the group that the person has seen; without it the group is meant as it is now.
     """
+
+    right = Right.OPERATOR
 
     failure_id: Annotated[list[FailureId], Field(default_factory=list, max_length=MOST_FAILURES)]
     fingerprint: Annotated[str, Field(max_length=64)] | None = None

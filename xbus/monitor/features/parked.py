@@ -24,6 +24,7 @@ from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, ParkedGroup, count_parked_groups, list_parked
+from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.monitor.actions import Action, OptionalReason, Reason, asked
@@ -117,6 +118,8 @@ Index = Annotated[int, Field(ge=0, le=2**53)]
 class _OfEnvelopes(Action):
     """The parked parts that an action is about."""
 
+    right = Right.OPERATOR
+
     envelope_id: Annotated[list[UUID], Field(min_length=1, max_length=MOST_ENVELOPES)]
     role: Login | None = None
     event: Annotated[str, Field(max_length=64)] | None = None
@@ -189,6 +192,7 @@ class ResumeAllParked(Action):
     path: ClassVar[str] = "parked/resume-all"
     title: ClassVar[str] = "Resume all of them"
     words = "parked resume --all --role={role} --code={code} --type={type} --service={service} --reason={reason}"
+    right = Right.OPERATOR
 
     role: Login | None = None
     code: Annotated[str, Field(max_length=255)] | None = None
@@ -234,6 +238,7 @@ class CorrectItem(Action):
         "parked correct {envelope_id} --event={event} --item={item} --value={value} --role={role} --reason={reason} "
         "--resume={resume}"
     )
+    right = Right.OPERATOR
 
     envelope_id: UUID
     event: Annotated[str, Field(max_length=64)] | None = None

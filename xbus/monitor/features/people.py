@@ -107,7 +107,6 @@ class AddPerson(Action):
     path: ClassVar[str] = "people/add"
     title: ClassVar[str] = "Add a person"
     words = "person add {name} {rights} --no-password"
-    right: ClassVar[Right] = Right.MANAGER
 
     name: NewName
     rights: Rights = Field(default_factory=list)
@@ -125,8 +124,6 @@ class AddPerson(Action):
 
 class _OfPerson(Action):
     """The person whom an action is about."""
-
-    right: ClassVar[Right] = Right.MANAGER
 
     name: Name
 
@@ -291,7 +288,6 @@ class SetLoginPassword(Action):
     path = "configuration/password"
     title = "Set the password"
     words = "password {kind} {login} --keep-sessions={keep_sessions}"
-    right: ClassVar[Right] = Right.MANAGER
 
     kind: LoginKind
     login: str = Field(max_length=4000)

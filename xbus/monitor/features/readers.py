@@ -14,6 +14,7 @@ from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.slices import parse_start
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.broker.journal.readers.people import RangeMove, find_reader
@@ -124,6 +125,8 @@ class _OfReader(Action, ABC):
     Args:
         name: of the reader.
     """
+
+    right = Right.OPERATOR
 
     name: str = Field(max_length=4000)
     reason: Reason
@@ -250,6 +253,7 @@ class ResumeSubscription(Action):
     path: ClassVar[str] = "subscriptions/resume"
     title: ClassVar[str] = "Resume"
     words = "subscription resume {name} --reason={reason}"
+    right = Right.OPERATOR
 
     name: str = Field(max_length=4000)
     reason: Reason

@@ -22,6 +22,7 @@ from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.samples.keeping import read_of_role
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
@@ -197,6 +198,8 @@ class _OfSubject(Action):
         name: its name or login.
     """
 
+    right = Right.OPERATOR
+
     kind: PauseKind
     name: str = Field(max_length=4000)
 
@@ -287,6 +290,7 @@ class Detach(Action):
     path = "recipients/detach"
     title = "Detach"
     words = "recipient detach {login} --reason={reason}"
+    right = Right.OPERATOR
     is_final = True
 
     login: str = Field(max_length=4000)
@@ -308,6 +312,7 @@ class Attach(Action):
     path = "recipients/attach"
     title = "Attach"
     words = "recipient attach {login}"
+    right = Right.OPERATOR
 
     login: str = Field(max_length=4000)
 
