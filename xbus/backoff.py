@@ -47,10 +47,14 @@ class Patience:
         """The seconds that are left of the row; all of them while none has begun."""
         return self.seconds if self._until is None else max(0.0, self._until - self._now())
 
-    def begin(self) -> None:
-        """Begin a row now, unless one has begun: from now on somebody waits for a success."""
+    def begin(self, began: float | None = None) -> None:
+        """Begin a row, unless one has begun: somebody waits for a success.
+
+        Args:
+            began: since when; None for now.
+        """
         if self._until is None:
-            self._until = self._now() + self.seconds
+            self._until = (self._now() if began is None else began) + self.seconds
 
     def succeeded(self) -> None:
         """Note a success: the next failure begins a new row."""

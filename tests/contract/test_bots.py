@@ -490,7 +490,7 @@ class ReadingBroker(Broker):
         super().__init__(journal, catalog, clock)
         self.tasks = tasks
         self.log = LogReader(journal, cast(Bell, None))
-        self.slices = LogSlices(journal, self.log)
+        self.slices = LogSlices(self.log)
         self.desks: dict[str, ReaderDesk] = {}
         self.batches = BotBatches(journal, lambda: self.catalog.bots, self.desks.get, clock, lambda: None)
         self.claims = Claims(journal, lambda: catalog, clock, Ids(clock), lambda: self.batches.runs)

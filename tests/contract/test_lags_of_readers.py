@@ -85,7 +85,7 @@ async def at_work(journal: Journal, scribe: Scribe) -> AsyncIterator[ReaderAtWor
     await log.refresh()
     async with asyncio.TaskGroup() as tasks:
         runtime = Runtime(SystemClock(), tasks)
-        desks = ReaderDesks(journal, LogSlices(journal, log), runtime, BackSettings(), lambda: catalog)
+        desks = ReaderDesks(journal, LogSlices(log), runtime, BackSettings(), lambda: catalog)
         await desks.follow()
         (role_id,) = catalog.reader_roles
         yield ReaderAtWork(journal, desks, Health("broker", LaterClock()), role_id)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
-from xbus.broker.back.log.newest import NewestEnvelopes
+from xbus.broker.back.log.tail import LogTail
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import (
     LAST_HASH,
@@ -83,8 +83,8 @@ async def test_a_slice_in_memory_is_that_of_the_database(
     journal: Journal, scribe: Scribe, names: tuple[str, ...]
 ) -> None:
     counting = cast(Journal, reading := ReadingJournal(journal))
-    log = LogReader(counting, cast(Bell, None))
-    slices = LogSlices(counting, log, NewestEnvelopes(LONG))
+    log = LogReader(counting, cast(Bell, None), LogTail(fresh_seconds=LONG))
+    slices = LogSlices(log)
     await log.refresh()
     await put_some(scribe)
     types = await types_of(journal, *names)
@@ -106,7 +106,7 @@ async def test_a_slice_in_memory_is_that_of_the_database(
 
 async def test_what_is_read_again_comes_from_the_database(journal: Journal, scribe: Scribe) -> None:
     counting = cast(Journal, reading := ReadingJournal(journal))
-    slices = LogSlices(counting, LogReader(counting, cast(Bell, None)), NewestEnvelopes(LONG))
+    slices = LogSlices(LogReader(counting, cast(Bell, None), LogTail(fresh_seconds=LONG)))
     await put_some(scribe)
     types = await types_of(journal, "notes")
     found = await slices.read(types, [whole_ring(Place(1), Place(4))], MANY)
@@ -116,7 +116,7 @@ async def test_what_is_read_again_comes_from_the_database(journal: Journal, scri
 
 async def test_an_envelope_that_came_in_parts_is_read_from_the_database(journal: Journal, scribe: Scribe) -> None:
     counting = cast(Journal, reading := ReadingJournal(journal))
-    slices = LogSlices(counting, LogReader(counting, cast(Bell, None)), NewestEnvelopes(LONG))
+    slices = LogSlices(LogReader(counting, cast(Bell, None), LogTail(fresh_seconds=LONG)))
     await journal.write(whole(scribe, ("notes", [b"a"], NO_TAGS)))
     await scribe.put([b"b"], type_name="notes")
     await journal.write(whole(scribe, ("notes", [b"c"], NO_TAGS)))
@@ -138,10 +138,10 @@ async def test_what_is_not_fresh_or_too_much_is_forgotten(journal: Journal, scri
     logins: dict[int, str | None] = {
         cast(PutEnvelope, cast(SealedEnvelope, each).content).emitter_id: "north" for each in sealed
     }
-    newest = NewestEnvelopes(fresh_seconds=1.0, most_envelopes=2)
+    newest = LogTail(fresh_seconds=1.0, most_fresh=2)
 
     def read(position: int, now: float) -> Slice | None:
-        return newest.read(types, [whole_ring(Place(position))], MANY, now, logins)
+        return newest.slice(types, [whole_ring(Place(position))], MANY, now, logins)
 
     newest.add(sealed[:1], now=10.0)
     assert read(1, 10.5) is not None

@@ -93,7 +93,7 @@ async def gateway(journal: Journal, scribe: Scribe, retry: RetrySettings = Retry
     await log.refresh()
     (entry,) = [each for each in await journal.read(read_readers) if each.is_called]
     clock = StandingClock()
-    desk = ReaderDesk(entry, journal, LogSlices(journal, log), clock, FailingBatches(SETTINGS, clock, Random(1)))
+    desk = ReaderDesk(entry, journal, LogSlices(log), clock, FailingBatches(SETTINGS, clock, Random(1)))
     await desk.follow()
     return Gateway(journal, desk, clock)
 

@@ -97,7 +97,7 @@ async def test_the_end_of_a_batch_and_the_bounds_of_the_next_are_one_commit(jour
     await log.refresh()
     (entry,) = await journal.read(read_readers)
     failing = FailingBatches(BackSettings(), SystemClock(), Random(1))
-    desk = ReaderDesk(entry, cast(Journal, counting), LogSlices(journal, log), SystemClock(), failing)
+    desk = ReaderDesk(entry, cast(Journal, counting), LogSlices(log), SystemClock(), failing)
     await desk.follow()
     (role_id,) = (await journal.read(read_catalog)).reader_roles
     program = ReadingProgram(uuid.uuid4(), role_id, "billing_1")
@@ -126,7 +126,7 @@ async def desk_of(journal: Journal, clock: Clock) -> tuple[ReaderDesk, LogReader
     await log.refresh()
     (entry,) = await journal.read(read_readers)
     failing = FailingBatches(BackSettings(), clock, Random(1))
-    desk = ReaderDesk(entry, journal, LogSlices(journal, log), clock, failing)
+    desk = ReaderDesk(entry, journal, LogSlices(log), clock, failing)
     await desk.follow()
     (role_id,) = (await journal.read(read_catalog)).reader_roles
     return desk, log, ReadingProgram(uuid.uuid4(), role_id, "billing_1")
@@ -201,7 +201,7 @@ async def test_a_program_without_a_range_waits_in_one_call_and_calls_again_befor
     await log.refresh()
     (entry,) = await journal.read(read_readers)
     failing = FailingBatches(BackSettings(), SystemClock(), Random(1))
-    desk = ReaderDesk(entry, journal, LogSlices(journal, log), SystemClock(), failing)
+    desk = ReaderDesk(entry, journal, LogSlices(log), SystemClock(), failing)
     await desk.follow()
     (role_id,) = (await journal.read(read_catalog)).reader_roles
     first, second = (ReadingProgram(uuid.uuid4(), role_id, "billing_1") for _ in range(2))
@@ -240,7 +240,7 @@ async def test_a_small_batch_waits_for_what_comes_while_it_is_read(journal: Jour
         for _ in range(2):
             await scribe.put([b"y"], type_name="notes")
 
-    slices = cast(LogSlices, GrowingSlices(LogSlices(journal, log), grow))
+    slices = cast(LogSlices, GrowingSlices(LogSlices(log), grow))
     (entry,) = await journal.read(read_readers)
     failing = FailingBatches(BackSettings(), SystemClock(), Random(1))
     desk = ReaderDesk(entry, journal, slices, SystemClock(), failing)

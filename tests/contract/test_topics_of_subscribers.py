@@ -91,7 +91,7 @@ class Client:
         (entry,) = await self.journal.read(read_readers)
         if self.desk is None:
             failing = FailingBatches(BackSettings(), SystemClock(), Random(1))
-            self.desk = ReaderDesk(entry, self.journal, LogSlices(self.journal, self.log), SystemClock(), failing)
+            self.desk = ReaderDesk(entry, self.journal, LogSlices(self.log), SystemClock(), failing)
         await self.desk.follow(entry)
         answer = await self.desk.read(self.program, BatchCall(0.0, None, None, None), lambda: False)
         batch: Any = answer["batch"]

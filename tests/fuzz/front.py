@@ -21,6 +21,7 @@ from tests.support.journal import add_small_bus
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
 from xbus.broker.front.front import Front
+from xbus.broker.front.groups import GroupIntake
 from xbus.broker.front.provisioning import Provisioning
 from xbus.broker.front.replay import ArchiveRestore, Replay
 from xbus.broker.front.verbs import (
@@ -235,7 +236,8 @@ class _Bench:
         refusals = Refusals(clock)
         dispatch = Dispatch(
             FrontVerbs(front, sessions, ids),
-            FrontBatchVerbs(front, sessions, LIMITS, 3600, 0.01, lambda *_: None),
+            FrontBatchVerbs(front, sessions, LIMITS, 3600, 0.01),
+            GroupIntake(front, sessions, lambda *_: None),
             RepeatVerbs(repeating, sessions),
             RepeatBatchVerbs(repeating, sessions),
             ProvisioningVerbs(Provisioning(journal, configuration, sessions, clock), sessions),
@@ -246,7 +248,14 @@ class _Bench:
         )
         assert dispatch.verbs == set(EXPECTED), dispatch.verbs ^ set(EXPECTED)
         self._sessions = sessions
-        self._answering = Answering(dispatch, name="front", send=self._take_answer, max_call_bytes=CALL_BYTES)
+        self._unreadable: list[Call] = []
+        self._answering = Answering(
+            dispatch,
+            name="front",
+            send=self._take_answer,
+            unreadable=lambda call, _: self._unreadable.append(call),
+            max_call_bytes=CALL_BYTES,
+        )
         self._ended_token = await sessions.login("north", PASSWORD)
         await sessions.logout(self._ended_token)
         for login in EMITTERS:
@@ -265,9 +274,9 @@ class _Bench:
             self.calls += 1
             request_id = self.calls
             call, frames = self._call(tape, request_id)
-            try:
-                self._answering.take(Call(b"peer", [b"peer", *frames], sum(map(len, frames))))
-            except ProtocolError:
+            self._answering.take(Call(b"peer", [b"peer", *frames], sum(map(len, frames))))
+            if self._unreadable:
+                self._unreadable.clear()
                 continue
             asked[request_id] = call
             if not tape.left:

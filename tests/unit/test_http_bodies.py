@@ -198,7 +198,7 @@ async def test_other_requests_go_on_while_a_large_line_is_read(media_type: str) 
     task = asyncio.create_task(others())
     await items("text/csv; header=absent" if media_type == "text/csv" else media_type, text)
     task.cancel()
-    # A read on the loop leaves no turn to others. How many a read in a thread leaves depends on the load of the machine.
+    # A read on the loop leaves no turn to others. How many a read in a thread leaves depends on the load.
     assert turns > 1
 
 

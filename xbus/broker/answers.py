@@ -8,7 +8,7 @@ from types import CoroutineType
 from typing import NoReturn, TypeVar, cast
 
 from xbus.errors import CallError, EventIdTaken, Failed, JournalError, JournalUnavailable, Refused, XbusError
-from xbus.rpc.deferred import Deferred, Promise
+from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import REFUSE
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,16 @@ def old_answer(refusal: T) -> Callable[[Verb], Verb]:
 
 def coded_answer(verb: Verb) -> Verb:
     """Have a verb of our own raise only what the wire can carry."""
+    return _translated(_recode)(verb)
 
-    def recode(error: XbusError, name: str) -> NoReturn:
-        log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
-        raise on_wire(error)
 
-    return _translated(recode)(verb)
+def promised_answer(verb: Verb) -> Verb:
+    """Have a verb of our own whose answer is a promise raise only what the wire can carry.
+
+    What it raises itself is a ``CallError``. The error of its promise is translated where the call is answered.
+    """
+    setattr(verb, REFUSE, functools.partial(_translated_error, _recode, verb.__name__))
+    return verb
 
 
 def on_wire(error: XbusError) -> CallError:
@@ -46,6 +50,11 @@ def on_wire(error: XbusError) -> CallError:
     if isinstance(error, JournalError) and not isinstance(error, EventIdTaken):
         return Failed("the journal could not take this", "see the broker's log for the reason", code=error.code)
     return Refused(error.cause, error.next_step, code=error.code)
+
+
+def _recode(error: XbusError, name: str) -> NoReturn:
+    log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
+    raise on_wire(error)
 
 
 def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb], Verb]:
@@ -61,9 +70,6 @@ def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb
                 return translate(error, name)
             if isinstance(outcome, CoroutineType):
                 outcome = asyncio.get_running_loop().create_task(outcome, name=name)
-            if isinstance(outcome, Promise):
-                # Its error is translated where it is answered.
-                return outcome
             if isinstance(outcome, (Deferred, asyncio.Future)):
                 return Deferred.of(outcome).recover(recover)
             return outcome

@@ -187,10 +187,7 @@ class Sessions:
         Raises:
             Refused: session_unknown, also for an expired session or a revoked token.
         """
-        return self.owner_of(token_hash(token))
-
-    def owner_of(self, key: bytes) -> int:
-        """Give the owner of a session by the hash of its token, as ``owner`` does."""
+        key = token_hash(token)
         session = self._sessions.get(key)
         if session is None and (owner_id := self._api_tokens.owner(key)) is not None:
             return owner_id

@@ -13,7 +13,7 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, envelope_options, put_at_once, put_together
+from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, envelope_options, put_at_once
 from xbus.emitter.event import EventStart
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
@@ -195,17 +195,16 @@ class AsyncEmitter:
         if context is None or context.is_inherited:
             context = await self._open_context()
         limits = context.session.limits
-        sizes = [*map(len, packed)]
-        size = sum(sizes)
+        size = sum(map(len, packed))
         if size > limits.max_item_bytes:
-            check_size(max(sizes), limits.max_item_bytes)
+            check_size(max(map(len, packed)), limits.max_item_bytes)
         is_one_batch = size + ITEM_HEADER_BYTES * len(packed) <= limits.max_batch_bytes
         ids: Sequence[str] = ()
         began = None if timeout is None else asyncio.get_running_loop().time()
         # A large one goes into an outbox in parts, as it comes out again.
         if limits.groups and is_one_batch and (self._outbox is None or size <= MOST_BYTES):
             try:
-                receipt = put_together(context, type_name, tags, packed, options)
+                receipt = context.puts.put(type_name, tags, packed, options)
                 if timeout is None:
                     return await receipt
                 return await within(timeout, receipt, lambda: context.puts.failure)

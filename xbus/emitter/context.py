@@ -35,8 +35,8 @@ class EmitterContext:
         self.hook = hook
         self.window = SendWindow(options.window_bytes)
         self.is_inherited = False
-        self._clock = clock
-        self._ids = ids
+        self.clock = clock
+        self.ids = ids
         self._streams: set[Stream] = set()
         self.puts = Puts(self)
 
@@ -48,11 +48,7 @@ class EmitterContext:
 
     def new_id(self) -> str:
         """Make an id for an envelope or an event."""
-        return self._ids.new_text()
-
-    def new_ids(self, number: int) -> list[bytes]:
-        """Make so many ids, of 16 bytes each."""
-        return self._ids.new_bytes(number)
+        return self.ids.new_text()
 
     def new_batch(self, stream: Stream) -> OutgoingBatch:
         """Make an empty batch, which goes by ``stream``, within the options and the limits of the front."""
@@ -62,7 +58,7 @@ class EmitterContext:
 
     def new_stream(self) -> Stream:
         """Make the stream of one further envelope's calls."""
-        patience = EmitterPatience(self.options.retry_seconds, self._clock, self.options.pause_seconds)
+        patience = EmitterPatience(self.options.retry_seconds, self.clock, self.options.pause_seconds)
         stream = Stream(self.session, self.window, patience)
         self._streams.add(stream)
         return stream

@@ -11,13 +11,11 @@ from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent, EventStart, event_options, last_argument
 from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
-from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
 from xbus.emitter.stream import Stream
-from xbus.envelope import EnvelopeHead
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
-from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
+from xbus.headers import Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
@@ -156,26 +154,6 @@ class AsyncEnvelope:
         # The caller of a silent bus has waited long enough, and whoever stops waiting does not want to wait here.
         if not isinstance(reason, (TimedOut, ConnectionLost, asyncio.CancelledError)):
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
-
-
-def put_together(
-    context: EmitterContext, type_name: str, tags: EventTags, items: Sequence[bytes], options: EnvelopeOptionsMap
-) -> "asyncio.Future[Receipt]":
-    """Send an envelope of one event whose items fit into one batch, in a message with others; see ``put_at_once``.
-
-    Returns:
-        A future of the receipt. It fails with ``GoesAlone``, as below, and with what a call of its own would raise.
-
-    Raises:
-        GoesAlone: it has to be sent by calls of its own, as the front takes no groups.
-    """
-    if not context.session.limits.groups:
-        raise GoesAlone(())
-    return context.puts.put(
-        *(type_name, len(items), pack_items(items) if items else b""),
-        EnvelopeHead(**options) if options else None,
-        None if tags is NO_TAGS else tags,
-    )
 
 
 async def put_at_once(

@@ -1,20 +1,23 @@
 """Whole envelopes of one event travel together: those of a turn of the loop, and those made while a message is out."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import compress, repeat
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from itertools import compress
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from xbus.clock import Clock
 from xbus.emitter.options import Options
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
+from xbus.emitter.session import CallTransport
 from xbus.emitter.stream import SendWindow, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import texts_of
-from xbus.rpc.codec import Value
+from xbus.ids import Ids, texts_of
+from xbus.rpc.codec import Value, pack_items
+from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import bad_answer
 
 VERB = "xbus.put_envelopes"
@@ -47,9 +50,6 @@ Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHe
 
 _ID_BYTES = 16
 
-_TAKEN_KINDS = [bytes, int, bytes]
-"""The types of the answer to an envelope that was taken: its id, its position, and its hash."""
-
 
 class GoesAlone(Exception):
     """One envelope of a message was not taken: it goes alone, which waits, cancels and raises as its author expects.
@@ -71,11 +71,11 @@ def not_open() -> Refused:
 class PutLine(Protocol):
     """The way to the front; an ``EmitterContext`` is one."""
 
+    session: CallTransport
     options: Options
     window: SendWindow
-
-    def new_ids(self, number: int) -> list[bytes]:
-        """Make so many ids, of 16 bytes each."""
+    clock: Clock
+    ids: Ids
 
     def new_stream(self) -> Stream:
         """Make the stream of a message."""
@@ -84,10 +84,36 @@ class PutLine(Protocol):
         """Forget a stream."""
 
 
+class _PutMessage:
+    """Envelopes that went together and are not answered yet.
+
+    Args:
+        entries: the envelopes as they went.
+        receipts: a future for each.
+        size: the bytes that they take of the window.
+        began: when they went, on the monotonic clock.
+
+    Attributes:
+        stream: makes the call again, after a failure; None while all is well.
+    """
+
+    __slots__ = ("began", "entries", "receipts", "size", "stream")
+
+    def __init__(
+        self, entries: Sequence[Entry], receipts: "list[asyncio.Future[Receipt]]", size: int, began: float
+    ) -> None:
+        self.entries = entries
+        self.receipts = receipts
+        self.size = size
+        self.began = began
+        self.stream: Stream | None = None
+
+
 class Puts:
     """Sends the envelopes of an emitter that are put as a whole.
 
-    One that is put alone never waits for another one.
+    One that is put alone never waits for another one. A message makes its first attempt by itself. Only after a failure
+    a stream insists for it.
 
     Args:
         context: the way to the front.
@@ -96,41 +122,48 @@ class Puts:
     def __init__(self, context: PutLine) -> None:
         self._context = context
         self._loop = asyncio.get_running_loop()
+        self._turn = context.session.turn
+        self._window = context.window
+        answer, retry = context.options.answer_seconds, context.options.retry_seconds
+        # An answer may get lost alone: the call is made twice at least.
+        self._seconds = min(answer, retry / 2) if retry else answer
         self._waiting: list[_Put] = []
         self._receipts: list[asyncio.Future[Receipt]] = []
         """Those of the envelopes that wait, in the same order."""
-        self._out: set[Stream] = set()
+        self._out: set[_PutMessage] = set()
         self._is_due = False
         """Whether what waits will be sent without a further put or answer."""
         self._room: asyncio.Task[None] | None = None
 
     def put(
-        self, type_name: str, items: int, data: bytes, head: EnvelopeHead | None, tags: EventTags | None
+        self, type_name: str, tags: EventTags, items: Sequence[bytes], options: EnvelopeOptionsMap
     ) -> "asyncio.Future[Receipt]":
-        """Send an envelope soon.
+        """Send an envelope of one event, whose items fit into one batch, soon.
 
         Args:
             type_name: of its event.
-            items: their number.
-            data: the items as in a segment.
-            head: of the envelope; None for a plain one.
-            tags: of the event; None without any.
+            tags: of the event.
+            items: packed.
+            options: of the envelope, as ``envelope_options`` makes them.
 
         Returns:
             A future of its receipt. It fails with ``GoesAlone``, and with what a call of its own would raise.
         """
         receipt: asyncio.Future[Receipt] = asyncio.Future(loop=self._loop)
-        self._waiting.append((type_name, items, data, head, tags))
+        data = pack_items(items) if items else b""
+        head = EnvelopeHead(**options) if options else None
+        self._waiting.append((type_name, len(items), data, head, None if tags is NO_TAGS else tags))
         self._receipts.append(receipt)
         if not self._is_due and len(self._out) < MESSAGES_OUT:
             self._is_due = True
-            self._loop.call_soon(self._send)
+            self._turn.at_end(self._send)
         return receipt
 
     @property
     def failure(self) -> CallError | None:
         """The failure because of which a message is sent again; None while all is well."""
-        return next((stream.failure for stream in self._out if stream.failure is not None), None)
+        streams = [message.stream for message in self._out if message.stream is not None]
+        return next((stream.failure for stream in streams if stream.failure is not None), None)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -138,59 +171,89 @@ class Puts:
             self._room.cancel()
             self._room = None
         receipts, self._receipts, self._waiting = self._receipts, [], []
+        for message in self._out:
+            receipts += message.receipts
+            if message.stream is None:
+                self._window.give(message.size)
+        self._out.clear()
         _fail(receipts, not_open())
 
     def _send(self) -> None:
         self._is_due = False
         while self._waiting and len(self._out) < MESSAGES_OUT:
-            if not self._context.window.is_open():
+            if not self._window.is_open():
                 self._is_due = True
                 if self._room is None:
                     self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
                 return
-            puts, receipts = self._next_ones()
+            number, size = 0, 0
+            for put in self._waiting[:MOST_ENVELOPES]:
+                size += len(put[2])
+                if number and size > MOST_BYTES:
+                    size -= len(put[2])
+                    break
+                number += 1
+            puts, receipts = self._waiting[:number], self._receipts[:number]
+            self._waiting, self._receipts = self._waiting[number:], self._receipts[number:]
+            if True in map(asyncio.Future.done, receipts):
+                are_wanted = [not receipt.done() for receipt in receipts]
+                puts, receipts = list(compress(puts, are_wanted)), list(compress(receipts, are_wanted))
+                size = sum([len(put[2]) for put in puts])
             if puts:
-                try:
-                    entries, answer = self._call(puts)
-                except Exception:
-                    # One of them has no form on the wire: by calls of their own the others go, and that one raises.
-                    _fail(receipts, GoesAlone(()))
-                    continue
-                answer.add_done_callback(partial(self._answered, entries, receipts))
+                self._transmit(puts, receipts, size)
+
+    def _transmit(self, puts: "Sequence[_Put]", receipts: "list[asyncio.Future[Receipt]]", size: int) -> None:
+        message = _PutMessage(self._entries(puts), receipts, size, self._context.clock.monotonic())
+        self._out.add(message)
+        self._window.take(size)
+        try:
+            self._context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
+        except Exception:
+            # One of them has no form on the wire: by calls of their own the others go, and that one raises.
+            self._out.discard(message)
+            self._window.give(size)
+            _fail(receipts, GoesAlone(()))
+
+    def _entries(self, puts: "Sequence[_Put]") -> Sequence[Entry]:
+        ids = iter(self._context.ids.new_bytes(2 * len(puts)))
+        # From that of an envelope with a key its ids follow.
+        return [
+            (envelope_id, event_id, *put) if put[3] is None or put[3].key is None else (None, None, *put)
+            for envelope_id, event_id, put in zip(ids, ids, puts, strict=False)
+        ]
 
     async def _send_with_room(self) -> None:
-        await self._context.window.room()
+        await self._window.room()
         self._room = None
         self._send()
 
-    def _next_ones(self) -> "tuple[list[_Put], list[asyncio.Future[Receipt]]]":
-        puts, receipts, number, size = self._waiting, self._receipts, 0, 0
-        for put in puts[:MOST_ENVELOPES]:
-            size += len(put[2])
-            if number and size > MOST_BYTES:
-                break
-            number += 1
-        self._waiting, self._receipts = puts[number:], receipts[number:]
-        are_wanted = [not receipt.done() for receipt in receipts[:number]]
-        return list(compress(puts, are_wanted)), list(compress(receipts, are_wanted))
+    def _answered(self, message: _PutMessage, answer: Value, error: CallError | None) -> None:
+        """Give the receipts of a message; after a failure let a stream insist."""
+        if message not in self._out:  # it was told of the end before
+            return
+        if error is not None:
+            self._insist(message, error)
+            return
+        self._out.discard(message)
+        self._window.give(message.size)
+        _give(message, answer)
+        if self._waiting and not self._is_due:
+            self._send()
 
-    def _answered(
-        self,
-        entries: "Sequence[Entry]",
-        receipts: "Sequence[asyncio.Future[Receipt]]",
-        answer: "asyncio.Future[Value]",
-    ) -> None:
-        if answer.cancelled() or (error := answer.exception()) is not None:
-            _fail(receipts, asyncio.CancelledError() if answer.cancelled() else error)
-        else:
-            for receipt, outcome in zip(receipts, _outcomes(entries, answer.result()), strict=True):
-                if receipt.done():
-                    continue
-                if isinstance(outcome, Receipt):
-                    receipt.set_result(outcome)
-                else:
-                    receipt.set_exception(outcome)
-        self._send()
+    def _insist(self, message: _PutMessage, error: CallError) -> None:
+        call = RepeatableCall(VERB, (message.entries,), self._context.options.answer_seconds, size=message.size)
+        message.stream = stream = self._context.new_stream()
+
+        def answered(answer: "asyncio.Future[Value]") -> None:
+            self._context.end(stream)
+            self._out.discard(message)
+            if answer.cancelled() or (error := answer.exception()) is not None:
+                _fail(message.receipts, asyncio.CancelledError() if answer.cancelled() else error)
+            else:
+                _give(message, answer.result())
+            self._send()
+
+        stream.insist(call, message.began, error).add_done_callback(answered)
 
     async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
         """Send envelopes in one message at once, each under its key.
@@ -202,37 +265,22 @@ class Puts:
         Raises:
             CallError: the message was refused, or nothing answered for as long as the emitter insists.
         """
-        plain = [
-            (*put[:3], None if put.head is PLAIN_HEAD else put.head, None if put.tags is NO_TAGS else put.tags)
-            for put in puts
-        ]
-        entries, answer = self._call(plain, True)
-        outcomes = _outcomes(entries, await answer)
-        return [outcome if isinstance(outcome, Receipt) else None for outcome in outcomes]
-
-    def _call(self, puts: "Sequence[_Put]", *more: object) -> "tuple[Sequence[Entry], asyncio.Future[Value]]":
-        ids = self._context.new_ids(2 * len(puts))
-        # From that of an envelope with a key its ids follow.
-        entries: list[Entry] = [
-            (envelope_id, event_id, *put) if put[3] is None or put[3].key is None else (None, None, *put)
-            for envelope_id, event_id, put in zip(ids[::2], ids[1::2], puts, strict=True)
-        ]
-        size = sum([len(put[2]) for put in puts])
-        call = RepeatableCall(VERB, (entries, *more), self._context.options.answer_seconds, size=size)
+        entries = self._entries(
+            [
+                (*put[:3], None if put.head is PLAIN_HEAD else put.head, None if put.tags is NO_TAGS else put.tags)
+                for put in puts
+            ]
+        )
+        size = sum([len(put.data) for put in puts])
         stream = self._context.new_stream()
-
-        def answered(_: "asyncio.Future[Value]") -> None:
-            self._out.discard(stream)
-            self._context.end(stream)
-
         try:
-            answer = stream.submit(call)
-        except BaseException:
+            answer = await stream.submit(
+                RepeatableCall(VERB, (entries, True), self._context.options.answer_seconds, size=size)
+            )
+        finally:
             self._context.end(stream)
-            raise
-        self._out.add(stream)
-        answer.add_done_callback(answered)
-        return entries, answer
+        outcomes = _outcomes(entries, answer)
+        return [outcome if isinstance(outcome, Receipt) else None for outcome in outcomes]
 
 
 def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | None) -> None:
@@ -241,33 +289,40 @@ def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | 
             receipt.set_exception(error or asyncio.CancelledError())
 
 
-def _outcomes(entries: Sequence[Entry], answers: Value) -> Sequence[Receipt | CallError | GoesAlone]:
-    """Read the answer to a message: the outcome of each of its envelopes."""
-    if not isinstance(answers, list) or len(answers) != len(entries):
+def _give(message: _PutMessage, answer: Value) -> None:
+    for receipt, outcome in zip(message.receipts, _outcomes(message.entries, answer), strict=True):
+        if receipt.done():
+            continue
+        if isinstance(outcome, Receipt):
+            receipt.set_result(outcome)
+        else:
+            receipt.set_exception(outcome)
+
+
+def _outcomes(entries: Sequence[Entry], answers: Value) -> list[Receipt | CallError | GoesAlone]:
+    """Read the answer to a message: the outcome of each of its envelopes; no function of Python is called for each."""
+    if type(answers) is not list or len(answers) != len(entries):
         answers = [None] * len(entries)
-    are_taken = [
-        type(told) is list and [*map(type, told)] == _TAKEN_KINDS and len(cast(bytes, told[0])) == _ID_BYTES
-        for told in answers
-    ]
-    taken = cast("Iterable[tuple[bytes, int, bytes]]", compress(answers, are_taken))
-    receipts = iter(_receipts([entry[3] for entry in compress(entries, are_taken)], list(taken)))
-    return [
-        next(receipts) if is_taken else _error_of(told, texts_of([each for each in entry[:2] if each is not None]))
-        for entry, told, is_taken in zip(entries, answers, are_taken, strict=True)
-    ]
-
-
-def _receipts(items: Sequence[int], answers: Sequence[tuple[bytes, int, bytes]]) -> list[Receipt]:
-    """Make the receipts of envelopes of one event by columns; no function of Python is called for each.
-
-    Args:
-        items: the number of items of each.
-        answers: the id, the position and the hash of each.
-    """
-    ids, positions, hashes = zip(*answers, strict=True) if answers else ((), (), ())
-    are_queued = [position == 0 for position in positions]
-    rows = zip(texts_of(ids), positions, repeat(1), items, hashes, are_queued, strict=False)
-    return list(map(tuple.__new__, repeat(Receipt), rows))
+    outcomes: list[Receipt | CallError | GoesAlone] = []
+    told: Any
+    for entry, told in zip(entries, answers, strict=True):
+        if (
+            type(told) is list
+            and len(told) == 3
+            and type(told[0]) is type(told[2]) is bytes
+            and len(told[0]) == _ID_BYTES
+            and type(told[1]) is int
+        ):
+            envelope_id, position, digest = told
+            text = envelope_id.hex()
+            fields = (
+                f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}",
+                *(position, 1, entry[3], digest, position == 0),
+            )
+            outcomes.append(tuple.__new__(Receipt, fields))
+        else:
+            outcomes.append(_error_of(told, texts_of([each for each in entry[:2] if each is not None])))
+    return outcomes
 
 
 def _error_of(told: Value, ids: Sequence[str]) -> CallError | GoesAlone:

@@ -8,8 +8,10 @@ from typing import Protocol
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience, insist
 from xbus.errors import CallError, Refused
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
+from xbus.rpc.exchange import AnswerTaker
 from xbus.rpc.items import ITEM_HEADER_BYTES
 from xbus.rpc.messages import FrontLimitsMap, FrontLogin
 from xbus.rpc.shapes import AnswerReader
@@ -80,8 +82,19 @@ class CallTransport(Protocol):
     def logins(self) -> int:
         """The number of logins so far; each begins another session at the front."""
 
+    @property
+    def turn(self) -> LoopTurn:
+        """The turn of the loop at whose end calls go."""
+
     def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""
+
+    def ask(self, verb: str, arguments: tuple[object, ...], taker: AnswerTaker, seconds: float) -> None:
+        """Make a call as ``call`` does, without a future.
+
+        Args:
+            taker: gets the answer in the turn of the loop in which it comes.
+        """
 
     async def restore(self) -> None:
         """Return once calls are taken again."""
@@ -114,10 +127,15 @@ class Session:
         self._restoring = asyncio.Lock()
         self._restored = 0
         self.logins = 0
+        self.turn = client.turn
 
     def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""
         return self._client.call(verb, self._token, *arguments, timeout=seconds)
+
+    def ask(self, verb: str, arguments: tuple[object, ...], taker: AnswerTaker, seconds: float) -> None:
+        """Make a call as ``call`` does; ``taker`` gets the answer in the turn of the loop in which it comes."""
+        self._client.ask(verb, (self._token, *arguments), taker, seconds)
 
     async def open(self) -> None:
         """Log in, and insist while the front does not answer.

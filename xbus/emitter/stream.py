@@ -36,7 +36,7 @@ class SendWindow:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._has_room = asyncio.Event()
-        self._has_room.set()
+        """Asked only while the window is full."""
 
     def is_open(self) -> bool:
         """Check whether a further batch may go now."""
@@ -45,18 +45,18 @@ class SendWindow:
     def take(self, size: int) -> None:
         """Count ``size`` bytes as sent."""
         self._bytes += size
-        if not self.is_open():
-            self._has_room.clear()
 
     def give(self, size: int) -> None:
         """Count ``size`` bytes as answered or abandoned."""
+        was_full = self._bytes >= self._max_bytes
         self._bytes -= size
-        if self.is_open():
+        if was_full and self._bytes < self._max_bytes:
             self._has_room.set()
 
     async def room(self) -> None:
         """Return when a further batch may go."""
-        while not self.is_open():
+        while self._bytes >= self._max_bytes:
+            self._has_room.clear()
             await self._has_room.wait()
 
 
@@ -109,9 +109,8 @@ class Stream:
         if self.error is not None:
             _fail(result, self.error)
             return result
-        self._results.add(result)
         self._window.take(call.size)
-        self._pending.add(call, partial(self._settle, call, result))
+        self._owe(call, result)
         self._patience.begin()
         if call.may_wait and self._watch is None and self._patience.seconds:
             self._watch_on()
@@ -124,6 +123,27 @@ class Stream:
             else:
                 self._recovery = asyncio.create_task(self._repeat(None), name="xbus emitter claims its envelope anew")
         return result
+
+    def insist(self, call: RepeatableCall, began: float, error: CallError) -> asyncio.Future[Value]:
+        """Go on with a call whose first attempt was made elsewhere, and failed.
+
+        Args:
+            call: the call, which the window counts already.
+            began: when that attempt began, on the monotonic clock.
+            error: its outcome.
+
+        Returns:
+            As ``submit``.
+        """
+        result: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
+        self._owe(call, result)
+        self._patience.begin(began)
+        self._answered(call, self._attempt, None, error)
+        return result
+
+    def _owe(self, call: RepeatableCall, result: asyncio.Future[Value]) -> None:
+        self._results.add(result)
+        self._pending.add(call, partial(self._settle, call, result))
 
     def claim(self, call: RepeatableCall) -> asyncio.Future[Value]:
         """Make the call by which this session, and no other, may send the envelope. A later session of this emitter
@@ -172,19 +192,17 @@ class Stream:
     def _transmit(self, call: RepeatableCall, insists: float) -> None:
         # What may wait for a reply is watched instead.
         seconds = call.seconds if call.may_wait or not self._patience.seconds else min(call.seconds, insists)
-        future = self._session.call(call.verb, *call.arguments, seconds=seconds)
-        future.add_done_callback(partial(self._answered, call, self._attempt))
+        self._session.ask(call.verb, call.arguments, partial(self._answered, call, self._attempt), seconds)
 
-    def _answered(self, call: RepeatableCall, attempt: int, future: asyncio.Future[Value]) -> None:
-        error = None if future.cancelled() else future.exception()
-        if future.cancelled() or self.error is not None:
+    def _answered(self, call: RepeatableCall, attempt: int, answer: Value, error: CallError | None) -> None:
+        if self.error is not None:
             return
         if isinstance(error, Refused) or (isinstance(error, Failed) and error.code in NO_REPLY):
             self._refused(call, attempt, error)
         elif isinstance(error, Failed):
             self._failed(attempt, error)
         else:
-            self._succeeded(call, future.result())
+            self._succeeded(call, answer)
 
     def _failed(self, attempt: int, failure: Failed) -> None:
         if failure.code == PAUSED and attempt == self._attempt and not self._patience.paused():
@@ -251,7 +269,10 @@ class Stream:
 
     def _send_on(self, count: int) -> None:
         """Send so many of the calls that have been kept back."""
-        for _ in range(min(count, len(self._unsent))):
+        for _ in range(count):
+            # An error breaks the stream at once.
+            if not self._unsent:
+                return
             self._transmit(self._unsent.popleft(), self._patience.left)
 
     async def _restore_session(self, error: CallError | None) -> None:

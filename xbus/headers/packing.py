@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple, NoReturn, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]
@@ -17,6 +18,9 @@ Headers: TypeAlias = Mapping[str, HeaderValue]
 
 MAX_BYTES = 4096
 """The most bytes of the headers of one envelope, or of one event. More would make small events large."""
+
+KEPT_HEADERS = 128
+"""So many packed headers are not checked again. Programs send the same ones again and again."""
 
 LONGEST_PARTITION_KEY = 255
 
@@ -93,6 +97,11 @@ def check_packed(data: object) -> bytes | None:
         raise _bad(f"the headers are of the type {type(data).__name__}", "send a msgpack map as bytes")
     if len(data) > MAX_BYTES:
         raise _too_large(len(data))
+    return _checked(data)
+
+
+@lru_cache(KEPT_HEADERS)
+def _checked(data: bytes) -> bytes | None:
     return pack_headers(cast(dict[str, object], _unpacked(data)))
 
 

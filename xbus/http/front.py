@@ -15,6 +15,7 @@ from xbus.http.connection import connected
 from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
+from xbus.rpc.exchange import AnswerTaker
 from xbus.rpc.messages import FrontLimitsMap
 from xbus.rpc.shapes import AnswerReader
 
@@ -41,6 +42,7 @@ class TokenSession:
 
     def __init__(self, client: Client, token: str, limits: FrontLimits, probe_seconds: float) -> None:
         self.limits = limits
+        self.turn = client.turn
         self._client = client
         self._token = token
         self._probe_seconds = probe_seconds
@@ -48,6 +50,10 @@ class TokenSession:
     def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""
         return self._client.call(verb, self._token, *arguments, timeout=seconds)
+
+    def ask(self, verb: str, arguments: tuple[object, ...], taker: AnswerTaker, seconds: float) -> None:
+        """Make a call as ``call`` does; ``taker`` gets the answer in the turn of the loop in which it comes."""
+        self._client.ask(verb, (self._token, *arguments), taker, seconds)
 
     async def restore(self) -> None:
         """Return once the front answers and knows the token.

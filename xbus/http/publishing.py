@@ -1,10 +1,10 @@
 """Sends what a request brings: an envelope of one event, in one call if it is small, else in parts while it comes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, put_at_once, put_together
+from xbus.emitter.envelope import AsyncEnvelope, put_at_once
 from xbus.emitter.event import AsyncEvent, EventStart
 from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
@@ -42,10 +42,13 @@ async def publish(
         size += len(item) + ITEM_HEADER_BYTES
         if size > most:
             return await _publish_in_parts(line, start, first, items, options)
-    try:
-        return await put_together(line, start.type_name, start.tags, first, options)
-    except GoesAlone as alone:
-        return await put_at_once(line, start, first, options, ids=alone.ids)
+    ids: Sequence[str] = ()
+    if limits.groups:
+        try:
+            return await line.puts.put(start.type_name, start.tags, first, options)
+        except GoesAlone as alone:
+            ids = alone.ids
+    return await put_at_once(line, start, first, options, ids=ids)
 
 
 async def _publish_in_parts(

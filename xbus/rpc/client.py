@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, Failed, ProtocolError
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame, Value
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
@@ -53,6 +54,8 @@ class Client:
         self._dealer: Dealer | None = None
         self._is_closed = False
         self._refusal: Failed | None = None
+        self.turn = LoopTurn()
+        """At its end the calls and the answers of a turn of the loop are sent."""
         self._calls = OwedCalls(self.name, clock, self._sent)
         self.channels = Channels(self.name, clock, self._sent)
         """By them the other side may call us. All of them end with the connection."""
@@ -86,7 +89,7 @@ class Client:
         """
         max_bytes, signs = self._max_message_bytes, self._life_signs
         if place.own is None and place.endpoint.startswith(TCP):
-            self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs)
+            self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn)
         else:
             self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
         self._dealer.connect()

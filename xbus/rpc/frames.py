@@ -13,7 +13,6 @@ reply is matched by its id alone. The answer of an error reply is ``[type name, 
 """
 
 import struct
-from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
@@ -40,10 +39,12 @@ CALL_TOO_LARGE = "call_too_large"
 
 _SENDER = struct.Struct("=HH")
 _REQUEST = struct.Struct("=Ld")
-_REPLY = struct.Struct("=Ld?")
+REPLY = struct.Struct("=Ld?")
+"""Behind the sender, the header of a reply: the id of its request, the unix time, and whether it is an error."""
 _REQUEST_HEADER = struct.Struct("=HHLd")
 _REPLY_HEADER = struct.Struct("=HHLd?")
-_REQUEST_FRAMES = 4
+REQUEST_FRAMES = 4
+"""The frames of a request, behind those with which its answer begins."""
 _EMPTY_ARRAY = b"\x90"
 CHANNEL_CALL_FRAMES = 5
 """The frames of a call by a channel, as the DEALER reads them."""
@@ -103,7 +104,7 @@ def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Req
     Raises:
         ProtocolError: the frames are no request, and nobody can reply to them.
     """
-    if len(frames) <= _REQUEST_FRAMES:
+    if len(frames) <= REQUEST_FRAMES:
         raise ProtocolError(f"a request has 4 frames behind the routing id, not {len(frames) - 1}")
     args_data, kwargs_data = frames[-2], frames[-1]
     try:
@@ -127,7 +128,7 @@ def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Req
 
 def argument_bytes(frames: list[bytes]) -> int:
     """Compute the size of a request's arguments; 0 where the frames are no request."""
-    return len(frames[-2]) + len(frames[-1]) if len(frames) > _REQUEST_FRAMES else 0
+    return len(frames[-2]) + len(frames[-1]) if len(frames) > REQUEST_FRAMES else 0
 
 
 def first_argument(frames: list[bytes], name: str) -> str:
@@ -144,33 +145,8 @@ def first_argument(frames: list[bytes], name: str) -> str:
     return first_text(args_data) if args_data[:1] != _EMPTY_ARRAY else first_text(kwargs_data, name)
 
 
-def route_of(frames: list[bytes]) -> list[bytes]:
-    """Give the frames before the header of a request, to be put before the reply."""
-    return frames[:-_REQUEST_FRAMES]
-
-
-def encode_reply(
-    sender: bytes,
-    route: list[bytes],
-    request_id: int,
-    sent_at: float,
-    answer: object,
-    encode: Callable[[object], bytes] = pack,
-) -> list[bytes]:
-    """Encode an answer as frames, the route back in front.
-
-    Args:
-        route: of ``route_of``.
-        encode: as ``pack``; it may raise other errors.
-
-    Raises:
-        ProtocolError: the answer can't be encoded.
-    """
-    return [*route, sender + _REPLY.pack(request_id, sent_at, False), encode(answer)]
-
-
 def encode_error(sender: bytes, route: list[bytes], request_id: int, sent_at: float, error: CallError) -> list[bytes]:
-    """Encode an error reply as frames, the route back in front.
+    """Encode an error reply as frames, the route back in front: the frames before the header of its request.
 
     What aiozmq has a type of its own for goes under that name, so that old clients raise it; all else goes as
     ``xbus.errors.<class>`` with cause, next step, code and, if it has any, details. An error can always be encoded: its
@@ -187,7 +163,7 @@ def encode_error(sender: bytes, route: list[bytes], request_id: int, sent_at: fl
         if details := {plain(name): value for name, value in error.details.items() if _is_sendable(value)}:
             arguments.append(details)
         answer = [_class_name(error), arguments, shown]
-    return [*route, sender + _REPLY.pack(request_id, sent_at, True), pack(answer)]
+    return [*route, sender + REPLY.pack(request_id, sent_at, True), pack(answer)]
 
 
 def _is_sendable(value: object) -> bool:

@@ -15,11 +15,11 @@ from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, SECONDS, Connect, 
 from tests.integration.rpc.verbs import Verbs
 from tests.support.strangers import Stranger
 from tests.support.waiting import answered, eventually
+from tests.support.zmtp import encode_message
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.guard import MESSAGE_ROOM_BYTES, ServerLimits
 from xbus.rpc.server import Server
-from xbus.rpc.zmtp import encode_message
 
 STRANGERS_BYTES = 1024 * 1024
 

@@ -12,11 +12,12 @@ from tests.integration.rpc.conftest import SECONDS, Connect, Serve
 from tests.integration.rpc.verbs import Verbs
 from tests.support.strangers import Stranger
 from tests.support.waiting import eventually
+from tests.support.zmtp import encode_message
 from tests.unit.rpc.zmtp.test_codec import DEALER, SHAKEN
 from xbus.errors import ConfigurationError
 from xbus.rpc.dispatch import verb
 from xbus.rpc.life_signs import LifeSigns
-from xbus.rpc.zmtp.codec import GREETING, encode_message
+from xbus.rpc.zmtp.codec import GREETING
 
 CROWD, OF_EACH = 20, 400
 """Strangers, and the messages of each, that come in one turn of the loop."""

@@ -9,9 +9,8 @@ from tests.support.waiting import eventually
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
-from xbus.rpc.exchange import SHARE_BYTES
 from xbus.rpc.guard import ServerLimits
-from xbus.rpc.server import Server
+from xbus.rpc.server import SHARE_BYTES, Server
 
 LIMITS = ServerLimits(MAX_MESSAGE_BYTES, share_bytes=SHARE_BYTES)
 

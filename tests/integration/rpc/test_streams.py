@@ -10,8 +10,11 @@ import pytest
 
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
+from tests.support.zmtp import encode_message
 from tests.unit.rpc.zmtp.test_codec import SHAKEN
 from xbus.errors import ProtocolError
+from xbus.loop_turn import LoopTurn
+from xbus.rpc.codec import Pieces
 from xbus.rpc.dealers import ConnectionRefusal, PlainDealer
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream
@@ -99,6 +102,23 @@ async def test_a_connection_ends_whose_message_was_sent_in_part(ends: tuple[Shor
     await eventually(lambda: keeper.has_ended, "nothing follows what is lost")
 
 
+@pytest.mark.parametrize("size", [100, 60_000])
+async def test_a_frame_in_pieces_is_sent_as_a_whole_one(ends: tuple[Short, socket.socket], size: int) -> None:
+    ours, peer = ends
+    stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Keeper())
+    stream.start()
+    peer.sendall(SHAKEN)
+    await eventually(lambda: stream.has_heard, "the peer has said who it is")
+    frame = Pieces([b"a" * size, b"b" * 100, b"c"])
+    stream.send([b"first", frame, b"last"])
+    sent = encode_message([b"first", bytes(frame), b"last"])
+    heard = b""
+    while not heard.endswith(sent[-6:]):
+        heard += await asyncio.to_thread(peer.recv, SMALL)
+    assert heard.endswith(sent)
+    stream.cut_off()
+
+
 async def test_the_other_side_begins_before_all_is_said(ends: tuple[Short, socket.socket]) -> None:
     ours, peer = ends
     stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Keeper())
@@ -146,7 +166,7 @@ async def test_a_client_is_not_its_own_server() -> None:
     """The system may choose the very port that is called while nobody listens there; here it has no other choice."""
     place = f"127.0.0.1:{free_port()}"
     caller = Caller()
-    dealer = PlainDealer(caller, f"tcp://{place};{place}", -1, PATIENT)
+    dealer = PlainDealer(caller, f"tcp://{place};{place}", -1, PATIENT, LoopTurn())
     dealer.connect()
     try:
         await eventually(lambda: caller.tried > 1 or caller.has_connected, "it tries again")

@@ -10,6 +10,7 @@ from xbus.emitter.context import EmitterContext
 from xbus.emitter.options import Options
 from xbus.emitter.session import FrontLimits, Session
 from xbus.ids import Ids
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.messages import FrontLogin
 
 TOLD: FrontLogin = {"token": "t", "session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000}
@@ -17,7 +18,7 @@ TOLD: FrontLogin = {"token": "t", "session_seconds": 3600, "max_item_bytes": 100
 
 def line(told: FrontLogin, **options: float) -> EmitterContext:
     clock = SystemClock()
-    session = cast(Session, SimpleNamespace(limits=FrontLimits.of(told)))
+    session = cast(Session, SimpleNamespace(limits=FrontLimits.of(told), turn=LoopTurn()))
     return EmitterContext(session, Options(**options), clock, Ids(clock))  # type: ignore[arg-type]
 
 

@@ -3,6 +3,9 @@
 import ast
 import asyncio
 import logging
+import os
+import struct
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ from xbus import errors
 from xbus.bots import work
 from xbus.broker.back.recipients.failures import own_fault
 from xbus.clock import SystemClock
-from xbus.errors import CallError, Failed, Refused, WentBack, XbusError
+from xbus.errors import CallError, Failed, ProtocolError, Refused, WentBack, XbusError
 from xbus.http.problems import problem
 from xbus.recipient import BulkWorker, Consumer, Event, Handover, Item, Made, Refusal
 from xbus.recipient.api import RecipientApi
@@ -82,6 +85,10 @@ def _no_log() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+def unreadable(_: Call, error: ProtocolError) -> None:
+    raise error
+
+
 async def answers(dispatch: Dispatch, method: str, *arguments: object) -> Reply:
     """What comes back for a call."""
     sent: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
@@ -90,7 +97,7 @@ async def answers(dispatch: Dispatch, method: str, *arguments: object) -> Reply:
         sent.set_result(frames)
         return True
 
-    answering = Answering(dispatch, name="test", send=send)
+    answering = Answering(dispatch, name="test", send=send, unreadable=unreadable)
     answering.take(Call(b"peer", [b"peer", *map(bytes, encode_request(b"1234", 7, 0.0, method, arguments))], 0))
     return decode_reply((await sent)[1:])
 
@@ -148,6 +155,24 @@ async def test_a_handler_that_returns_what_no_wire_takes_is_answered(method: str
     assert reply.error.code == "internal_error"
 
 
+async def test_an_answer_has_the_form_of_aiozmq_behind_the_route_of_its_call() -> None:
+    sent: list[list[bytes]] = []
+
+    def send(call: Call, frames: list[bytes]) -> bool:
+        sent.append(frames)
+        return True
+
+    answering = Answering(Dispatch(Handlers(lambda: (True, None))), name="test", send=send, unreadable=unreadable)
+    request = [*map(bytes, encode_request(b"1234", 7, 0.0, "at_once", ()))]
+    answering.take(Call(b"proxy", [b"proxy", b"peer", *request], 0))
+    ((*route, header, answer),) = sent
+    assert route == [b"proxy", b"peer"]
+    pid, _, request_id, at, is_error = struct.unpack("=HHLd?", header)
+    assert (pid, request_id, is_error) == (os.getpid() % 65536, 7, False)
+    assert abs(at - time.time()) < 60
+    assert unpack(answer) == [True, None]
+
+
 async def test_a_call_whose_text_is_no_utf_8_is_answered() -> None:
     frames = [b"peer", *map(bytes, encode_request(b"1234", 7, 0.0, "at_once", ()))]
     frames[3] = b"\x91\xa1\xe9"
@@ -157,7 +182,7 @@ async def test_a_call_whose_text_is_no_utf_8_is_answered() -> None:
         sent.append(frames)
         return True
 
-    answering = Answering(Dispatch(Handlers(lambda: None)), name="test", send=send)
+    answering = Answering(Dispatch(Handlers(lambda: None)), name="test", send=send, unreadable=unreadable)
     answering.take(Call(b"peer", frames, 0))
     error = decode_reply(sent[0][1:]).error
     assert error is not None

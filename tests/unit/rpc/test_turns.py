@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from xbus.rpc.exchange.answering import Call
-from xbus.rpc.exchange.call_queue import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
+from xbus.rpc.server import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
 
 DEEP, HONEST, OTHER = b"deep", b"honest", b"other"
 
@@ -25,7 +25,7 @@ class Calls:
             call = Call(peer, [], size)
             self._made.append(call)
             if self.turns.add(call):
-                self._begin(call)
+                self.under_way.append(call)
 
     def answer(self, peer: bytes, count: int = 1) -> None:
         mine = [call for call in self.under_way if call.peer == peer][:count]
@@ -44,12 +44,8 @@ class Calls:
 
     def _go_on(self) -> Iterator[Call]:
         while (call := self.turns.next()) is not None:
-            self._begin(call)
+            self.under_way.append(call)
             yield call
-
-    def _begin(self, call: Call) -> None:
-        self.turns.began(call)
-        self.under_way.append(call)
 
 
 def test_who_calls_alone_has_many_calls_under_way() -> None:

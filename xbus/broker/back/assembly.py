@@ -105,7 +105,7 @@ class DeliveryAssembly:
         self.events = RoleEvents()
         self._log = LogReader(journal, bell)
         self.archived = self._log.archived
-        self.slices = LogSlices(journal, self._log)
+        self.slices = LogSlices(self._log)
         self.breakers = CircuitBreakers(
             runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
         )
@@ -253,6 +253,7 @@ class DeliveryAssembly:
         events.paused.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
         events.resumed.subscribe(self.probing.resumed, self.lanes.arrived, self._retry_queue.arrived)
         events.left.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
+        events.configured.subscribe(self._groups.forget_ways)
         events.slow.subscribe(self._bundles.split, self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
         events.tripped.subscribe(self._bundles.left, self.lanes.left)
@@ -270,7 +271,7 @@ class DeliveryAssembly:
         return DeliveryFigures(
             self._results.counts,
             self._groups.envelopes,
-            {role.id: len(role.in_flight.positions) for role in self._roles},
+            {role.id: len(role.in_flight.positions) for role in self._roles.values()},
             self._bundles.waiting_bytes,
             self._log.tail_bytes,
             self._log.head,

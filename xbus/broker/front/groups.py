@@ -16,17 +16,19 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from xbus.broker.answers import on_wire
+from xbus.broker.answers import on_wire, promised_answer
 from xbus.broker.front.envelopes import NewEvent, head_of_array, tags_of_array
 from xbus.broker.front.front import Front, NewGroup
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
+from xbus.broker.sessions import Sessions
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.headers import NO_TAGS
-from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids
+from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids, token_hash
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
+from xbus.rpc.dispatch import verb
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
 
@@ -76,6 +78,7 @@ class GroupIntake:
 
     Args:
         front: takes groups, and envelopes alone.
+        sessions: the emitters'.
         note_refusal: called for each envelope that is refused.
         now: the time in seconds.
         turn: of the loop: the messages of one become a group at its end.
@@ -84,11 +87,13 @@ class GroupIntake:
     def __init__(
         self,
         front: Front,
+        sessions: Sessions,
         note_refusal: NoteRefusal,
         now: Callable[[], float] = time.monotonic,
         turn: LoopTurn | None = None,
     ) -> None:
         self._front = front
+        self._sessions = sessions
         self._note_refusal = note_refusal
         self._now = now
         self._turn = turn or LoopTurn()
@@ -99,30 +104,33 @@ class GroupIntake:
         self._waiting: dict[int, deque[_LongMessage]] = {}
         """The messages that have spans left, by their emitter, which has a span under way."""
 
-    def put(self, emitter_id: int, session: bytes, entries: list[Value], *, in_order: bool = False) -> Promise[Answers]:
+    @verb("xbus.put_envelopes")
+    @promised_answer
+    def put_envelopes(self, token: str, envelopes: list[Value], in_order: bool = False) -> Promise[Answers]:
         """Take envelopes, each ``[envelope_id, event_id, type_name, items, data, head, event_head]``.
 
         Args:
-            session: the hash of the caller's token.
+            token: the caller's.
             in_order: take none behind one that is not taken.
 
         Returns:
             For each envelope its receipt, or its error.
         """
+        emitter_id = self._sessions.owner(token)
         now = self._now()
         last, self._last_emitter = self._last_emitter, emitter_id
         if last not in (None, emitter_id):
             self._shared_until = now + SHARED_SECONDS
         waiting = self._waiting.get(emitter_id)
-        is_short = len(entries) <= SPAN_ENVELOPES
-        if not entries or (waiting is None and (is_short or now >= self._shared_until)):
-            message = _Message(self._front, emitter_id, session, entries, in_order, self._note_refusal)
-            if entries:
+        is_short = len(envelopes) <= SPAN_ENVELOPES
+        if not envelopes or (waiting is None and (is_short or now >= self._shared_until)):
+            message = _Message(self._front, emitter_id, token, envelopes, in_order, self._note_refusal)
+            if envelopes:
                 self.gathered.append(message)
                 if len(self.gathered) == 1:
                     self._turn.at_end(self.flush)
             return message
-        long = _LongMessage(session, entries, in_order)
+        long = _LongMessage(token, envelopes, in_order)
         if waiting is None:
             self._waiting[emitter_id] = deque([long])
             self._go_on(emitter_id)
@@ -201,7 +209,7 @@ class GroupIntake:
             return
         message = waiting[0]
         span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
-        put = _Message(self._front, emitter_id, message.session, span, message.in_order, self._note_refusal)
+        put = _Message(self._front, emitter_id, message.token, span, message.in_order, self._note_refusal)
         self.gathered.append(put)
         if len(self.gathered) == 1:
             self._turn.at_end(self.flush)
@@ -217,16 +225,16 @@ class _LongMessage(Promise[Answers]):
     """A message that goes on in spans; it is done when all its envelopes are answered.
 
     Args:
-        session: as of ``GroupIntake.put``.
-        entries: as of ``GroupIntake.put``.
-        in_order: as of ``GroupIntake.put``.
+        token: as of ``GroupIntake.put_envelopes``.
+        entries: its envelopes.
+        in_order: as of ``GroupIntake.put_envelopes``.
 
     Attributes:
         left: its envelopes that have not gone on.
     """
 
-    def __init__(self, session: bytes, entries: list[Value], in_order: bool) -> None:
-        self.session = session
+    def __init__(self, token: str, entries: list[Value], in_order: bool) -> None:
+        self.token = token
         self.in_order = in_order
         self.left = entries
         self._number = len(entries)
@@ -253,9 +261,9 @@ class _Message(Promise[Answers]):
     Args:
         front: takes its envelopes.
         emitter_id: whose it is.
-        session: as of ``GroupIntake.put``.
-        entries: as of ``GroupIntake.put``.
-        in_order: as of ``GroupIntake.put``.
+        token: as of ``GroupIntake.put_envelopes``.
+        entries: the envelopes.
+        in_order: as of ``GroupIntake.put_envelopes``.
         note_refusal: as of ``GroupIntake``.
     """
 
@@ -263,14 +271,14 @@ class _Message(Promise[Answers]):
         self,
         front: Front,
         emitter_id: int,
-        session: bytes,
+        token: str,
         entries: list[Value],
         in_order: bool,
         note_refusal: NoteRefusal,
     ) -> None:
         self._front = front
         self.emitter_id = emitter_id
-        self._session = session
+        self._token = token
         self.entries = entries
         self._in_order = in_order
         self._note_refusal = note_refusal
@@ -387,7 +395,7 @@ class _Message(Promise[Answers]):
             if head.key is None:
                 put: Answer[SealReceipt] = self._front.put_envelope(self.emitter_id, envelope_id, [event], head)
             else:
-                put = self._front.put_keyed(self.emitter_id, self._session, [event], head)
+                put = self._front.put_keyed(self.emitter_id, token_hash(self._token), [event], head)
         except XbusError as error:
             self._fail(place, envelope_id, error)
             return

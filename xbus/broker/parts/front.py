@@ -12,6 +12,7 @@ from xbus.broker.front.envelopes import (
     ReplyRequests,
 )
 from xbus.broker.front.front import Front
+from xbus.broker.front.groups import GroupIntake
 from xbus.broker.front.provisioning import Provisioning
 from xbus.broker.front.replay import ArchiveRestore, Replay
 from xbus.broker.front.verbs import (
@@ -38,9 +39,8 @@ from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, PortAddresses, Shar
 from xbus.broker.sessions import SessionLifetimes
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
-from xbus.rpc.exchange import SHARE_BYTES
 from xbus.rpc.guard import ServerLimits
-from xbus.rpc.server import Server
+from xbus.rpc.server import SHARE_BYTES, Server
 
 LARGEST_UNREAD = 4
 """The answers that one emitter may leave unread, in largest messages: an immediate reply may be as large as a batch.
@@ -129,12 +129,12 @@ class FrontPart:
             envelope_limits(config),
             config.session_seconds,
             config.immediate_reply_timeout,
-            refusals.note_grouped,
-            shared.journal.turn,
         )
+        groups = GroupIntake(self._front, self._sessions, refusals.note_grouped, turn=shared.journal.turn)
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),
             batches,
+            groups,
             RepeatVerbs(repeating, self._sessions),
             RepeatBatchVerbs(repeating, self._sessions),
             ProvisioningVerbs(provisioning, self._sessions),
@@ -142,7 +142,7 @@ class FrontPart:
             RefusalVerbs(refusals),
             sessions=self._sessions,
             throttle=checks.throttle,
-            groups=batches.groups,
+            groups=groups,
             note_error=RefusalNotes(self._sessions, refusals).note,
         )
 

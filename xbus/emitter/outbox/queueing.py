@@ -16,7 +16,9 @@ from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import Ids, format_uuid
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame, Value
+from xbus.rpc.exchange import AnswerTaker, pass_on
 from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
 P = ParamSpec("P")
@@ -65,6 +67,7 @@ class QueueSession:
         self._clock = clock
         self._ids = ids
         self._on_queued = on_queued
+        self.turn = LoopTurn()
         self._items: dict[str, dict[str, int]] = {}
         self._verbs: dict[str, Callable[..., Value]] = {
             "xbus.start_envelope": self._start_envelope,
@@ -87,6 +90,10 @@ class QueueSession:
         if verb in ("xbus.end_envelope", VERB):
             answer.add_done_callback(self._ended)
         return answer
+
+    def ask(self, verb: str, arguments: tuple[object, ...], taker: AnswerTaker, seconds: float) -> None:
+        """Carry a call out as ``call`` does, and give the answer to ``taker``."""
+        pass_on(self.call(verb, *arguments, seconds=seconds), taker)
 
     async def restore(self) -> None:
         """Do nothing: the file exists, or the next call says why not."""

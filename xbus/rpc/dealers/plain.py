@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xbus.backoff import Backoff
 from xbus.errors import ConfigurationError, ProtocolError
+from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame
 from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, ConnectionRefusal, DealerOwner
 from xbus.rpc.life_signs import MISSES, LifeSigns, keep_alive
@@ -22,14 +23,18 @@ class PlainDealer:
         endpoint: of the server, ``tcp://host:port``.
         max_message_bytes: a server that sends a larger frame is disconnected; -1 for no limit.
         signs: how soon it notices that nobody is at the other end.
+        turn: messages go at its end.
     """
 
     is_encrypted = False
 
-    def __init__(self, owner: DealerOwner, endpoint: str, max_message_bytes: int, signs: LifeSigns) -> None:
+    def __init__(
+        self, owner: DealerOwner, endpoint: str, max_message_bytes: int, signs: LifeSigns, turn: LoopTurn
+    ) -> None:
         self._owner = owner
         self._endpoint = endpoint
         self._signs = signs
+        self._turn = turn
         most = math.inf if max_message_bytes < 0 else max_message_bytes
         self._limits = MessageLimits(MOST_FRAMES, most, math.inf)
         self._loop = asyncio.get_running_loop()
@@ -85,7 +90,7 @@ class PlainDealer:
         except (OSError, TimeoutError, UnicodeError):
             self._connect_later(self._backoff.next())
             return
-        self._stream = ZmtpStream(connected, Incoming(DEALER, self._limits), self)
+        self._stream = ZmtpStream(connected, Incoming(DEALER, self._limits), self, turn=self._turn)
         self._timer = self._loop.call_later(self._signs.handshake_seconds, self._give_up_handshake)
         self._stream.start()
 

@@ -4,8 +4,7 @@
 connection that a recipient makes to the back, the recipient calls the back and the back calls the recipient.
 """
 
-from xbus.rpc.exchange.answering import Answering, Call, Channels
-from xbus.rpc.exchange.call_queue import SHARE_BYTES, CallQueue, Turns
+from xbus.rpc.exchange.answering import Answering, Call, Channels, Unanswered
 from xbus.rpc.exchange.calling import (
     AnswerTaker,
     Callee,
@@ -18,11 +17,9 @@ from xbus.rpc.exchange.calling import (
 )
 
 __all__ = [
-    "SHARE_BYTES",
     "AnswerTaker",
     "Answering",
     "Call",
-    "CallQueue",
     "Callee",
     "Channels",
     "OverdueCall",
@@ -30,6 +27,6 @@ __all__ = [
     "PeerClient",
     "PeerClients",
     "PeerWire",
-    "Turns",
+    "Unanswered",
     "pass_on",
 ]

@@ -26,12 +26,12 @@ from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.frames import (
     CALL_TOO_LARGE,
+    REPLY,
+    REQUEST_FRAMES,
     argument_bytes,
     decode_request,
     encode_error,
-    encode_reply,
     first_argument,
-    route_of,
     sender_prefix,
 )
 from xbus.rpc.ports import CallerConnection
@@ -110,6 +110,7 @@ class Answering:
         dispatch: the verbs.
         name: for the log.
         send: sends the frames of the answer to a call; false if it reached nobody.
+        unreadable: gets each message that is no request, so that nobody can reply to it.
         max_call_bytes: larger calls are refused.
     """
 
@@ -119,11 +120,13 @@ class Answering:
         *,
         name: str,
         send: Callable[[Call, list[bytes]], bool],
+        unreadable: Callable[[Call, ProtocolError], None],
         max_call_bytes: float = math.inf,
     ) -> None:
         self._name = name
         self._dispatch = dispatch
         self._send = send
+        self._unreadable = unreadable
         self._max_call_bytes = max_call_bytes
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._encode = kept_packer()
@@ -133,6 +136,8 @@ class Answering:
         """Settled when no call waits any more, while somebody waits for that."""
         self.caller = b""
         """What opened the frames of the call that is carried out now; to be asked by plain handlers only."""
+        self.connection: CallerConnection | None = None
+        """The connection by which that call came."""
         self.refused: Counter[str] = Counter()
         """How often each code of an error was the answer to a call."""
         self.unanswered_bytes = 0
@@ -143,20 +148,17 @@ class Answering:
         """The number of calls that wait for their handler's future."""
         return len(self._waiting)
 
-    def take(self, call: Call) -> bool:
-        """Carry out a call.
-
-        Returns:
-            Whether it is under way, so that its answer comes later.
-
-        Raises:
-            ProtocolError: it is no request, and nobody can reply to it.
-        """
-        self.caller = call.peer
+    def take(self, call: Call) -> None:
+        """Carry out a call."""
+        self.caller, self.connection = call.peer, call.connection
         stranger = self._stranger(call.frames) if call.size > STRANGER_BYTES else None
         refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
-        call.id, call.method, call.args, kwargs, refusal = decode_request(call.frames, refusal)
-        call.frames = route_of(call.frames)
+        try:
+            call.id, call.method, call.args, kwargs, refusal = decode_request(call.frames, refusal)
+        except ProtocolError as error:
+            self._unreadable(call, error)
+            return
+        del call.frames[-REQUEST_FRAMES:]
         calling = CALLING.set(call.peer)
         try:
             if stranger is not None:
@@ -175,11 +177,10 @@ class Answering:
                 self._waiting[answer] = call
                 self.unanswered_bytes += call.size
                 answer.add_done_callback(self._answered)
-                return True
-            self._answer(call, answer)
+            else:
+                self._answer(call, answer)
         finally:
             CALLING.reset(calling)
-        return False
 
     def knows_caller(self, frames: list[bytes]) -> bool:
         """Check whether it is known who makes a call, by token or connection; true also where nobody asks."""
@@ -187,13 +188,13 @@ class Answering:
         return argument_bytes(frames) > 0 and self._refusal(frames) is None
 
     def refuse(self, call: Call, error: CallError) -> None:
-        """Answer a call with an error, without a look at its arguments.
-
-        Raises:
-            ProtocolError: the frames are no request.
-        """
-        call.id, call.method, call.args, _, _ = decode_request(call.frames, error)
-        call.frames = route_of(call.frames)
+        """Answer a call with an error, without a look at its arguments."""
+        try:
+            call.id, call.method, call.args, _, _ = decode_request(call.frames, error)
+        except ProtocolError as unreadable:
+            self._unreadable(call, unreadable)
+            return
+        del call.frames[-REQUEST_FRAMES:]
         self._answer_error(call, error)
 
     async def all_answered(self) -> None:
@@ -275,7 +276,8 @@ class Answering:
 
     def _answer(self, call: Call, answer: object) -> None:
         try:
-            frames = encode_reply(self._sender, call.frames, call.id, time.time(), answer, self._encode)
+            header = self._sender + REPLY.pack(call.id, time.time(), False)
+            frames = [*call.frames, header, self._encode(answer)]
         except Exception as error:
             # Whatever a handler returned: its caller waits for an answer.
             self._answer_error(call, error)
@@ -325,7 +327,9 @@ class Channels:
 
     def open(self, channel: bytes, dispatch: Dispatch) -> None:
         """Let the other side call the verbs of a dispatch table by a new channel."""
-        self._open[channel] = Answering(dispatch, name=self._name, send=self._send_answer)
+        self._open[channel] = Answering(
+            dispatch, name=self._name, send=self._send_answer, unreadable=self._note_unreadable
+        )
 
     def is_open(self, channel: bytes) -> bool:
         """Check whether calls by a channel are carried out."""
@@ -349,17 +353,17 @@ class Channels:
         """Carry out a call; one by a channel that is closed gets ``connection_superseded``."""
         channel = frames[0]
         call = Call(channel, frames, sum(map(len, frames)))
-        try:
-            if channel in self._open:
-                self._open[channel].take(call)
-            elif channel in self._closed:
-                self._closed[channel].refuse(call, _superseded())
-            else:
-                raise ProtocolError("a call by a channel that is not open here")
-        except ProtocolError as error:
-            if count := self._unreadable.note(""):
-                extra = {"action": "unreadable_call", "count": count, "cause": error.cause}
-                log.info("%s: a call belongs to no registration", self._name, extra=extra)
+        if channel in self._open:
+            self._open[channel].take(call)
+        elif channel in self._closed:
+            self._closed[channel].refuse(call, _superseded())
+        else:
+            self._note_unreadable(call, ProtocolError("a call by a channel that is not open here"))
+
+    def _note_unreadable(self, _: Call, error: ProtocolError) -> None:
+        if count := self._unreadable.note(""):
+            extra = {"action": "unreadable_call", "count": count, "cause": error.cause}
+            log.info("%s: a call belongs to no registration", self._name, extra=extra)
 
     def _send_answer(self, call: Call, frames: list[bytes]) -> bool:
         return self._send(frames)

@@ -18,7 +18,7 @@ from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, UNREAD_ANSWERS, CutLog
 from xbus.rpc.life_signs import LifeSigns, keep_alive
 from xbus.rpc.multipart import MOST_FRAMES
 from xbus.rpc.ports.port import PeerIsFull, PeerIsGone, PortOwner, bind_error
-from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, SocketWatch, ZmtpStream, endpoint_of, listen
+from xbus.rpc.zmtp import HAS_EPOLL, ROUTER, Incoming, MessageLimits, SocketWatch, ZmtpStream, endpoint_of, listen
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class PlainPort:
         self._kept_of_strangers = 0
         self._is_paused = True
         self.turn = turn
-        self._watch = SocketWatch(turn)
+        self._watch = SocketWatch(turn) if HAS_EPOLL else None
         self.serve = owner.serve
         self.line = owner.line
         self.allowed_in = 0
@@ -259,7 +259,8 @@ class PlainPort:
         for peer in list(self.peers.values()):
             peer.stream.close()
             self._forget(peer)
-        self._watch.close()
+        if self._watch is not None:
+            self._watch.close()
 
     # -- what the connections tell ---------------------------------------------------------------------------------
 
@@ -373,7 +374,7 @@ class PlainPort:
         peer_id = self._prefix + next(self._numbers).to_bytes(_NUMBER_BYTES, "big")
         keep_alive(connected, self._signs)
         peer = _Peer(self, peer_id, address, self._loop.time())
-        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer, self._watch)
+        peer.stream = ZmtpStream(connected, Incoming(ROUTER, self._limits, (peer_id,)), peer, self._watch, self.turn)
         self.peers[peer_id] = self._shy[peer_id] = peer
         peer.stream.start()
 

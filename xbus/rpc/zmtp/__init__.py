@@ -6,11 +6,12 @@ and what goes is sent by the loop. So each byte is bounded where it arrives, and
 """
 
 from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way
-from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits, encode_message
-from xbus.rpc.zmtp.stream import SocketWatch, StreamOwner, ZmtpStream
+from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits
+from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, StreamOwner, ZmtpStream
 
 __all__ = [
     "DEALER",
+    "HAS_EPOLL",
     "PING",
     "ROUTER",
     "TCP",
@@ -20,7 +21,6 @@ __all__ = [
     "StreamOwner",
     "TcpAddress",
     "ZmtpStream",
-    "encode_message",
     "endpoint_of",
     "listen",
     "parse_way",

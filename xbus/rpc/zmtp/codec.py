@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from xbus.errors import ProtocolError
-from xbus.rpc.codec import Frame, Pieces
 
 MORE = 0x01
 LONG = 0x02
@@ -59,36 +58,19 @@ def _property(name: bytes, value: bytes) -> bytes:
     return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
 
 
+SHORT_HEADERS = {flags: [bytes((flags, size)) for size in range(MOST_SHORT + 1)] for flags in (0, MORE, COMMAND)}
+"""The headers of frames that are no longer, by their flags and the size of the frame."""
+
+
+def long_header(flags: int, size: int) -> bytes:
+    """Write the header of a frame that is longer than ``MOST_SHORT``."""
+    return bytes((flags | LONG,)) + _LENGTH.pack(size)
+
+
 def encode_frame(flags: int, body: bytes) -> bytes:
     """Encode a frame."""
-    return _header(flags, len(body)) + body
-
-
-_SHORT_HEADERS = {flags: [bytes((flags, size)) for size in range(MOST_SHORT + 1)] for flags in (0, MORE, COMMAND)}
-
-
-def _header(flags: int, size: int) -> bytes:
-    return bytes((flags | LONG,)) + _LENGTH.pack(size) if size > MOST_SHORT else _SHORT_HEADERS[flags][size]
-
-
-def encode_message(frames: Sequence[Frame]) -> bytes:
-    """Encode a message."""
-    return b"".join(message_pieces(frames))
-
-
-def message_pieces(frames: Sequence[Frame]) -> list[bytes]:
-    """Encode a message in pieces, none of which is a copy of a frame."""
-    pieces: list[bytes] = []
-    left = len(frames)
-    for frame in frames:
-        left -= 1
-        size, flags = len(frame), MORE if left else 0
-        pieces.append(_header(flags, size) if size > MOST_SHORT else _SHORT_HEADERS[flags][size])
-        if isinstance(frame, Pieces):
-            pieces += frame.pieces
-        else:
-            pieces.append(frame)
-    return pieces
+    size = len(body)
+    return (SHORT_HEADERS[flags][size] if size <= MOST_SHORT else long_header(flags, size)) + body
 
 
 PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))
@@ -185,8 +167,14 @@ class Incoming:
         Raises:
             ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
         """
-        if come and not self._add(come):
-            return None
+        if come:
+            if self._greeting is not None or self.missing:
+                come = self._go_on_with(come)
+                if self.missing:
+                    return None
+            self._data, self._at = self._data[self._at :] + come, 0
+            self._of_part = self._commands_of_part = 0
+            self.has_more = True
         if self._partial and not self.missing and self._ends_message():
             return self._finished()
         data, end, frames = self._data, len(self._data), self._frames
@@ -230,19 +218,6 @@ class Incoming:
             self._data, self._at = b"", 0
         return None
 
-    def _add(self, come: bytes) -> bool:
-        """Take bytes up that came; false while they are only a part of a large frame."""
-        if self.missing > len(come):
-            self._keep(come)
-            self.missing -= len(come)
-            return False
-        if self._greeting is not None or self.missing:
-            come = self._go_on_with(come)
-        self._data, self._at = self._data[self._at :] + come, 0
-        self._of_part = self._commands_of_part = 0
-        self.has_more = True
-        return True
-
     def _ends_message(self) -> bool:
         """Take up a frame that came in parts; true where it is the last one of a message."""
         body = b"".join(self._partial)
@@ -259,10 +234,10 @@ class Incoming:
         """Take what is still missing of the greeting or of a long frame; give what came behind it."""
         if self._greeting is not None:
             come = self._greet(self._greeting + come)
-        if self.missing:
-            self._keep(come[: self.missing])
-            come = come[self.missing :]
-            self.missing = 0
+        if missing := self.missing:
+            self._keep(come[:missing])
+            self.missing = max(0, missing - len(come))
+            come = come[missing:]
         return come
 
     def _keep(self, part: bytes) -> None:

@@ -1,23 +1,24 @@
 """A connected socket that carries messages by ZMTP, driven by the event loop.
 
 A callback of the loop for each socket costs ten calls of Python functions for each part that is read. So the sockets of
-a server have one for all of them (``SocketWatch``).
+a server have one for all of them (``SocketWatch``), where the system has epoll.
 """
 
 import asyncio
 import contextlib
-import selectors
+import select
 import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from xbus.errors import ProtocolError
 from xbus.loop_turn import Act, LoopTurn, tell
-from xbus.rpc.codec import Frame
-from xbus.rpc.zmtp.codec import PART_BYTES, Incoming, message_pieces
+from xbus.rpc.codec import Frame, Pieces
+from xbus.rpc.zmtp.codec import MORE, MOST_SHORT, PART_BYTES, SHORT_HEADERS, Incoming, long_header
 
 _PIECES_AT_ONCE = 256
 """The most pieces that one call of the system sends; the system takes 1,024."""
@@ -34,6 +35,9 @@ _DROPPED_PARTS = 64
 """Parts that are read and dropped at the end of a connection: more than the system keeps for most. A peer that sends on
 and on must not delay the end."""
 
+HAS_EPOLL = hasattr(select, "epoll")
+"""Whether the system has epoll, which is ready itself when one of its sockets is."""
+
 _NO_LINGER = struct.pack("=ii", 1, 0)
 
 
@@ -46,7 +50,7 @@ class SocketWatch:
 
     def __init__(self, turn: LoopTurn) -> None:
         # Made with the first socket, as its own descriptor is ready when one of its sockets is.
-        self._selector: selectors.DefaultSelector | None = None
+        self._epoll: select.epoll | None = None
         self._watched: dict[int, tuple[Act | None, Act | None]] = {}
         """By descriptor, its reader and its writer."""
         self.turn = turn
@@ -70,41 +74,41 @@ class SocketWatch:
     def close(self) -> None:
         """Watch nothing any more."""
         self._watched.clear()
-        if self._selector is not None:
-            asyncio.get_running_loop().remove_reader(self._selector)
-            self._selector.close()
-            self._selector = None
+        if self._epoll is not None:
+            asyncio.get_running_loop().remove_reader(self._epoll)
+            self._epoll.close()
+            self._epoll = None
 
     def _watch(self, descriptor: int, reader: Act | None, writer: Act | None) -> None:
-        events = (selectors.EVENT_READ if reader else 0) | (selectors.EVENT_WRITE if writer else 0)
-        if self._selector is None:
-            self._selector = selectors.DefaultSelector()
-            asyncio.get_running_loop().add_reader(self._selector, self._look)
+        events = (select.EPOLLIN if reader else 0) | (select.EPOLLOUT if writer else 0)
+        if self._epoll is None:
+            self._epoll = select.epoll()
+            asyncio.get_running_loop().add_reader(self._epoll, self._look)
         is_watched = descriptor in self._watched
         if not events:
             if is_watched:
                 del self._watched[descriptor]
-                self._selector.unregister(descriptor)
+                self._epoll.unregister(descriptor)
             return
         self._watched[descriptor] = reader, writer
         if is_watched:
-            self._selector.modify(descriptor, events)
+            self._epoll.modify(descriptor, events)
         else:
-            self._selector.register(descriptor, events)
+            self._epoll.register(descriptor, events)
 
     def _look(self) -> None:
-        assert self._selector is not None, "it is watched"
+        assert self._epoll is not None, "it is watched"
         turn = self.turn
         turn.number += 1
         turn.is_busy = True
-        for key, events in self._selector.select(0):
-            # One before it may have ended this connection, or stopped it.
-            if events & selectors.EVENT_READ and (act := self._watched.get(key.fd, (None, None))[0]):
+        for descriptor, events in self._epoll.poll(0):
+            # One before it may have ended this connection, or stopped it. An error is told to readers and writers.
+            if events & ~select.EPOLLOUT and (act := self._watched.get(descriptor, (None, None))[0]):
                 try:
                     act()
                 except Exception as error:
                     tell(error)
-            if events & selectors.EVENT_WRITE and (act := self._watched.get(key.fd, (None, None))[1]):
+            if events & ~select.EPOLLIN and (act := self._watched.get(descriptor, (None, None))[1]):
                 try:
                     act()
                 except Exception as error:
@@ -144,10 +148,16 @@ class ZmtpStream:
         incoming: reads the bytes that come.
         owner: takes the messages.
         watch: calls it when there is something to read; the loop itself where none is given.
+        turn: messages go at its end, where no ``watch`` is given.
     """
 
     def __init__(
-        self, connected: socket.socket, incoming: Incoming, owner: StreamOwner, watch: SocketWatch | None = None
+        self,
+        connected: socket.socket,
+        incoming: Incoming,
+        owner: StreamOwner,
+        watch: SocketWatch | None = None,
+        turn: LoopTurn | None = None,
     ) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -157,7 +167,8 @@ class ZmtpStream:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._watch = watch or self._loop
-        self._turn = watch.turn if watch else LoopTurn()
+        self._turn = watch.turn if watch else turn or LoopTurn()
+        self._reader = self._read if watch else partial(self._turn.run, self._read)
         self._was_ready = False
         self._held_back: list[bytes] | None = None
         """A message that came when nothing might be read any more."""
@@ -197,16 +208,27 @@ class ZmtpStream:
         """Read again, first what has come already."""
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
-            self._watch.add_reader(self._descriptor, self._read)
-            self._next_turn = self._loop.call_soon(self._hand_on)
+            self._watch.add_reader(self._descriptor, self._reader)
+            self._next_turn = self._loop.call_soon(self._read, b"")
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
-        pieces = message_pieces(frames)
-        if sum(map(len, frames)) < _LARGE_BYTES:
-            pieces = [b"".join(pieces)]
-        self._unsent += pieces
-        self.unsent_bytes += sum(map(len, pieces))
+        pieces: list[bytes] = []
+        left = len(frames)
+        for frame in frames:
+            left -= 1
+            size, flags = len(frame), MORE if left else 0
+            pieces.append(SHORT_HEADERS[flags][size] if size <= MOST_SHORT else long_header(flags, size))
+            if isinstance(frame, Pieces):
+                pieces += frame.pieces
+            else:
+                pieces.append(frame)
+        size = sum(map(len, pieces))
+        if size < _LARGE_BYTES:
+            self._unsent.append(b"".join(pieces))
+        else:
+            self._unsent += pieces
+        self.unsent_bytes += size
         if self.waits_for_room:
             return
         if self.unsent_bytes >= _EARLY_BYTES:
@@ -269,37 +291,29 @@ class ZmtpStream:
             self.close()
         self._owner.ended(self, error)
 
-    def _read(self) -> None:
-        """Read a part of what has come, and hand on the messages that are complete."""
-        if not self._is_reading or self._next_turn is not None:
-            # Another connection of this turn has stopped it, or what has come before goes first.
-            return
-        incoming = self._incoming
-        try:
-            part = self._socket.recv(incoming.wanted if incoming.missing else PART_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            part = b""
-        if not part:
-            self._end()
-            return
-        self.has_heard = True
-        self._hand_on(part)
-        unfinished = incoming.size + incoming.partial_bytes
-        if unfinished != self.unfinished and not self.is_closed:
-            more, self.unfinished = unfinished - self.unfinished, unfinished
-            self._owner.keeps(self, more)
-
-    def _hand_on(self, part: bytes = b"") -> None:
-        """Hand on the messages that have come.
+    def _read(self, part: bytes | None = None) -> None:
+        """Hand on the messages that are complete by a part of what has come.
 
         Args:
-            part: of what has come, if it was read just now.
+            part: empty for those that have come before; None to read one.
         """
-        if not part:
-            self._next_turn = None
         incoming, owner = self._incoming, self._owner
+        if part is None:
+            if not self._is_reading or self._next_turn is not None:
+                # Another connection of this turn has stopped it, or what has come before goes first.
+                return
+            try:
+                part = self._socket.recv(incoming.wanted if incoming.missing else PART_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                part = b""
+            if not part:
+                self._end()
+                return
+            self.has_heard = True
+        else:
+            self._next_turn = None
         try:
             while not self.is_closed:
                 message = self._held_back or incoming.next_message(part)
@@ -310,20 +324,24 @@ class ZmtpStream:
                     self._was_ready = True
                     owner.is_ready(self)
                 if message is None:
-                    return
+                    break
                 self._held_back = None
                 if not owner.take(message):
                     self._held_back = message
                     self.pause()
-                    return
+                    break
                 if not incoming.has_more:
-                    return
+                    break
         except ProtocolError as error:
             self._end(error)
         except Exception:
             # A message that brings its handler down must not end the reading of those behind it.
-            self._next_turn = self._loop.call_soon(self._hand_on)
+            self._next_turn = self._loop.call_soon(self._read, b"")
             raise
+        unfinished = incoming.size + incoming.partial_bytes
+        if unfinished != self.unfinished and not self.is_closed:
+            more, self.unfinished = unfinished - self.unfinished, unfinished
+            owner.keeps(self, more)
 
     def _answer(self) -> None:
         # Whoever leaves so much unread hears of our life by that, and keeps us from nothing by asking.

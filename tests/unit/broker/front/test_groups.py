@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, TypeAlias, cast
 
 import pytest
@@ -39,7 +39,8 @@ from xbus.rpc.dispatch import verb
 from xbus.supervision.health import Health
 
 Entry: TypeAlias = Any
-SESSION = b"a session"
+TOKENS = cast(Sessions, SimpleNamespace(owner=int))
+"""Sessions in which the token of each emitter is its id, without a call of Python for each."""
 
 
 def entry(random: Random, *items: bytes, type_name: str = "notes", head: Any = None, tags: Any = None) -> Entry:
@@ -54,7 +55,7 @@ def keyed(key: str, *items: bytes, headers: bytes | None = None) -> Entry:
 
 @pytest.fixture
 def intake(front: Front) -> GroupIntake:
-    return GroupIntake(front, lambda *_: None)
+    return GroupIntake(front, TOKENS, lambda *_: None)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def put(intake: GroupIntake, north: Desk) -> Callable[[list[Entry]], Awaitable[l
     """Puts entries as ``north`` in one message."""
 
     async def put(entries: list[Entry]) -> list[Any]:
-        return [*await intake.put(north.emitter_id, SESSION, on_wire(entries))]
+        return [*await intake.put_envelopes(str(north.emitter_id), on_wire(entries))]
 
     return put
 
@@ -116,7 +117,7 @@ async def test_a_taken_id_tells_nothing_to_another_emitter(
 ) -> None:
     of_north = entry(Random(7), b"secret")
     await put([of_north])
-    (answer,) = await intake.put(south.emitter_id, SESSION, on_wire([of_north]))
+    (answer,) = await intake.put_envelopes(str(south.emitter_id), on_wire([of_north]))
     unknown = entry(Random(8), b"x")
     assert isinstance(answer, dict)
     assert answer["code"] == "envelope_unknown"
@@ -151,7 +152,7 @@ def put_in_order(intake: GroupIntake, north: Desk) -> Callable[[list[Entry]], Aw
     """Puts entries as ``north`` in one message, in order."""
 
     async def put(entries: list[Entry]) -> list[Any]:
-        return [*await intake.put(north.emitter_id, SESSION, on_wire(entries), in_order=True)]
+        return [*await intake.put_envelopes(str(north.emitter_id), on_wire(entries), in_order=True)]
 
     return put
 
@@ -198,7 +199,7 @@ async def test_large_data_goes_to_the_object_store(sqlite_url: str, tmp_path: Pa
     objects = ObjectPlace(str(folder), 500)
     entries = [entry(random, b"a"), entry(random, b"x" * 600), entry(random, b"b")]
     async with an_intake(create_engine(sqlite_url), objects) as (intake, journal, emitter_id):
-        receipts = [*await intake.put(emitter_id, SESSION, on_wire(entries))]
+        receipts = [*await intake.put_envelopes(str(emitter_id), on_wire(entries))]
         data = {bytes(row["event_id"].bytes): row["data"] for row in (await journal.read(_all_rows))[2]}
     assert all(isinstance(receipt, tuple) for receipt in receipts)
     assert data[entries[0][1]] == pack_items([b"a"])
@@ -263,7 +264,7 @@ async def an_intake(
         replies = ReplyRequests(journal, Rings(), clock, 30.0)  # type: ignore[arg-type]
         space = Space(journal, 0, Health("front", clock))
         front = Front(journal, Checks(configuration, LIMITS, clock), clock, replies, lambda: None, tasks, space)
-        yield GroupIntake(front, lambda *_: None), journal, (await Scribe.of(journal)).emitter_id("north")
+        yield GroupIntake(front, TOKENS, lambda *_: None), journal, (await Scribe.of(journal)).emitter_id("north")
 
 
 async def carried_out(messages: Sequence[list[Entry]], outage: int | None = None) -> tuple[list[Any], list[Any]]:
@@ -278,8 +279,8 @@ async def carried_out(messages: Sequence[list[Entry]], outage: int | None = None
         for number, message in enumerate(messages):
             if number == outage:
                 with Faults(engine).before_commit(), suppress(JournalUnavailable):
-                    await intake.put(emitter_id, SESSION, on_wire(message))
-            answers += await intake.put(emitter_id, SESSION, on_wire(message))
+                    await intake.put_envelopes(str(emitter_id), on_wire(message))
+            answers += await intake.put_envelopes(str(emitter_id), on_wire(message))
         rows = await journal.read(_all_rows)
     return answers, rows
 
@@ -333,17 +334,17 @@ def _told(answer: Any) -> object:
 @pytest.fixture
 async def shared(front: Front, north: Desk, south: Desk) -> GroupIntake:
     """An intake by which two emitters have just put, and no time passes."""
-    intake = GroupIntake(front, lambda *_: None, lambda: 0.0)
+    intake = GroupIntake(front, TOKENS, lambda *_: None, lambda: 0.0)
     for desk in (south, north):
-        await intake.put(desk.emitter_id, SESSION, [])
+        await intake.put_envelopes(str(desk.emitter_id), [])
     return intake
 
 
 async def test_a_long_message_leaves_room_for_the_puts_of_others(shared: GroupIntake, north: Desk, south: Desk) -> None:
     random = Random(7)
     first, second = ([entry(random, b"%d" % number) for number in range(100)] for _ in range(2))
-    of_north = [shared.put(north.emitter_id, SESSION, on_wire(message)) for message in (first, second)]
-    [[_, position, _]] = await shared.put(south.emitter_id, SESSION, on_wire([entry(random, b"x")]))
+    of_north = [shared.put_envelopes(str(north.emitter_id), on_wire(message)) for message in (first, second)]
+    [[_, position, _]] = await shared.put_envelopes(str(south.emitter_id), on_wire([entry(random, b"x")]))
     assert position == SPAN_ENVELOPES + 1
     answers: list[Any] = [await each for each in of_north]
     assert [[receipt[0] for receipt in each] for each in answers] == [[e[0] for e in each] for each in (first, second)]
@@ -355,7 +356,7 @@ async def test_what_is_wrong_in_a_span_is_answered_in_its_place(shared: GroupInt
     random = Random(7)
     message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
     message[SPAN_ENVELOPES + 1][2] = "nothing"
-    answers = await shared.put(north.emitter_id, SESSION, on_wire(message))
+    answers = await shared.put_envelopes(str(north.emitter_id), on_wire(message))
     assert [place for place, answer in enumerate(answers) if isinstance(answer, dict)] == [SPAN_ENVELOPES + 1]
     assert len(answers) == len(message)
 
@@ -364,7 +365,7 @@ async def test_in_order_no_span_goes_on_behind_one_that_is_wrong(shared: GroupIn
     random = Random(7)
     message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
     message[SPAN_ENVELOPES + 1][2] = "nothing"
-    answers = await shared.put(north.emitter_id, SESSION, on_wire(message), in_order=True)
+    answers = await shared.put_envelopes(str(north.emitter_id), on_wire(message), in_order=True)
     codes = [answer["code"] if isinstance(answer, dict) else "" for answer in answers]
     kept = SPAN_ENVELOPES + 1
     assert codes == [*[""] * kept, "unknown_type", *["behind_another"] * (len(message) - kept - 1)]
@@ -375,13 +376,13 @@ async def test_an_outage_amid_the_spans_is_told_of_each_envelope(
 ) -> None:
     random = Random(7)
     message = [entry(random, b"x") for _ in range(SPAN_ENVELOPES + 1)]
-    putting = shared.put(north.emitter_id, SESSION, on_wire(message))
+    putting = shared.put_envelopes(str(north.emitter_id), on_wire(message))
     shared.flush()
     await journal.read(read_head)
     with Faults(journal._engine).before_commit():
         answers = await putting
     assert {answer["code"] for answer in answers if isinstance(answer, dict)} == {"journal_unavailable"}
-    again: list[Any] = [*await shared.put(north.emitter_id, SESSION, on_wire(message))]
+    again: list[Any] = [*await shared.put_envelopes(str(north.emitter_id), on_wire(message))]
     assert [receipt[:2] for receipt in again] == [(sent[0], place + 1) for place, sent in enumerate(message)]
 
 
@@ -393,7 +394,9 @@ async def test_the_puts_of_all_emitters_in_a_turn_of_the_loop_are_one_group(
     random = Random(7)
     messages = [[entry(random, b"a"), entry(random, b"b")], [entry(random, b"c")], [entry(random, b"d")]]
     desks = [north, south, north]
-    putting = [intake.put(desk.emitter_id, SESSION, on_wire(each)) for desk, each in zip(desks, messages, strict=True)]
+    putting = [
+        intake.put_envelopes(str(desk.emitter_id), on_wire(each)) for desk, each in zip(desks, messages, strict=True)
+    ]
     answers: list[Any] = [await each for each in putting]
     assert [receipt[:2] for each in answers for receipt in each] == [
         (sent[0], position) for position, sent in enumerate([each for message in messages for each in message], start=1)
@@ -423,7 +426,7 @@ async def test_another_call_of_the_turn_is_carried_out_behind_the_puts_before_it
     dispatch = ThrottlingDispatch(
         Others(), sessions=sessions, throttle=throttle, groups=intake, note_error=lambda *_: None
     )
-    putting = intake.put(north.emitter_id, SESSION, on_wire([entry(Random(7), b"a")]))
+    putting = intake.put_envelopes(str(north.emitter_id), on_wire([entry(Random(7), b"a")]))
     assert intake.gathered
     assert dispatch.call("look", [], {}) is False
     ((_, position, *_),) = await putting
@@ -436,7 +439,7 @@ async def test_messages_of_a_turn_get_the_same_answers_as_one_after_the_other(se
     messages = messages_of(some_calls(random, contested=False), "at random", random)
     answers, rows = await carried_out(messages)
     async with an_intake(memory_engine()) as (intake, journal, emitter_id):
-        putting = [intake.put(emitter_id, SESSION, on_wire(message)) for message in messages]
+        putting = [intake.put_envelopes(str(emitter_id), on_wire(message)) for message in messages]
         again = [answer for each in putting for answer in await each]
         rows_again = await journal.read(_all_rows)
     assert [_without_position(_told(each)) for each in again] == [_without_position(_told(each)) for each in answers]
@@ -459,7 +462,9 @@ async def test_a_limit_of_one_emitter_leaves_the_others_of_its_turn(
     monkeypatch.setattr(Throttle, "_buckets", buckets)
     monkeypatch.setattr(Throttle, "charge_all", charge_all)
     random = Random(7)
-    putting = [intake.put(desk.emitter_id, SESSION, on_wire([entry(random, b"a")])) for desk in (north, south, north)]
+    putting = [
+        intake.put_envelopes(str(desk.emitter_id), on_wire([entry(random, b"a")])) for desk in (north, south, north)
+    ]
     answers: list[Any] = [await each for each in putting]
     (first,), (limited,), (last,) = answers
     assert (first[1], last[1]) == (1, 2)
@@ -485,11 +490,11 @@ async def calls_of_a_message(envelopes: int, messages: int = 1) -> int:
     async with an_intake(memory_engine()) as (intake, journal, emitter_id):
         random = Random(7)
         first, *others = (on_wire([entry(random, b"x" * 200) for _ in range(envelopes)]) for _ in range(messages + 1))
-        await intake.put(emitter_id, SESSION, first)
+        await intake.put_envelopes(str(emitter_id), first)
         await journal.run(lambda connection: sys.setprofile(count))
         sys.setprofile(count)
         try:
-            putting = [intake.put(emitter_id, SESSION, each) for each in others]
+            putting = [intake.put_envelopes(str(emitter_id), each) for each in others]
             await putting[-1]
         finally:
             sys.setprofile(None)

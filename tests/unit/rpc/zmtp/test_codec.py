@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.zmtp import encode_message
 from xbus.errors import ProtocolError
-from xbus.rpc.codec import Pieces
 from xbus.rpc.zmtp.codec import (
     COMMAND,
     GREETING,
@@ -18,7 +18,6 @@ from xbus.rpc.zmtp.codec import (
     Incoming,
     MessageLimits,
     encode_frame,
-    encode_message,
 )
 
 ROUTE = b"peer"
@@ -60,12 +59,6 @@ def test_messages_come_whole_from_pieces_of_any_size(size: int) -> None:
         messages += heard(incoming, data[at : at + size])
     assert messages == [[ROUTE, *message] for message in MESSAGES]
     assert incoming.answers == [GREETING, ROUTER.ready]
-
-
-def test_a_frame_in_pieces_is_sent_as_a_whole_one() -> None:
-    pieces = Pieces([b"a" * 200, b"b" * 100, b"c"])
-    assert encode_message([b"first", pieces]) == encode_message([b"first", bytes(pieces)])
-    assert encode_message([pieces, b"last"]) == encode_message([bytes(pieces), b"last"])
 
 
 def test_messages_come_whole_from_pieces_of_all_sizes() -> None:

@@ -65,7 +65,7 @@ class BundleWorkers:
         return way
 
     def _way_of(self, graph_id: int, service: str) -> tuple[str, ...] | None:
-        graph = self._log.known_graph(graph_id)
+        graph = self._log.known_graphs.get(graph_id)
         return None if graph is None else graph.workers_before(service)
 
     async def transform(self, bundle: Sequence[SmallEnvelope], service: str) -> Sequence[SmallEnvelope | BundleStatus]:

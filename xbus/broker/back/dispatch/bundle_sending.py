@@ -170,7 +170,7 @@ class BundleRun:
                 # It was stopped here, as another one refused it.
                 continue
             for event in small.envelope.events:
-                graph = self._log.known_graph(event.graph_id)
+                graph = self._log.known_graphs.get(event.graph_id)
                 if event.event_id == failure.event_id and graph is not None:
                     failure.happened_at(graph.nodes_of(recipient.role.service), event.items)
 
@@ -346,7 +346,7 @@ class BundleSender:
         results = [result for of_one in outcome.values() for result in of_one]
         if results:
             committed = max([of_one.count(BundleStatus.COMMITTED) for of_one in outcome.values()])
-            party.size.learn(committed, seconds, has_failed=RecipientFailed in set(map(type, results)))
+            party.objects.size.learn(committed, seconds, has_failed=RecipientFailed in set(map(type, results)))
 
     def _shares(
         self, recipients: Sequence[ServedRole], instances: Mapping[int, RecipientProxy], bundle: Sequence[SmallEnvelope]
@@ -357,7 +357,7 @@ class BundleSender:
             role = self._roles[recipient.role.id]
             settled = role.settled_of([small.envelope.position for small in bundle])
             due = [small for small in bundle if small.envelope.position not in settled]
-            blocked = [small for small in due if role.keys.blocks(small.envelope)] if role.keys else []
+            blocked = [small for small in due if role.keys.blocks(small.envelope)] if role.keys.held else []
             if settled:
                 self._run.leave(recipient, [small for small in bundle if small.envelope.position in settled])
             if blocked:

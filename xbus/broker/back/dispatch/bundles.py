@@ -55,7 +55,8 @@ class Bundles:
         self._run = run
         self._sender = sender
         self._tasks = tasks
-        self._parties: dict[ServedRole, list[BundleParty]] = {}
+        self.parties_of: dict[ServedRole, list[BundleParty]] = {}
+        """The parties of each consumer: one has what waits for it, and others are not over yet."""
         self._sending: set[asyncio.Task[None]] = set()
 
     @property
@@ -91,9 +92,9 @@ class Bundles:
     def parties(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
         """The same for one small envelope: what was corrected or begun before goes alone, and what waits for one of its
         key gets a row."""
-        if self._open_replies or self._log.is_corrected(envelope):
+        if self._open_replies.open or self._log.is_corrected(envelope):
             return []
-        if not self._open_replies.may_any_be_open and not any(self._roles[each.role.id].keys for each in recipients):
+        if not self._open_replies.maybe_open and not any(self._roles[each.role.id].keys.held for each in recipients):
             return self.together(envelope, recipients)
         return [
             party
@@ -116,7 +117,7 @@ class Bundles:
         while recipients:
             party = self.party(recipients)
             for recipient in recipients:
-                if len(self._parties[recipient]) > 1:
+                if len(self.parties_of[recipient]) > 1:
                     await self._others_emptied(recipient, party)
             if not party.queue.has_room and not await self._room(party, recipients, in_company=in_company):
                 return
@@ -184,7 +185,7 @@ class Bundles:
         found = [self.party(party) for party in wanted]
         for party in found:
             for recipient in party.recipients:
-                others = [each for each in self._parties[recipient] if each is not party]
+                others = [each for each in self.parties_of[recipient] if each is not party]
                 if taken.setdefault(recipient, party) is not party or any(map(self._must_end_first, others)):
                     return None
         return found
@@ -201,8 +202,8 @@ class Bundles:
         everyone = {recipient.role.id for whom in recipients.values() for recipient in whom}
         roles = [self._roles[role_id] for role_id in everyone]
         positions = [small.envelope.position for small in smalls]
-        may_differ = self._log.has_corrections or self._open_replies.may_any_be_open
-        if not may_differ and not any(role.keys or role.in_flight.has_any(positions) for role in roles):
+        may_differ = self._log.has_corrections or self._open_replies.maybe_open
+        if not may_differ and not any(role.keys.held or role.in_flight.has_any(positions) for role in roles):
             return len(smalls)
         for place, (small, way) in enumerate(zip(smalls, ways, strict=False)):
             envelope, whom = small.envelope, recipients[way]
@@ -227,17 +228,17 @@ class Bundles:
 
     def party(self, recipients: Sequence[ServedRole]) -> BundleParty:
         """Give the party of some consumers, to which the next envelope for them may be added."""
-        for party in self._parties.get(recipients[0], ()):
+        for party in self.parties_of.get(recipients[0], ()):
             if party.is_for(recipients):
                 return party
         party = BundleParty(recipients)
         for recipient in recipients:
-            self._parties.setdefault(recipient, []).append(party)
+            self.parties_of.setdefault(recipient, []).append(party)
         return party
 
     def has_only(self, recipient: ServedRole, party: BundleParty) -> bool:
         """Check whether nothing waits for a consumer in any party but one."""
-        parties = self._parties.get(recipient, [])
+        parties = self.parties_of.get(recipient, [])
         if len(parties) == 1:
             return parties[0] is party
         return party in parties and all(each is party or each.is_idle for each in parties)
@@ -303,11 +304,11 @@ class Bundles:
         return True
 
     def _alone(self, recipient: ServedRole) -> BundleParty | None:
-        return next((party for party in self._parties.get(recipient, ()) if len(party.recipients) == 1), None)
+        return next((party for party in self.parties_of.get(recipient, ()) if len(party.recipients) == 1), None)
 
     async def _others_emptied(self, recipient: ServedRole, party: BundleParty | None) -> None:
         """Wait until nothing waits for a consumer in any party but one."""
-        for other in list(self._parties.get(recipient, ())):
+        for other in list(self.parties_of.get(recipient, ())):
             if other is not party:
                 await self._emptied(other, recipient)
 
@@ -319,7 +320,7 @@ class Bundles:
 
     def split(self, recipient: ServedRole) -> None:
         """Let a consumer that keeps the others waiting take what waits for all of them at its own pace."""
-        for party in list(self._parties.get(recipient, ())):
+        for party in list(self.parties_of.get(recipient, ())):
             if len(party.recipients) > 1:
                 waiting = party.queue.waiting()
                 self._let_leave(party, recipient)
@@ -332,7 +333,7 @@ class Bundles:
         Else: 1. The last bundle takes its time to be noted. 2. Another recipient comes, and its lane passes what waits
         here, as that counts as being brought. 3. The bundle is noted, and nobody brings what waited.
         """
-        for party in list(self._parties.get(recipient, ())):
+        for party in list(self.parties_of.get(recipient, ())):
             self._run.leave(recipient, party.queue.waiting())
             self._let_leave(party, recipient)
 
@@ -351,12 +352,12 @@ class Bundles:
                 self._forget(party, recipient)
 
     def _forget(self, party: BundleParty, recipient: ServedRole) -> None:
-        others = [each for each in self._parties.pop(recipient, ()) if each is not party]
+        others = [each for each in self.parties_of.pop(recipient, ()) if each is not party]
         if others:
-            self._parties[recipient] = others
+            self.parties_of[recipient] = others
 
     def _all_parties(self) -> set[BundleParty]:
-        return {party for parties in self._parties.values() for party in parties}
+        return {party for parties in self.parties_of.values() for party in parties}
 
     async def finish(self, seconds: float) -> None:
         """Send no other bundle, and wait for those that are under way; those that take longer are broken off."""

@@ -7,7 +7,7 @@ bundles: ordering keys that are blocked, workers, corrections, traces, and whate
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from xbus import tracing
 from xbus.broker.back.dispatch.bundle_calls import failed_together
 from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
-from xbus.broker.back.dispatch.parties import BundleParty, GroupCall, positions_of
+from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, positions_of
 from xbus.broker.back.log import SMALL_BYTES, BundleEntry, GroupPart, LogReader, parts_on_wire
 from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies, RunResults
 from xbus.broker.back.recipients import RecipientProxy, ServedRole, Slots, fault_among_many
@@ -30,16 +30,15 @@ log = logging.getLogger(__name__)
 
 
 class _Way(NamedTuple):
-    """The way of the envelopes that take a graph.
+    """The way of the envelopes of a lane that take a graph.
 
     Args:
         graph: as it was then.
-        consumers: those that it leads to in a lane, and whether each decides by itself alone.
-        parties: the same, each with those that decide together; None where workers are before them.
+        parties: the consumers that it leads to, each with those that decide together with it; None where workers are
+            before them.
     """
 
     graph: Graph
-    consumers: Sequence[tuple[ServedRole, bool]]
     parties: Sequence[BundleParty] | None
 
 
@@ -80,7 +79,7 @@ class GroupDelivery:
         self._results = results
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._ways: dict[int, _Way] = {}
+        self._ways: dict[tuple[Lane, int], _Way] = {}
         self._out: set[GroupCall] = set()
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
@@ -93,190 +92,185 @@ class GroupDelivery:
         Args:
             lane: one that has handed out all before.
         """
-        if self._is_finishing or self._is_unusual_now():
+        # Any envelope may be open at a recipient, or too much is noted and not written.
+        if self._is_finishing or self._open_replies.open or self._open_replies.maybe_open or not self._ledger.has_room:
             return
-        position = lane.position
-        going: dict[BundleParty, list[GroupPart]] = {}
+        going: dict[BundleParty, None] = {}
         for each in sealed:
-            if each.first != position + 1 or not isinstance(each, SealedGroup) or not self._add(lane, each, going):
+            shares = self._shares(lane, each) if isinstance(each, SealedGroup) else None
+            if each.first != lane.position + 1 or shares is None or not self._may_take(shares):
                 break
-            position = each.last
-        may_take = self._are_apart(going) and False not in [self._may_take(*each) for each in going.items()]
-        if not may_take or not self._have_room(going):
-            self._ways.clear()
-            return
-        lane.position = position
-        for party, parts in going.items():
-            positions = positions_of(parts)
-            for recipient in party.recipients:
-                role = self._roles[recipient.role.id]
-                role.in_flight.begin_all(positions)
-                self._ledger.owe_all(role, positions)
-            party.parts += parts
-            party.go_on = partial(self._go_on, party)
+            lane.position = each.last
+            for party, part in shares.items():
+                party.parts.append(part)
+                party.go_on = partial(self._go_on, party)
+                going[party] = None
+                for recipient in party.recipients:
+                    role = self._roles[recipient.role.id]
+                    role.in_flight.positions.update(part.positions)
+                    self._ledger.owe_all(role, part.positions)
         for party in going:
-            self._go_on(party)
+            self._go_on(party, is_checked=True)
 
-    @staticmethod
-    def _are_apart(parties: Collection[BundleParty]) -> bool:
-        """Check whether each consumer gets envelopes in one party alone.
+    def forget_ways(self, _: object = None) -> None:
+        """Find out anew which consumers envelopes lead to: some have come or gone, or are configured otherwise."""
+        self._ways.clear()
 
-        Else its role would take those of the second party for passed when it is owed those of the first one, and two
-        parties would have envelopes of one ordering key.
+    def _shares(self, lane: Lane, sealed: SealedGroup) -> dict[BundleParty, GroupPart] | None:
+        """Give the consumers of a lane their parts of a group.
+
+        Returns:
+            None where an envelope takes another way, is large or traced, or its emitter is not known here.
         """
-        if len(parties) < 2:
-            return True
-        recipients = [recipient for party in parties for recipient in party.recipients]
-        return len(recipients) == len(set(recipients))
+        group, types = sealed.group, sealed.group.types
+        if group.size > SMALL_BYTES and max(map(group.size_at, range(len(group.items)))) > SMALL_BYTES:
+            return None
+        for emitter_id in set(group.emitter_ids):
+            if self._log.known_logins.get(emitter_id) is None:
+                return None
+        for head in group.heads:
+            if head.headers is not None and tracing.IN_BYTES in head.headers:
+                return None
+        shares: dict[BundleParty, GroupPart] = {}
+        graph_ids = {types[0].graph_id} if types.count(types[0]) == len(types) else {each.graph_id for each in types}
+        for graph_id in graph_ids:
+            graph, way = self._log.known_graphs.get(graph_id), self._ways.get((lane, graph_id))
+            if graph is None:
+                return None
+            if way is None or way.graph is not graph:
+                way = self._ways[lane, graph_id] = self._find_way(lane, graph)
+            if way.parties is None:
+                return None
+            if way.parties:
+                if len(graph_ids) > 1:
+                    part = GroupPart.of_graph(sealed, graph_id)
+                else:
+                    part = GroupPart(sealed, range(len(types)), range(sealed.first, sealed.last + 1), group.size)
+                for party in way.parties:
+                    shares[party] = part if party not in shares else shares[party].with_those_of(part)
+        return shares
 
-    def _have_room(self, going: dict[BundleParty, list[GroupPart]]) -> bool:
-        """Check whether parts may be added for all; a consumer that decides alone and is behind goes on by itself."""
-        full = [party for party, parts in going.items() if not party.has_room_for(parts)]
-        if len(full) == len(going) or any(len(party.recipients) > 1 for party in full):
-            return not full
+    def _find_way(self, lane: Lane, graph: Graph) -> _Way:
+        consumers = lane.of_services(graph.consumer_services)
+        if any(graph.workers_before(each.role.service) != () for each in consumers):
+            return _Way(graph, None)
+        voters = [each for each in consumers if not each.role.own]
+        parties = [[each] for each in consumers if each.role.own]
+        return _Way(graph, [self._bundles.party(each) for each in (*parties, voters) if each])
+
+    def _may_take(self, shares: dict[BundleParty, GroupPart]) -> bool:
+        """Check whether all consumers get their parts as they are, in their turn and by one call.
+
+        A party that has no room is taken away where its consumer decides alone: it is behind, and goes on by itself.
+        """
+        full: list[BundleParty] = []
+        recipients: list[ServedRole] = []
+        for party, part in shares.items():
+            if party.is_closing or party.objects.envelopes:
+                self._ways.clear()
+                return False
+            recipients += party.recipients
+            for recipient in party.recipients:
+                if not self._may_get(recipient, party, part):
+                    return False
+            if party.parts and not party.has_room_for(part):
+                full.append(party)
+        # Of two parties a role would take the envelopes of the second for passed when it is owed those of the first,
+        # and both would have envelopes of one ordering key.
+        are_apart = len(shares) < 2 or len(set(recipients)) == len(recipients)
+        if not full or not are_apart:
+            return are_apart
+        if len(full) == len(shares) or any(len(party.recipients) > 1 for party in full):
+            return False
         for party in full:
-            del going[party]
+            del shares[party]
             self._gathering.leave_behind(party.recipients[0])
         return True
 
-    def _is_unusual_now(self) -> bool:
-        """Check whether any envelope may be corrected or open at a recipient, or too much is noted and not written."""
-        replies = self._open_replies
-        return self._log.has_corrections or bool(replies) or replies.may_any_be_open or not self._ledger.has_room
-
-    def _add(self, lane: Lane, sealed: SealedGroup, going: dict[BundleParty, list[GroupPart]]) -> bool:
-        """Add to the consumers of a lane their parts of a group; false where any of it is unusual."""
-        if self._is_unusual(sealed):
-            return False
-        found: list[tuple[BundleParty, GroupPart]] = []
-        graph_ids = {each.graph_id for each in set(sealed.group.types)}
-        for graph_id in graph_ids:
-            parties = self._parties(lane, graph_id)
-            if parties is None:
-                return False
-            if parties:
-                part = GroupPart.of_graph(sealed, None if len(graph_ids) == 1 else graph_id)
-                found += [(party, part) for party in parties]
-        for party, part in found if len(graph_ids) == 1 else _joined(found):
-            going.setdefault(party, []).append(part)
-        return True
-
-    def _is_unusual(self, sealed: SealedGroup) -> bool:
-        """Check whether an envelope of a group is large or traced, or its emitter is not known here."""
-        group = sealed.group
-        return (
-            None in map(self._log.known_logins.get, set(group.emitter_ids))
-            or (group.size > SMALL_BYTES and max(map(group.size_at, range(len(group)))) > SMALL_BYTES)
-            or True in [tracing.IN_BYTES in head.headers for head in set(group.heads) if head.headers is not None]
-        )
-
-    def _parties(self, lane: Lane, graph_id: int) -> Sequence[BundleParty] | None:
-        """Give the consumers of a lane that get the envelopes of a graph; None where they take another way."""
-        graph = self._log.known_graph(graph_id)
-        if graph is None:
-            return None
-        consumers = [(each, each.role.own) for each in lane.of_services(graph.consumer_services)]
-        known = self._ways.get(graph_id)
-        if known is None or known.graph is not graph or known.consumers != consumers:
-            known = self._ways[graph_id] = _Way(graph, consumers, self._find_parties(graph, consumers))
-        return known.parties
-
-    def _find_parties(self, graph: Graph, consumers: Sequence[tuple[ServedRole, bool]]) -> Sequence[BundleParty] | None:
-        if any(graph.workers_before(each.role.service) != () for each, _ in consumers):
-            return None
-        voters = [each for each, is_own in consumers if not is_own]
-        parties = [[each] for each, is_own in consumers if is_own]
-        return [self._bundles.party(each) for each in (*parties, voters) if each]
-
-    def _may_take(self, party: BundleParty, parts: Sequence[GroupPart]) -> bool:
-        """Check whether the consumers of a party get envelopes as they are, in their turn and by one call."""
-        return party.accepts_parts and False not in [self._may_get(each, party, parts) for each in party.recipients]
-
-    def _may_get(self, recipient: ServedRole, party: BundleParty, parts: Sequence[GroupPart]) -> bool:
+    def _may_get(self, recipient: ServedRole, party: BundleParty, part: GroupPart) -> bool:
         role, abilities = self._roles[recipient.role.id], recipient.abilities
-        cursor, last = role.cursor, parts[-1].positions[-1]
+        cursor = role.cursor
         return (
             role.served is recipient
-            and self._is_owed(role, parts)
             and cursor is not None
-            and (cursor.until_position is None or last < cursor.until_position)
+            and (cursor.until_position is None or part.positions[-1] < cursor.until_position)
             and abilities.bundles
             and (len(party.recipients) == 1 or abilities.prepares > 1)
-            and (not abilities.immediate_reply or not any(_replied(abilities.immediate_reply, each) for each in parts))
+            and (not abilities.immediate_reply or part.type_names.isdisjoint(abilities.immediate_reply))
             and (not role.keys.is_wanted or not role.predecessors(recipient))
-            and self._bundles.has_only(recipient, party)
+            and (self._bundles.parties_of.get(recipient) == [party] or self._bundles.has_only(recipient, party))
+            and self._is_owed(role, part.positions)
         )
 
-    @staticmethod
-    def _is_owed(role: ConsumerRole, parts: Sequence[GroupPart]) -> bool:
-        """Check whether a role gets all of some parts in its turn."""
-        cursor, first = role.cursor, parts[0].positions[0]
-        if role.state is not ConsumerState.READING or role.keys or cursor is None or cursor.from_position > first:
+    def _is_owed(self, role: ConsumerRole, positions: Sequence[int]) -> bool:
+        """Check whether a role gets all envelopes at some positions in its turn, as they were sent."""
+        cursor, first = role.cursor, positions[0]
+        if role.state is not ConsumerState.READING or role.keys.held or cursor is None or cursor.from_position > first:
             return False
         # What comes behind an envelope of a key in hand is settled before it.
         is_ahead = cursor.position + cursor.above.bit_length() < first
-        return is_ahead or not any(cursor.settled_of(part.positions) for part in parts)
+        return not self._log.has_corrections and (is_ahead or not cursor.settled_of(positions))
 
-    def _go_on(self, party: BundleParty) -> None:
-        """Hand over what waits for a party, as far as its instances are free."""
-        is_unusual = False
-        while party.parts and not party.sending and len(party.out) < party.takers and not is_unusual:
-            roles = [self._roles[recipient.role.id] for recipient in party.recipients]
-            last = party.parts[-1].positions[-1]
-            if self._log.has_corrections or False in [self._is_owed(role, party.parts) for role in roles]:
-                is_unusual = True
-            elif False in [self._ledger.is_reserved(role, last, partial(self._go_on, party)) for role in roles]:
-                return
-            elif not self._begin(party, roles):
-                # Somebody else has a slot or a key, and gives it to whoever stands in line.
-                is_unusual = not party.out
-                if party.out:
+    def _go_on(self, party: BundleParty, *, is_checked: bool = False) -> None:
+        """Hand over what waits for a party, as far as its instances are free.
+
+        Args:
+            is_checked: whether its consumers are owed all of it, as was found out just now.
+        """
+        while party.parts and not party.sending and (not party.out or len(party.out) < party.takers):
+            positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
+            for recipient in party.recipients:
+                role = self._roles[recipient.role.id]
+                if not is_checked and not self._is_owed(role, positions):
+                    self._bundles.send_queued(party)
                     return
-        if is_unusual or party.has_queued:
+                is_asked = positions[-1] > role.reserved_to
+                if is_asked and not self._ledger.is_reserved(role, positions[-1], partial(self._go_on, party)):
+                    return
+            if not self._hand_over(party):
+                # Somebody else has a slot or a key, and gives it to whoever stands in line.
+                if not party.out:
+                    self._bundles.send_queued(party)
+                return
+        if party.objects.envelopes:
             self._bundles.send_queued(party)
 
-    def _take_slots(self, party: BundleParty) -> Mapping[RecipientProxy, ServedRole] | None:
-        """Take a slot of an instance of each consumer, at once and of all or none."""
-        taken: dict[RecipientProxy, ServedRole] = {}
-        for recipient in party.recipients:
-            instance = self._slots.take_at_once(recipient)
-            if instance is None:
-                for each in taken:
-                    self._slots.free(each)
-                return None
-            taken[instance] = recipient
-        return taken
-
-    def _begin(self, party: BundleParty, roles: Sequence[ConsumerRole]) -> bool:
+    def _hand_over(self, party: BundleParty) -> bool:
         """Hand over what may go now; false where that is nothing."""
-        instances = self._take_slots(party)
-        if instances is None:
-            return False
-        parts: Sequence[GroupPart] = ()
-        ordered = [role for role in roles if role.keys.is_wanted]
-        in_hand = {key for role in ordered for key in role.keys_in_hand.all()} if ordered else None
-        if all(each.abilities.bundles for each in instances):
-            if len(instances) == 1:
-                parts = party.take_parts(in_hand)
-            else:
-                parts = party.take_parts(in_hand, min(map(self._gathering.may_prepare, instances)))
+        instances: dict[RecipientProxy, ServedRole] = {}
+        in_hand: set[str] | None = None
+        may_go = True
+        for recipient in party.recipients:
+            instance = self._slots.take_at_once(recipient) if may_go else None
+            may_go = instance is not None and instance.abilities.bundles
+            if instance is not None:
+                instances[instance] = recipient
+            role = self._roles[recipient.role.id]
+            if role.keys.is_wanted:
+                in_hand = {*(in_hand or ()), *role.keys_in_hand.all()}
+        is_vote = len(instances) > 1
+        most = min(map(self._gathering.may_prepare, instances)) if is_vote and may_go else MOST_ENVELOPES
+        parts = party.take_parts(in_hand, most) if may_go else ()
         if not parts:
             for each in instances:
                 self._slots.free(each)
             return False
-        for role in ordered:
-            for part in parts:
-                role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
         slots = dict.fromkeys(instances, 1)
-        if len(instances) > 1:
-            most = sum([len(part.places) for part in parts]) - 1
-            slots = {each: 1 + further for each, further in self._gathering.take_further(list(instances), most).items()}
-        self._hand_over(GroupCall(party, instances, slots, parts, self._loop.time()))
+        if is_vote:
+            further = sum([len(part.places) for part in parts]) - 1
+            for each, number in self._gathering.take_further(list(instances), further).items():
+                slots[each] += number
+        for recipient in party.recipients if in_hand is not None else ():
+            role = self._roles[recipient.role.id]
+            for part in parts if role.keys.is_wanted else ():
+                role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
+        call = GroupCall(party, instances, slots, parts, self._loop.time())
+        party.out.add(call)
+        self._out.add(call)
+        self._call(call)
         return True
 
-    def _hand_over(self, call: GroupCall) -> None:
-        call.party.out.add(call)
-        self._out.add(call)
+    def _call(self, call: GroupCall) -> None:
         is_vote = len(call.instances) > 1
         written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
         try:
@@ -315,27 +309,29 @@ class GroupDelivery:
         if call.is_over or len(call.answers) < len(call.instances):
             return
         self._end(call)
-        if False in [each.went_well(call.ids, *said, stay_open=False) for each, said in call.answers.items()]:
-            self._note(call)
-            return
-        party, number, items = call.party, len(call.ids), call.items
-        self.envelopes += number
-        for each in call.instances:
-            role = self._roles[each.role.id]
-            self._results.settled_group(each, call.positions, call.ids, items)
-            role.in_flight.end_all(call.positions)
-            role.keys_in_hand.end(call.positions)
-        party.size.learn(number, self._loop.time() - call.began, has_failed=False)
-        are_awaited = self._slots.are_awaited
+        for each, said in call.answers.items():
+            if not each.went_well(call.ids, *said, stay_open=False):
+                self._note(call)
+                return
+        party = call.party
+        self.envelopes += len(call.ids)
+        is_awaited = False
         for each, slots in call.slots.items():
-            self._context.release_slot(each, slots)
-        self._bundles.forget_if_over(party)
+            role, login = self._roles[each.role.id], each.role.login
+            self._results.settled_group(role, login, call.positions, call.ids, call.items)
+            if each.owes:
+                self._context.release_slot(each, slots)
+            elif self._slots.free(each, slots):
+                is_awaited = True
+        party.objects.size.learn(len(call.ids), self._loop.time() - call.began, has_failed=False)
+        if party.is_closing:
+            self._bundles.forget_if_over(party)
         if len(call.instances) > 1:
             self._gathering.note_run(call.busy_seconds())
-        if are_awaited:
+        if is_awaited:
             # Whoever else waits for a slot, as a row that is due, is woken now and takes it first.
             self._loop.call_soon(self._go_on, party)
-        else:
+        elif party.parts or party.objects.envelopes:
             self._go_on(party)
 
     def _note(self, call: GroupCall) -> None:
@@ -350,7 +346,9 @@ class GroupDelivery:
 
     def _end(self, call: GroupCall) -> None:
         call.is_over = True
-        call.party.end(call)
+        call.party.out.discard(call)
+        if call.party.change is not None:
+            call.party.note_change()
         self._out.discard(call)
         if not self._out and self._all_back is not None:
             self._all_back.set()
@@ -368,16 +366,3 @@ class GroupDelivery:
                     self._end(call)
                     for instance in call.instances:
                         instance.stop_all(call.bundle())
-
-
-def _joined(found: Sequence[tuple[BundleParty, GroupPart]]) -> Sequence[tuple[BundleParty, GroupPart]]:
-    """Give each party one part of a group, where envelopes of several graphs come to it."""
-    parts: dict[BundleParty, GroupPart] = {}
-    for party, part in found:
-        parts[party] = part if party not in parts else parts[party].with_those_of(part)
-    return list(parts.items())
-
-
-def _replied(types: Collection[str], part: GroupPart) -> bool:
-    """Check whether a part has envelopes of types to which a consumer gives immediate replies."""
-    return not part.type_names.isdisjoint(types)

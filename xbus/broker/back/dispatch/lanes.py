@@ -57,6 +57,9 @@ class ShortWay(Protocol):
     def take(self, lane: Lane, sealed: Sequence[Sealed]) -> None:
         """Hand over envelopes in their order, and have the lane pass those that are on their way."""
 
+    def forget_ways(self) -> None:
+        """Find out anew which recipients a lane reads for."""
+
 
 IDLE_ROLES_PER_LOOK = 200
 """So many cursors of roles that are owed nothing are moved at once. More makes the write that follows longer."""
@@ -102,7 +105,7 @@ class Lanes:
 
     def _grew(self, sealed: Sequence[Sealed]) -> None:
         for lane in self._lanes:
-            if lane.rests:
+            if lane.rests and sealed:
                 self._short_way.take(lane, sealed)
             if lane.position < self._log.head:
                 lane.woken.set()
@@ -127,6 +130,7 @@ class Lanes:
 
     def _join(self, lane: Lane, recipient: ServedRole) -> None:
         lane.add(recipient)
+        self._short_way.forget_ways()
         self._roles[recipient.role.id].lane = lane
 
     def left(self, recipient: ServedRole) -> None:
@@ -143,6 +147,7 @@ class Lanes:
     def _leave(self, lane: Lane, recipient: ServedRole) -> None:
         self._ledger.pass_to(recipient.role.id, lane.position)
         lane.remove(recipient)
+        self._short_way.forget_ways()
         self._roles[recipient.role.id].lane = None
 
     def split(self, recipient: ServedRole) -> None:

@@ -168,6 +168,8 @@ class BundleParty:
         recipients: those that are still in it.
         parts: the envelopes that wait to be handed over as columns, the first ones first.
         out: the calls that hand them over, and whose outcome is not known.
+        objects: the envelopes that wait as objects, in front of the parts.
+        change: set when anything that is under way ends; None while nobody waits for that.
         go_on: hands parts over, as far as it can now.
         sending: the tasks that send what lies in the queue.
         is_closing: whether nothing more is added, as one of them has left it.
@@ -180,26 +182,21 @@ class BundleParty:
         self.go_on: Callable[[], object] | None = None
         self.sending: set[asyncio.Task[None]] = set()
         self.is_closing = False
-        self._queue = BundleQueue()
-        self._change = asyncio.Event()
+        self.objects = BundleQueue()
+        self.change: asyncio.Event | None = None
 
     @property
     def queue(self) -> BundleQueue:
         """The envelopes that wait; those of parts go on as objects, as soon as anybody looks for them here."""
         if self.parts:
-            self._queue.add([small for part in self.parts for small in small_envelopes(part)])
+            self.objects.add([small for part in self.parts for small in small_envelopes(part)])
             self.parts.clear()
-        return self._queue
-
-    @property
-    def size(self) -> BundleSize:
-        """The number of envelopes that go together."""
-        return self._queue.size
+        return self.objects
 
     @property
     def waiting_bytes(self) -> int:
         """The bytes of the items that wait."""
-        return self._queue.waiting_bytes + sum([part.size for part in self.parts])
+        return self.objects.waiting_bytes + sum([part.size for part in self.parts])
 
     @property
     def takers(self) -> int:
@@ -213,14 +210,16 @@ class BundleParty:
         """Check whether envelopes are out, or sent by a task: it is not known of all what has become of them."""
         return bool(self.out or self.sending)
 
-    def end(self, work: "GroupCall | asyncio.Task[None]") -> None:
-        """Note that a call has come back, or that a task sends nothing more."""
-        if isinstance(work, GroupCall):
-            self.out.discard(work)
-        else:
-            self.sending.discard(work)
-        self._change.set()
-        self._change = asyncio.Event()
+    def end(self, sending: "asyncio.Task[None]") -> None:
+        """Note that a task sends nothing more."""
+        self.sending.discard(sending)
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Wake those who wait until something that is under way has ended."""
+        if self.change is not None:
+            self.change.set()
+            self.change = None
 
     async def settled(self) -> None:
         """Wait until nothing waits, and it is known what has become of all that was under way.
@@ -230,7 +229,8 @@ class BundleParty:
         while self.queue or self.is_under_way:
             await self.queue.emptied()
             if self.is_under_way:
-                await self._change.wait()
+                self.change = self.change or asyncio.Event()
+                await self.change.wait()
 
     @property
     def is_over(self) -> bool:
@@ -253,23 +253,16 @@ class BundleParty:
     @property
     def has_queued(self) -> bool:
         """Check whether anything lies in the queue; parts come behind it."""
-        return bool(self._queue.envelopes)
+        return bool(self.objects.envelopes)
 
     @property
     def is_idle(self) -> bool:
         """Check whether nothing waits, and nothing is under way."""
-        return not self._queue and not self.parts and not self.is_under_way
+        return not self.objects and not self.parts and not self.is_under_way
 
-    @property
-    def accepts_parts(self) -> bool:
-        """Check whether parts may be added, as far as there is room for them."""
-        return not self.is_closing and not self._queue.envelopes
-
-    def has_room_for(self, parts: Sequence[GroupPart]) -> bool:
-        """Check whether there is room for parts."""
-        if not self.parts:
-            return True
-        number = sum([len(each.places) for each in (*self.parts, *parts)])
+    def has_room_for(self, part: GroupPart) -> bool:
+        """Check whether there is room for one more part; a first one has it always."""
+        number = sum([len(each.places) for each in (*self.parts, part)])
         return number <= MOST_WAITING and self.waiting_bytes <= MAX_WAITING_BYTES
 
     def take_parts(self, keys_in_hand: Collection[str] | None = None, most: int = MOST_ENVELOPES) -> list[GroupPart]:
@@ -279,15 +272,16 @@ class BundleParty:
             keys_in_hand: see ``BundleQueue.take``.
             most: no more than this.
         """
-        parts, takers = self.parts, self.takers
-        most = min(most, self._queue.size.envelopes)
+        parts = self.parts
+        most = min(most, self.objects.size.envelopes)
         if keys_in_hand is not None:
             return self._take_in_order(keys_in_hand, most)
-        if len(parts) == 1 and len(parts[0].places) <= most and takers == 1:
+        number = len(parts[0].places)
+        if len(parts) == 1 and number <= most and (number == 1 or self.takers == 1):
             self.parts = []
             return parts
         waiting = sum([len(each.places) for each in parts])
-        most = min(most, -(-waiting // takers))
+        most = min(most, -(-waiting // self.takers))
         taken: list[GroupPart] = []
         while parts and most:
             if len(parts[0].places) > most:
@@ -334,6 +328,7 @@ class GroupCall:
     Attributes:
         positions: theirs, which grow.
         ids: theirs, of 16 bytes.
+        items: the number of all their items.
         busy_before: for how many seconds each of several instances had had calls to answer.
         answers: those that have come to the last call of each instance.
         is_over: whether the outcome is known, or is to be found otherwise.
@@ -346,6 +341,7 @@ class GroupCall:
         "ids",
         "instances",
         "is_over",
+        "items",
         "parts",
         "party",
         "positions",
@@ -368,16 +364,12 @@ class GroupCall:
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}
         self.is_over = False
-        self.positions = positions_of(parts)
-        if len(parts) == 1:
-            self.ids = parts[0].column(parts[0].sealed.group.envelope_ids)
-        else:
-            self.ids = [each for part in parts for each in part.column(part.sealed.group.envelope_ids)]
-
-    @property
-    def items(self) -> int:
-        """The number of all their items."""
-        return sum([sum(part.column(part.sealed.group.items)) for part in self.parts])
+        self.positions = parts[0].positions if len(parts) == 1 else positions_of(parts)
+        self.ids: list[bytes] = []
+        self.items = 0
+        for part in parts:
+            self.ids += part.column(part.sealed.group.envelope_ids)
+            self.items += sum(part.column(part.sealed.group.items))
 
     @property
     def logins(self) -> str:
@@ -395,8 +387,6 @@ class GroupCall:
 
 def positions_of(parts: Sequence[GroupPart]) -> Sequence[int]:
     """Give the positions of all envelopes of some parts, in their order."""
-    if len(parts) == 1:
-        return parts[0].positions
     first, last = parts[0].positions[0], parts[-1].positions[-1]
     if sum([len(part.positions) for part in parts]) == last - first + 1:
         return range(first, last + 1)

@@ -1,8 +1,10 @@
-"""Reading the log: where it ends, what it holds, and whom an envelope is owed to."""
+"""Reading the log: where it ends, what it holds, whom an envelope is owed to; slices of it for readers."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -31,6 +33,15 @@ from xbus.broker.journal.log.reading import (
     read_small_events,
 )
 from xbus.broker.journal.log.sessions import read_emitter_logins
+from xbus.broker.journal.log.slices import (
+    EventLists,
+    Place,
+    Slice,
+    SliceBounds,
+    Stretch,
+    read_slice,
+    read_types,
+)
 from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.writes import OutputPage, Sealed, SealedEnvelope
 from xbus.errors import JournalError, JournalUnavailable, WentBack
@@ -81,14 +92,16 @@ class LogReader:
     Args:
         journal: what is read.
         bell: rings when something was sealed.
+        tail: keeps what this process seals.
     """
 
-    def __init__(self, journal: Journal, bell: Bell) -> None:
+    def __init__(self, journal: Journal, bell: Bell, tail: LogTail | None = None) -> None:
         self._journal = journal
-        self._tail = LogTail()
+        self.tail = tail or LogTail()
         self._newest = NewestItems()
         self._bell = bell
-        self._graphs: dict[int, Graph] = {}
+        self.known_graphs: dict[int, Graph] = {}
+        """The versions of event types' graphs that were read."""
         self.known_logins: dict[int, str | None] = {}
         """The logins of the emitters that were looked for; None for one that is not there."""
         self._corrected: set[bytes] = set()
@@ -96,23 +109,21 @@ class LogReader:
         self._newest_correction = 0
         self.archived = ArchiveDemand()
         self._end = NOTHING_SEEN
+        self.head = 0
+        """The position of the last envelope that is known of."""
         self.has_corrections = False
         """Whether items of any envelope are corrected for all."""
         self._listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self._must_look = False
         """Whether this process has sealed a repeat since the last look."""
+        self._now = asyncio.get_running_loop().time
         journal.on_stored(self._newest.add)
         journal.on_sealed(self._sealed)
 
     @property
-    def head(self) -> int:
-        """The position of the last envelope that is known of."""
-        return self._end.position
-
-    @property
     def tail_bytes(self) -> int:
         """The bytes of what was sealed or stored last, and is kept in memory."""
-        return self._tail.size + self._newest.size
+        return self.tail.size + self._newest.size
 
     async def read(self, statement: Callable[..., T], *args: Any) -> T:
         """Run a query as soon as the database can be read."""
@@ -145,7 +156,7 @@ class LogReader:
 
     def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
-        self._tail.add(sealed)
+        self.tail.add(sealed, self._now())
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
         if SealedEnvelope in map(type, sealed) and any(type(it) is SealedEnvelope and it.is_repeat for it in sealed):
             self._must_look = True
@@ -153,8 +164,8 @@ class LogReader:
             self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id), sealed)
 
     def _grow(self, end: SeenEnd, sealed: Sequence[Sealed]) -> None:
-        if end.position > self._end.position:
-            self._end = end
+        if end.position > self.head:
+            self._end, self.head = end, end.position
             self._journal.saw(end)
             for listener in self._listeners:
                 listener(sealed)
@@ -188,7 +199,7 @@ class LogReader:
         Args:
             services: those of the roles for which it is read.
         """
-        newest, small = self._tail.after(after, PAGE_ENVELOPES)
+        newest, small = self.tail.after(after, PAGE_ENVELOPES)
         if newest:
             return LogPage(newest, newest[-1].position, small)
         head = self.head
@@ -243,23 +254,19 @@ class LogReader:
         One that leads to a service that does not exist is waited for, as nobody knows whom its events are owed to.
         Health tells of it until somebody has corrected it.
         """
-        while graph_id not in self._graphs:
+        while graph_id not in self.known_graphs:
             found = await self.read(catalog.read_graph, graph_id)
             if found.lacks_services:
                 cause = "leads to a service that does not exist"
                 log.error("graph %s %s", graph_id, cause, extra={"action": "graph_wrong"})
                 await asyncio.sleep(RETRY_SECONDS)
             else:
-                self._graphs[graph_id] = found
-        return self._graphs[graph_id]
+                self.known_graphs[graph_id] = found
+        return self.known_graphs[graph_id]
 
     def forget_graphs(self) -> None:
         """Read all graphs anew: somebody has edited some."""
-        self._graphs.clear()
-
-    def known_graph(self, graph_id: int) -> Graph | None:
-        """A version of an event type's graph, where it was read before."""
-        return self._graphs.get(graph_id)
+        self.known_graphs.clear()
 
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         """The graphs of an envelope's events."""
@@ -300,7 +307,7 @@ class LogReader:
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""
         index = 0
-        for batch in join_small(self._tail.segments([event.segments_id]).get(event.segments_id, ())):
+        for batch in join_small(self.tail.segments([event.segments_id]).get(event.segments_id, ())):
             yield batch
             index = batch.first_index + batch.items
         while index < event.items:
@@ -344,3 +351,117 @@ class LogReader:
     async def _check_output(self, attempt_id: UUID, items: int) -> None:
         if await self.read(read_output_items, attempt_id) != items:
             raise OutputIncomplete(f"the output of attempt {attempt_id} misses items: {items} are there")
+
+
+class LogSlices:
+    """Reads slices of the log, and wakes whoever waits for events of some types.
+
+    Who waits costs nothing until such an event is sealed. What was sealed just now is read in memory. Lists of older
+    events are kept, so that several ranges that stand near each other share them.
+
+    Args:
+        log: is read; it knows where the log ends, and has archived envelopes brought back.
+    """
+
+    def __init__(self, log: LogReader) -> None:
+        self._log = log
+        log.archived.on_settled(self._wake_all)
+        self._lists = EventLists()
+        self._waiting: defaultdict[int, set[asyncio.Future[None]]] = defaultdict(set)
+        self._sealed_types: set[int] = set()
+        """The types of what this process has sealed since it woke somebody last."""
+        self._noted_until = 0
+        """All that was sealed since is in there up to this position, if the log was followed without a gap."""
+        self._seen = 0
+        self._grown = asyncio.Event()
+        log.on_grown(self._grew)
+
+    @property
+    def head(self) -> int:
+        """The position of the last envelope that is known of."""
+        return self._log.head
+
+    async def read(self, types: frozenset[int], stretches: Sequence[Stretch], bounds: SliceBounds) -> Slice:
+        """Read a slice, see :func:`read_slice`, as soon as the database can be read.
+
+        Returns:
+            What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``, after
+            :meth:`beyond`. What only an archive has is asked for: who waits is woken when it is back.
+        """
+        tail = self._log.tail
+        logins = await self._log.emitter_logins(tail.emitters)
+        now = asyncio.get_running_loop().time()
+        newest = tail.slice(types, stretches, bounds, now, logins)
+        if newest is not None:
+            return newest
+        found = await self._log.read(read_slice, types, stretches, bounds, self._lists.page)
+        if found.archived:
+            self._log.archived.want(map(UUID, found.archived))
+        return found
+
+    async def beyond(self, types: Iterable[int], place: Place, *, is_archived: bool = False) -> None:
+        """Wait until the log goes beyond a place; at its head until an event of one of the types is sealed.
+
+        Args:
+            is_archived: whether what follows has to come back of an archive first.
+        """
+        woken = asyncio.get_running_loop().create_future()
+        with self.waking(types, Place(self._log.head + 1) if is_archived else place, woken):
+            await woken
+
+    @contextmanager
+    def waking(self, types: Iterable[int], place: Place, woken: "asyncio.Future[None]") -> Iterator[None]:
+        """Have a future done when :meth:`beyond` would end, for the time of the block."""
+        types = tuple(types)
+        if place.position <= self._log.head and not woken.done():
+            woken.set_result(None)
+        for each in types:
+            self._waiting[each].add(woken)
+        try:
+            yield
+        finally:
+            for each in types:
+                self._waiting[each].discard(woken)
+
+    async def follow(self) -> None:
+        """For ever: wake those who wait for what was sealed."""
+        self._seen = self._noted_until = self._log.head
+        while True:
+            await self._grown.wait()
+            self._grown.clear()
+            head = self._log.head
+            self._wake(await self._types_until(head))
+            self._seen = head
+
+    def _grew(self, sealed: Sequence[Sealed]) -> None:
+        """Note the types of what this process has sealed; they need not be looked up, unless it came in parts."""
+        if not any(self._waiting.values()):
+            # Nobody waits for it, and who comes from now on sees it without being woken.
+            self._seen = self._noted_until = self._log.head
+            self._sealed_types.clear()
+            return
+        for each in sealed:
+            types = each.type_ids
+            if types is None or each.first != self._noted_until + 1:
+                break
+            self._noted_until = each.last
+            self._sealed_types.update(types)
+        self._grown.set()
+
+    async def _types_until(self, head: int) -> set[int]:
+        """The types of what was sealed since the last time, with others where more was sealed meanwhile."""
+        found, self._sealed_types = self._sealed_types, set()
+        if self._noted_until != head:
+            self._noted_until = head
+            if any(self._waiting.values()):
+                found |= await self._log.read(read_types, self._seen, head)
+        return found
+
+    def _wake_all(self) -> None:
+        self._wake(list(self._waiting))
+
+    def _wake(self, types: Iterable[int]) -> None:
+        for each in types:
+            for woken in self._waiting.pop(each, ()):
+                if not woken.done():
+                    woken.set_result(None)

@@ -45,18 +45,15 @@ class GroupPart(NamedTuple):
     @classmethod
     def at(cls, sealed: SealedGroup, places: Sequence[int]) -> "GroupPart":
         """Give the part of the envelopes at some places of a group, which grow."""
-        first, number = sealed.first, len(places)
-        if places[-1] - places[0] == number - 1:
-            size = sealed.group.size if number == len(sealed.hashes) else sum(map(sealed.group.size_at, places))
-            start = places[0]
-            return cls(sealed, range(start, start + number), range(first + start, first + start + number), size)
-        return cls(sealed, places, [first + place for place in places], sum(map(sealed.group.size_at, places)))
+        first, start, stop = sealed.first, places[0], places[-1] + 1
+        if stop - start == len(places):
+            places = range(start, stop)
+            return cls(sealed, places, range(first + start, first + stop), _size(sealed, places))
+        return cls(sealed, places, [first + place for place in places], _size(sealed, places))
 
     @classmethod
-    def of_graph(cls, sealed: SealedGroup, graph_id: int | None) -> "GroupPart":
-        """Give the part of the envelopes that take a graph; None for all."""
-        if graph_id is None:
-            return cls.at(sealed, range(len(sealed.hashes)))
+    def of_graph(cls, sealed: SealedGroup, graph_id: int) -> "GroupPart":
+        """Give the part of the envelopes that take a graph."""
         return cls.at(sealed, [place for place, each in enumerate(sealed.group.types) if each.graph_id == graph_id])
 
     def group(self) -> PutGroup:
@@ -91,7 +88,7 @@ class GroupPart(NamedTuple):
             places, positions = self.places[start:stop], self.positions[start:stop]
         else:
             places, positions = [self.places[each] for each in indexes], [self.positions[each] for each in indexes]
-        return GroupPart(self.sealed, places, positions, sum(map(self.sealed.group.size_at, places)))
+        return GroupPart(self.sealed, places, positions, _size(self.sealed, places))
 
     def freed(self) -> "GroupPart":
         """Give the part with columns of its own once most bytes of its group belong to others: it keeps them no longer.
@@ -106,6 +103,16 @@ class GroupPart(NamedTuple):
     def with_those_of(self, other: "GroupPart") -> "GroupPart":
         """Give the part of the envelopes of two parts of a group."""
         return GroupPart.at(self.sealed, sorted([*self.places, *other.places]))
+
+
+def _size(sealed: SealedGroup, places: Sequence[int]) -> int:
+    """Count the bytes of the items and headers of the envelopes at some places of a group."""
+    group = sealed.group
+    if len(places) == len(sealed.hashes):
+        return group.size
+    heads = [head.headers for head in map(group.heads.__getitem__, places) if head.headers is not None]
+    tags = [each.size for each in map(group.tags.__getitem__, places) if each is not NO_TAGS]
+    return sum(map(len, map(group.data.__getitem__, places))) + sum(map(len, heads)) + sum(tags)
 
 
 class SmallEnvelope(NamedTuple):
@@ -213,26 +220,25 @@ def parts_on_wire(
     """
     found: list[BundleEntry] = []
     for part in parts:
-        group = part.group()
-        batches: list[WireBatches] = [
-            [(0, items, data, None)] if items else [] for items, data in zip(group.items, group.data, strict=True)
-        ]
-        names, heads = [each.name for each in group.types], group.heads
-        texts = texts_of([*group.envelope_ids, *group.event_ids])
-        event_texts = texts[len(names) :]
-        if wants_headers:
-            events = _with_headers(event_texts, names, batches, group.tags, [head.headers for head in heads])
-        else:
-            events = [[each] for each in zip(event_texts, names, batches, strict=True)]
-        if logins is None:
-            found += zip(texts, events, strict=False)
-        else:
-            notes = zip(
-                *(map(logins.get, group.emitter_ids), [head.key for head in heads]),
-                *([head.ordering_key for head in heads], part.positions, repeat(group.at.timestamp()), repeat(1)),
-                strict=False,
-            )
-            found += zip(texts, events, notes, strict=False)
+        group, at = part.sealed.group, part.sealed.group.at.timestamp()
+        types, items, data, heads, tags = group.types, group.items, group.data, group.heads, group.tags
+        # No function of Python is called for most of them.
+        for place, position in zip(part.places, part.positions, strict=True):
+            one, two, head = group.envelope_ids[place].hex(), group.event_ids[place].hex(), heads[place]
+            envelope_id = f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}"
+            event_id = f"{two[:8]}-{two[8:12]}-{two[12:16]}-{two[16:20]}-{two[20:]}"
+            batches: WireBatches = [(0, items[place], data[place], None)] if items[place] else []
+            event: WireEvent = (event_id, types[place].name, batches)
+            if wants_headers and tags[place] is not NO_TAGS:
+                if told := headers_map(tags[place], head.headers):
+                    event = (*event[:3], told)
+            elif wants_headers and head.headers is not None:
+                event = (*event[:3], HeadersMap(envelope_headers=head.headers))
+            if logins is None:
+                found.append((envelope_id, [event]))
+            else:
+                note = (logins.get(group.emitter_ids[place]), head.key, head.ordering_key, position, at, 1)
+                found.append((envelope_id, [event], note))
     return found
 
 

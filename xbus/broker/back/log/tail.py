@@ -3,7 +3,8 @@
 The database holds all of it too, and is the only truth: whoever finds nothing here reads there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from uuid import UUID
 
@@ -11,6 +12,18 @@ from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.log.small import GroupPart, SmallEnvelope, named_tuples
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.log.slices import (
+    EventHead,
+    ItemSpan,
+    ListedEvent,
+    ListPage,
+    Place,
+    SegmentSize,
+    Slice,
+    SliceBounds,
+    Stretch,
+    cut_slice,
+)
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedGroup
 
 TAIL_BYTES = 8 * 1024 * 1024
@@ -22,16 +35,36 @@ ENVELOPE_BYTES = 2 * 1024
 GROUPED_BYTES = 768
 """The same of an envelope that came in a group, whose objects are fewer."""
 
+FRESH_SECONDS = 1.0
+"""Seconds for which readers read an envelope here. More spares reads to readers that lag a little. Fewer have them
+notice sooner what a person has corrected, cleared or removed meanwhile."""
+
+MOST_FRESH = 1_024
+"""Envelopes that readers read here. More spare reads to readers that lag a little, and take the loop longer to look
+through."""
+
 
 class LogTail:
     """The envelopes that were sealed last, without gaps; a group of them is kept, and goes, as a whole.
 
     Args:
         max_bytes: the oldest go when all take more than this.
+        fresh_seconds: for so long readers read an envelope here.
+        most_fresh: so many of the last ones.
     """
 
-    def __init__(self, max_bytes: int = TAIL_BYTES) -> None:
+    def __init__(
+        self, max_bytes: int = TAIL_BYTES, fresh_seconds: float = FRESH_SECONDS, most_fresh: int = MOST_FRESH
+    ) -> None:
         self._max_bytes = max_bytes
+        self._fresh_seconds = fresh_seconds
+        self._most_fresh = most_fresh
+        self._moments: deque[tuple[int, float]] = deque()
+        """Up to which position something was added, and when, as far as that is fresh."""
+        self._readable_from = 1
+        """From here on all is fresh, and came as a whole."""
+        self.emitters: set[int] = set()
+        """The ids of those that sent them, and of some that sent others before."""
         self._bytes = 0
         self._sealed: dict[int, Sealed] = {}
         self._events: dict[bytes, int] = {}
@@ -44,8 +77,12 @@ class LogTail:
         """The bytes that it takes, about."""
         return self._bytes
 
-    def add(self, sealed: Iterable[Sealed]) -> None:
-        """Add envelopes that are durable, in position order; what lies before a gap goes."""
+    def add(self, sealed: Iterable[Sealed], now: float = 0.0) -> None:
+        """Add envelopes that are durable, in position order; what lies before a gap goes.
+
+        Args:
+            now: the moment, on the loop's clock.
+        """
         for each in sealed:
             if each.first != self._last + 1:
                 self._clear(each.first)
@@ -53,18 +90,29 @@ class LogTail:
             positions = range(each.first, each.last + 1)
             self._sealed.update(dict.fromkeys(positions, each))
             if isinstance(each, SealedGroup):
-                self._events.update(zip(each.group.event_ids, positions, strict=True))
+                group = each.group
+                self._events.update(zip(group.event_ids, positions, strict=True))
+                self.emitters.update(group.emitter_ids)
+                self._bytes += GROUPED_BYTES * len(each.hashes) + group.size
             else:
                 self._events.update(dict.fromkeys(_event_ids(each), each.first))
-            self._bytes += _memory(each)
+                self._bytes += _memory(each)
+                if each.content is None:
+                    self._readable_from = each.last + 1
+                else:
+                    self.emitters.add(each.content.emitter_id)
+            self._moments.append((each.last, now))
+        while self._moments and self._moments[0][1] < now - self._fresh_seconds:
+            self._readable_from = max(self._readable_from, self._moments.popleft()[0] + 1)
         while self._bytes > self._max_bytes:
             self._drop_first()
 
     def _clear(self, first: int) -> None:
         self._sealed.clear()
         self._events.clear()
+        self.emitters.clear()
         self._bytes = 0
-        self._first = first
+        self._first = self._readable_from = first
 
     def _drop_first(self) -> None:
         first = self._sealed[self._first]
@@ -101,6 +149,31 @@ class LogTail:
                 small.append(SmallEnvelope.of_segments(found[-1], segments))
         return found, small
 
+    def slice(
+        self,
+        types: frozenset[int],
+        stretches: Sequence[Stretch],
+        bounds: SliceBounds,
+        now: float,
+        logins: Mapping[int, str | None],
+    ) -> Slice | None:
+        """Cut a slice, see :func:`cut_slice`; None where more than the fresh envelopes is needed.
+
+        Args:
+            now: the moment, on the loop's clock.
+            logins: of the emitters that are known.
+        """
+        begin = min(stretch.position for stretch in stretches).position
+        first = max(self._readable_from, self._first, self._last + 1 - self._most_fresh)
+        is_fresh = first <= begin <= self._last and all(
+            since >= now - self._fresh_seconds for last, since in self._moments if last >= begin
+        )
+        is_known = all(logins.get(emitter_id) is not None for emitter_id in self.emitters)
+        if not is_fresh or not is_known or any(each.until for each in stretches):
+            return None
+        source = _NewestItems(self._sealed, self._last, logins)
+        return cut_slice(source.page, source, types, stretches, bounds)
+
     def segments(self, event_ids: Iterable[UUID]) -> dict[UUID, Sequence[Segment]]:
         """The segments of those events that are here, by the id under which they are stored."""
         found: dict[UUID, Sequence[Segment]] = {}
@@ -111,6 +184,65 @@ class LogTail:
                 if event.event_id == event_id and event.items:
                     found[event_id] = _segments(event)
         return found
+
+
+class _NewestItems:
+    """The lists and the items of envelopes in memory, for one slice; see ``ItemSource``.
+
+    Args:
+        sealed: the envelopes by position.
+        last: the position of the last of them.
+        logins: of their emitters.
+    """
+
+    def __init__(self, sealed: Mapping[int, Sealed], last: int, logins: Mapping[int, str | None]) -> None:
+        self._sealed = sealed
+        self._last = last
+        self._logins = logins
+        self._events: dict[str, PutEvent] = {}
+
+    def page(self, types: frozenset[int], place: Place) -> ListPage:
+        """List all events of some types from a place on."""
+        if place.position > self._last:
+            return ListPage(place, place, ())
+        positions = range(place.position, self._last + 1)
+        contents = [(position, _content(self._sealed[position], position)) for position in positions]
+        events = [
+            self._listed(content, position, index, event)
+            for position, content in contents
+            if content is not None
+            for index, event in enumerate(content.events)
+            if event.event_type_id in types
+        ]
+        return ListPage(place, Place(self._last + 1), events)
+
+    def sizes(self, spans: Sequence[ItemSpan], end: int) -> Mapping[str, Sequence[SegmentSize]]:
+        """Give the one segment of each event."""
+        found = {span.event.segments_id: self._events[span.event.segments_id] for span in spans}
+        return {key: [SegmentSize(0, event.items, len(event.data))] for key, event in found.items() if event.items}
+
+    def segments(self, spans: Sequence[ItemSpan]) -> Mapping[str, Sequence[Segment]]:
+        """Give the one segment of each event."""
+        found = {span.event.segments_id: self._events[span.event.segments_id] for span in spans}
+        return {key: [Segment(0, event.items, event.data)] for key, event in found.items() if event.items}
+
+    def corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
+        """Give none: what was sealed just now is as it was sent."""
+        return {}
+
+    def pass_missing(self, span: ItemSpan) -> None:
+        """Refuse: nothing is missing of what is in memory."""
+        raise AssertionError(f"event {span.event.facts.event_id} is here as a whole")
+
+    def _listed(self, content: PutEnvelope, position: int, index: int, event: PutEvent) -> ListedEvent:
+        event_id = str(event.event_id)
+        self._events[event_id] = event
+        facts = EventHead(
+            *(str(content.envelope_id), event_id, event.type_name, position, index),
+            *(self._logins[content.emitter_id] or "", content.at, content.head.key, content.head.ordering_key),
+            *(event.tags.partition_key, content.head.headers, event.tags.headers),
+        )
+        return ListedEvent(facts, event.items, event_id, len(event.data) if len(content.events) == 1 else None)
 
 
 def _content(sealed: Sealed, position: int) -> PutEnvelope | None:

@@ -47,22 +47,19 @@ class BlockedKeys:
 
     def __init__(self, role_id: int) -> None:
         self._role_id = role_id
-        self._keys: dict[str, _Key] = {}
+        self.held: dict[str, _Key] = {}
+        """The keys that hold later envelopes."""
         self._to_read: dict[str, None] = {}
         self.is_wanted = False
         """Whether the role wants order."""
         self.checked_at: float | None = None
         """When it was looked last whether a person has changed a key's lowest row, in monotonic seconds."""
 
-    def __bool__(self) -> bool:
-        """Check whether any key is blocked."""
-        return bool(self._keys)
-
     def want(self, is_wanted: bool) -> bool:
         """Take it that the role wants order, or wants none; whether it wants it now and did not before."""
         is_new = is_wanted and not self.is_wanted
         if not is_wanted:
-            self._keys.clear()
+            self.held.clear()
             self._to_read.clear()
         self.is_wanted = is_wanted
         return is_new
@@ -77,7 +74,7 @@ class BlockedKeys:
 
     def blocks(self, envelope: LogEnvelope) -> bool:
         """Check whether an envelope has to wait until an earlier one of its key is settled."""
-        known = self._keys.get(envelope.head.ordering_key or "")
+        known = self.held.get(envelope.head.ordering_key or "")
         return known is not None and known.lowest < envelope.position
 
     def is_next(self, row: DeliveryRow) -> bool:
@@ -89,12 +86,12 @@ class BlockedKeys:
 
     def to_read(self) -> list[HeldKey]:
         """List the keys whose lowest row is unknown, or free to be handed over."""
-        keys = self._keys
+        keys = self.held
         return [HeldKey(self._role_id, key, keys[key].lowest, keys[key].highest) for key in self._to_read]
 
     def firsts(self, *which: First) -> list[int]:
         """List the positions of the known lowest rows, lowest first."""
-        return sorted(key.lowest for key in self._keys.values() if key.first in which)
+        return sorted(key.lowest for key in self.held.values() if key.first in which)
 
     def coming(self, served: Collection[str]) -> list[int]:
         """List the positions of the lowest rows that may now be redelivered by themselves, lowest first.
@@ -102,7 +99,7 @@ class BlockedKeys:
         Args:
             served: the worker services that are there.
         """
-        on_their_own = [key for key in self._keys.values() if key.first is First.ON_ITS_OWN]
+        on_their_own = [key for key in self.held.values() if key.first is First.ON_ITS_OWN]
         return sorted(key.lowest for key in on_their_own if key.service is None or key.service in served)
 
     # -- what changes it -------------------------------------------------------------------------------------------
@@ -131,7 +128,7 @@ class BlockedKeys:
             asked: the keys as they were known before.
             lowest: None where it had no rows.
         """
-        known = self._keys.get(asked.ordering_key)
+        known = self.held.get(asked.ordering_key)
         if known is None or known.first in (First.ON_ITS_OWN, First.PARKED) or known.lowest != asked.lowest:
             return
         if lowest is not None:
@@ -155,16 +152,16 @@ class BlockedKeys:
         Args:
             states: of the lowest rows, by position, as they are in the journal now.
         """
-        for key, known in self._keys.items():
+        for key, known in self.held.items():
             state = states.get(known.lowest)
             if state is None or (known.first is First.PARKED and state is not DeliveryState.PARKED):
                 self._doubt(key)
 
     def _known(self, row: DeliveryRow) -> _Key | None:
-        return None if row.ordering_key is None else self._keys.get(row.ordering_key)
+        return None if row.ordering_key is None else self.held.get(row.ordering_key)
 
     def _widen(self, key: str, lowest: int, highest: int) -> _Key:
-        known = self._keys.setdefault(key, _Key(lowest, highest))
+        known = self.held.setdefault(key, _Key(lowest, highest))
         known.lowest = min(known.lowest, lowest)
         known.highest = max(known.highest, highest)
         return known
@@ -172,15 +169,15 @@ class BlockedKeys:
     def _take(self, key: str, lowest: DeliveryRow) -> None:
         if lowest.state is DeliveryState.HELD:
             self._doubt(key)
-            self._keys[key].first = First.FREE
+            self.held[key].first = First.FREE
         else:
             is_parked = lowest.state is DeliveryState.PARKED
-            self._keys[key].first = First.PARKED if is_parked else First.ON_ITS_OWN
-            self._keys[key].service = lowest.service
+            self.held[key].first = First.PARKED if is_parked else First.ON_ITS_OWN
+            self.held[key].service = lowest.service
             self._to_read.pop(key, None)
 
     def _doubt(self, key: str) -> None:
-        self._keys[key].first = First.UNKNOWN
+        self.held[key].first = First.UNKNOWN
         self._to_read[key] = None
 
     def _lose(self, row: DeliveryRow) -> None:
@@ -194,5 +191,5 @@ class BlockedKeys:
             self._drop(row.ordering_key)
 
     def _drop(self, key: str) -> None:
-        del self._keys[key]
+        del self.held[key]
         self._to_read.pop(key, None)

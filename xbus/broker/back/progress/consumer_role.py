@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
@@ -30,6 +30,10 @@ class Reservations:
         while self._steps and self._steps[0][0] < position:
             self._steps.popleft()
         return self._steps[0][1] if self._steps else 0
+
+    def reached(self, position: int) -> int:
+        """Give the position up to which hand-overs are durable as soon as that at ``position`` is, asked just now."""
+        return self._steps[0][0] if self._steps else position
 
 
 class ConsumerRole:
@@ -64,6 +68,8 @@ class ConsumerRole:
         """The tasks that bring it anything just now, each with what served it when they began."""
         self.reservations = Reservations()
         """How far hand-overs to it are reserved."""
+        self.reserved_to = 0
+        """Hand-overs up to this position need not be asked for: they are durable, and the next ones are reserved."""
         self.seen = 0
         """The highest position that a lane has passed for it: what is unsettled up to here is owed."""
 
@@ -123,8 +129,8 @@ class ConsumerRole:
         self.state = new
 
 
-class ConsumerRoles:
-    """All consumer roles that anything was asked about, by their ids.
+class ConsumerRoles(dict[int, ConsumerRole]):
+    """All consumer roles that anything was asked about, by their ids; one that is not known yet begins absent.
 
     Args:
         breakers: those of all roles, as workers have them too.
@@ -132,18 +138,13 @@ class ConsumerRoles:
     """
 
     def __init__(self, breakers: CircuitBreakers, behind_after: float) -> None:
+        super().__init__()
         self._breakers = breakers
         self._behind_after = behind_after
-        self._roles: dict[int, ConsumerRole] = {}
 
-    def __getitem__(self, role_id: int) -> ConsumerRole:
-        role = self._roles.get(role_id)
-        if role is None:
-            role = self._roles[role_id] = ConsumerRole(role_id, self._breakers[role_id], self._behind_after)
+    def __missing__(self, role_id: int) -> ConsumerRole:
+        role = self[role_id] = ConsumerRole(role_id, self._breakers[role_id], self._behind_after)
         return role
-
-    def __iter__(self) -> Iterator[ConsumerRole]:
-        return iter(self._roles.values())
 
     # -- subscribers of role events: a worker has no state here ------------------------------------------------------
 
@@ -184,5 +185,5 @@ class ConsumerRoles:
         Returns:
             Those of them that did not want it before.
         """
-        roles = {*self._roles, *role_ids}
+        roles = {*self, *role_ids}
         return {role_id for role_id in roles if self[role_id].keys.want(role_id in role_ids)}

@@ -7,35 +7,31 @@ class InFlight:
     """The positions of envelopes, for one role."""
 
     def __init__(self) -> None:
-        self._brought: set[int] = set()
+        self.positions: set[int] = set()
+        """The positions of the envelopes in flight; whoever brings a group adds its, and takes them away."""
         self._outdated: set[int] = set()
 
     # -- envelopes -------------------------------------------------------------------------------------------------
 
     def begin(self, position: int) -> None:
         """Note that a run begins to bring an envelope."""
-        self._brought.add(position)
+        self.positions.add(position)
 
     def begin_all(self, positions: Iterable[int]) -> None:
         """Note that envelopes begin to be brought."""
-        self._brought.update(positions)
+        self.positions.update(positions)
 
     def has_any(self, positions: Iterable[int]) -> bool:
         """Check whether an envelope at any of these positions is being brought."""
-        return not self._brought.isdisjoint(positions)
+        return not self.positions.isdisjoint(positions)
 
     def end(self, position: int) -> None:
         """Note that the run has ended, and that its results are noted."""
-        self._brought.discard(position)
+        self.positions.discard(position)
 
     def end_all(self, positions: Iterable[int]) -> None:
         """The same for several envelopes, or none of them was begun."""
-        self._brought.difference_update(positions)
-
-    @property
-    def positions(self) -> Set[int]:
-        """The positions of the envelopes in flight."""
-        return self._brought
+        self.positions.difference_update(positions)
 
     # -- delivery rows ---------------------------------------------------------------------------------------------
 
@@ -47,7 +43,7 @@ class InFlight:
             added what is outdated until this is called again. A run may begin and end while rows are read, and its row
             be found all the same.
         """
-        self._outdated = set(self._brought)
+        self._outdated = set(self.positions)
         return self._outdated
 
     def outdate(self, position: int) -> None:

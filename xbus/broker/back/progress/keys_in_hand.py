@@ -12,7 +12,8 @@ class KeysInHand:
     """
 
     def __init__(self) -> None:
-        self._key_at: dict[int, str] = {}
+        self.key_at: dict[int, str] = {}
+        """The keys by the positions of their envelopes."""
         self._counts: Counter[str] = Counter()
         self._change = asyncio.Event()
 
@@ -25,21 +26,21 @@ class KeysInHand:
 
     def begin(self, position: int, key: str | None) -> None:
         """Note that an envelope is handed over; without a key its role wants no order."""
-        if key is not None and position not in self._key_at:
-            self._key_at[position] = key
+        if key is not None and position not in self.key_at:
+            self.key_at[position] = key
             self._counts[key] += 1
 
     def begin_all(self, positions: Iterable[int], keys: Iterable[str]) -> None:
         """Note that envelopes are handed over that are not in hand yet, each with its key."""
         found = dict(zip(positions, keys, strict=True))
-        self._key_at.update(found)
+        self.key_at.update(found)
         self._counts.update(found.values())
 
     def end(self, positions: Iterable[int]) -> None:
         """Note that the outcome of some envelopes is noted."""
-        if not self._key_at:
+        if not self.key_at:
             return
-        ended = [self._key_at.pop(position) for position in positions if position in self._key_at]
+        ended = [self.key_at.pop(position) for position in positions if position in self.key_at]
         for key in ended:
             self._counts[key] -= 1
             if not self._counts[key]:

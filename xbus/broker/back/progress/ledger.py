@@ -257,6 +257,8 @@ class DeliveryLedger:
         """
         reserved = self._reserve(role, position)
         if self._written >= reserved:
+            handed_to = position if role.cursor is None else role.cursor.handed_to
+            role.reserved_to = min(role.reservations.reached(position), handed_to - RESERVE_POSITIONS // 2)
             return True
         self._hurry(reserved)
         self._waiting.append((reserved, go_on))
@@ -340,8 +342,10 @@ class DeliveryLedger:
         await asyncio.shield(page.over)
 
     def _begin_page(self) -> _Page:
-        dirty = [self._roles[role_id].cursor for role_id in self._dirty]
-        cursors = [cursor.copied() for cursor in dirty if cursor is not None]
+        cursors: list[Cursor] = []
+        for role_id in self._dirty:
+            cursor = self._roles[role_id].cursor
+            cursors += () if cursor is None else (cursor.copied(),)
         noted = (self._moves, self._failures, self._decided, self._repeated)
         progress = ProgressUpdate(self._clock.now(), cursors, *noted)
         self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []
@@ -351,7 +355,10 @@ class DeliveryLedger:
 
     def _submit(self, page: _Page) -> None:
         part = page.parts[0]
-        self._journal.submit(part, _PartAnswer(page, self._take_outcome), promises=self._is_urgent(part))
+        # Somebody waits for it, or would read its rows; cursors alone wait for a commit that comes.
+        has_rows = bool(part.deliveries or part.failures or part.decided)
+        is_urgent = has_rows or self._awaited > self._written
+        self._journal.submit(part, _PartAnswer(page, self._take_outcome), promises=is_urgent)
 
     def _take_outcome(self, page: _Page, error: BaseException | None) -> None:
         match error:
@@ -365,43 +372,37 @@ class DeliveryLedger:
                 page.parts = [*_singly(page.parts[0], error), *page.parts[1:]]
             case _:
                 # The journal's writer died of it, which ends the broker.
-                for waiting in (page.over, self._broken):
-                    if waiting is not None and not waiting.done():
-                        waiting.set_exception(error)
+                for future in (page.over, self._broken):
+                    if future is not None and not future.done():
+                        future.set_exception(error)
                 return
         if page.parts:
             self._submit(page)
-        else:
-            self._end(page)
-
-    def _end(self, page: _Page) -> None:
+            return
         self._page = None
         self._written = page.noted
         if page.over is not None and not page.over.done():
             page.over.set_result(None)
         if self._is_kept and self._noted > page.noted:
             self._begin_page()
-        waiting, self._waiting = self._waiting, []
-        self._waiting += [each for each in waiting if each[0] > page.noted]
-        for noted, go_on in waiting:
-            if noted <= page.noted:
-                go_on()
-
-    def _is_urgent(self, progress: ProgressUpdate) -> bool:
-        """Check whether somebody waits for it, or would read its rows; cursors alone wait for a commit that comes."""
-        has_rows = progress.deliveries or progress.failures or progress.decided
-        return bool(has_rows) or self._awaited > self._written
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._waiting += [each for each in waiting if each[0] > page.noted]
+            for noted, go_on in waiting:
+                if noted <= page.noted:
+                    go_on()
 
     def return_reserved(self) -> None:
         """Give back what was reserved and neither settled nor handed over, so that a clean stop leaves nothing in
         doubt."""
-        for role in self._roles:
+        for role in self._roles.values():
             if role.cursor is None:
                 continue
             highest_settled = role.cursor.position + role.cursor.above.bit_length()
             handed_to = max(highest_settled, *role.in_flight.positions, 0)
             if handed_to < role.cursor.handed_to:
                 role.cursor.handed_to = handed_to
+                role.reserved_to = 0
                 self._dirty.add(role.id)
 
 

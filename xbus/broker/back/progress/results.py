@@ -9,6 +9,7 @@ from uuid import UUID
 from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.bad_item_search import BadItems, Serving
 from xbus.broker.back.progress.bad_items import in_words
+from xbus.broker.back.progress.consumer_role import ConsumerRole
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.retry_schedule import RetrySchedule
@@ -93,7 +94,7 @@ class RunResults:
             self._ledger.move(row, transitions.settled(row))
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed([envelope])
-        _log_delivered(envelope.envelope_id, recipient)
+        _log_delivered(envelope.envelope_id, recipient.role.login)
 
     def settled_bundle(self, bundle: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
         """Note that a consumer has committed some envelopes of a bundle, each in its turn."""
@@ -104,10 +105,10 @@ class RunResults:
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed(bundle)
         for envelope in bundle if log.isEnabledFor(logging.DEBUG) else ():
-            _log_delivered(envelope.envelope_id, recipient)
+            _log_delivered(envelope.envelope_id, recipient.role.login)
 
     def settled_group(
-        self, recipient: RecipientProxy, positions: Sequence[int], ids: Sequence[bytes], items: int
+        self, role: ConsumerRole, login: str, positions: Sequence[int], ids: Sequence[bytes], items: int
     ) -> None:
         """Note that a consumer has committed envelopes of sealed groups, each in its turn.
 
@@ -115,14 +116,17 @@ class RunResults:
             ids: theirs, of 16 bytes.
             items: how many they have.
         """
-        role = recipient.role
         self._ledger.settle_all(role.id, positions)
-        self._probing.went_well(role.id)
-        counts = self.counts[role.login]
+        role.in_flight.positions.difference_update(positions)
+        if role.keys_in_hand.key_at:
+            role.keys_in_hand.end(positions)
+        if not role.breaker.is_clean:
+            self._probing.went_well(role.id)
+        counts = self.counts[login]
         counts.results[DONE] += len(ids)
         counts.items += items
         for each in ids if log.isEnabledFor(logging.DEBUG) else ():
-            _log_delivered(UUID(bytes=each), recipient)
+            _log_delivered(UUID(bytes=each), login)
 
     def _cure(self, delivered: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
         """Have repeats cure the failures of what they repeat."""
@@ -218,11 +222,8 @@ class RunResults:
         return transitions.after_failure(attempt, why, attempts=attempts, due_at=due_at)
 
 
-def _log_delivered(envelope_id: UUID, recipient: RecipientProxy) -> None:
-    log.debug(
-        "delivered",
-        extra={"action": "delivered", "envelope_id": envelope_id, "role": recipient.role.login},
-    )
+def _log_delivered(envelope_id: UUID, login: str) -> None:
+    log.debug("delivered", extra={"action": "delivered", "envelope_id": envelope_id, "role": login})
 
 
 def _service(absent: Absent) -> str:

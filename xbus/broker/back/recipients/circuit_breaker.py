@@ -36,6 +36,8 @@ class CircuitBreaker:
         self._interval = probe_interval
         self._failed: set[int] = set()
         self._trouble: _Trouble | None = None
+        self.is_clean = True
+        """Whether nothing has failed since the last success: another success changes nothing."""
         self.over_since: datetime | None = None
         """When the last trouble ended; None without any."""
 
@@ -57,6 +59,7 @@ class CircuitBreaker:
         """
         if self._trouble is not None:
             return False
+        self.is_clean = False
         self._failed.add(position)
         if len(self._failed) < self._after:
             return False
@@ -70,6 +73,7 @@ class CircuitBreaker:
         Returns:
             Whether the trouble is over with that.
         """
+        self.is_clean = True
         self._failed.clear()
         if self._trouble is None:
             return False
@@ -104,20 +108,18 @@ class CircuitBreaker:
             self._trouble.next_probe = self._clock.monotonic() + self._interval
 
 
-class CircuitBreakers:
+class CircuitBreakers(dict[int, CircuitBreaker]):
     """The breakers of all roles, by their ids; see ``CircuitBreaker`` for the arguments."""
 
     def __init__(self, clock: Clock, *, after: int, probe_interval: float) -> None:
+        super().__init__()
         self._clock = clock
         self._after = after
         self._interval = probe_interval
-        self._breakers: dict[int, CircuitBreaker] = {}
 
-    def __getitem__(self, role_id: int) -> CircuitBreaker:
-        breaker = self._breakers.get(role_id)
-        if breaker is None:
-            breaker = CircuitBreaker(self._clock, after=self._after, probe_interval=self._interval)
-            self._breakers[role_id] = breaker
+    def __missing__(self, role_id: int) -> CircuitBreaker:
+        breaker = CircuitBreaker(self._clock, after=self._after, probe_interval=self._interval)
+        self[role_id] = breaker
         return breaker
 
     def is_troubled(self, role_id: int) -> bool:

@@ -1,7 +1,6 @@
-"""The readiness of recipients: old workers say when they take another event. And how long calls keep one busy."""
+"""The readiness of recipients: old workers say when they take another event."""
 
 import asyncio
-from collections.abc import Callable
 from uuid import UUID
 
 
@@ -55,34 +54,3 @@ class Readiness:
     def is_awaited_after(self, envelope_id: UUID) -> bool:
         """Check whether the worker has yet to call ``ready`` after an event of an envelope, its last one."""
         return not self._ready.is_set() and self._last_worked_on == envelope_id
-
-
-class BusyTime:
-    """Measures for how long a recipient has had calls to answer, several at once counted once.
-
-    Args:
-        now: tells the time in seconds.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._unanswered = 0
-        self._since = 0.0
-        self._before = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """The seconds so far."""
-        return self._before + (self._now() - self._since if self._unanswered else 0.0)
-
-    def begin(self) -> None:
-        """Note a call."""
-        if not self._unanswered:
-            self._since = self._now()
-        self._unanswered += 1
-
-    def end(self, _: object) -> None:
-        """Note the answer to a call, or its lack."""
-        self._unanswered -= 1
-        if not self._unanswered:
-            self._before += self._now() - self._since

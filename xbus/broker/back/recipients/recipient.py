@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
+from xbus import tracing
 from xbus.broker.back.log import (
+    NOTHING_SAID,
     BundleEntry,
     DeliveryNote,
     FirstWords,
@@ -14,7 +18,6 @@ from xbus.broker.back.log import (
     headers_map,
 )
 from xbus.broker.back.recipients.abilities import Abilities
-from xbus.broker.back.recipients.calls import Bringing, CallTimeouts, EnvelopeCalls
 from xbus.broker.back.recipients.failures import (
     LEAVING_CODES,
     SUPERSEDED,
@@ -29,11 +32,177 @@ from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, Ev
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.broker.journal.writes import OutputPage
+from xbus.config import BackSettings
 from xbus.errors import CallError, Failed
 from xbus.ids import texts_of
 from xbus.rpc.codec import Value
 from xbus.rpc.exchange import AnswerTaker, Callee
 from xbus.rpc.messages import HeadersMap, OutputHandover
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimeouts:
+    """The seconds that a recipient has for each kind of answer."""
+
+    start_event: float
+    send_item: float
+    end_event: float
+    end_envelope: float
+    stop_envelope: float
+
+    @classmethod
+    def of(cls, settings: BackSettings) -> "CallTimeouts":
+        """Take them from the configuration."""
+        return cls(
+            settings.start_event_timeout,
+            settings.send_item_timeout,
+            settings.end_event_timeout,
+            settings.end_envelope_timeout,
+            settings.stop_envelope_timeout,
+        )
+
+    @property
+    def longest(self) -> float:
+        """For how long a recipient may be busy with one call."""
+        return max(self.start_event, self.send_item, self.end_event, self.end_envelope, self.stop_envelope)
+
+
+@dataclass(slots=True)
+class Bringing:
+    """An envelope that is being brought to a recipient.
+
+    Args:
+        since: when that began, on the loop's clock.
+        verb: the last call about it.
+    """
+
+    since: float
+    verb: str
+
+
+class EnvelopeCalls:
+    """The calls to one recipient about envelopes: each is timed, traced, and noted beside what it brings.
+
+    Args:
+        client: calls the recipient.
+        login: of the recipient's role, for traces.
+        heartbeats: tells of its progress; None for a recipient that sends no heartbeats.
+        now: the loop's clock.
+    """
+
+    def __init__(self, client: Callee, login: str, heartbeats: Heartbeats | None, now: Callable[[], float]) -> None:
+        self._client = client
+        self._login = login
+        self._heartbeats = heartbeats
+        self._now = now
+        self.open: dict[bytes, Bringing] = {}
+        """The envelopes that are being brought just now, by their ids of 16 bytes."""
+        self._first_words: dict[UUID, FirstWords] = {}
+        self._unanswered = 0
+        self._busy_since = 0.0
+        self._busy_before = 0.0
+
+    @property
+    def busy_seconds(self) -> float:
+        """For how long the recipient has had such calls to answer, several at once counted once."""
+        return self._busy_before + (self._now() - self._busy_since if self._unanswered else 0.0)
+
+    def accompany(self, envelope_id: UUID, words: FirstWords) -> None:
+        """Let the first call about an envelope bring its note and its headers."""
+        self._first_words[envelope_id] = words
+
+    def begin(self, envelope_id: UUID) -> FirstWords:
+        """Note that an envelope is being brought; give what its first call tells of it."""
+        self.open.setdefault(envelope_id.bytes, Bringing(self._now(), ""))
+        return self._first_words.pop(envelope_id, NOTHING_SAID)
+
+    def ask_about(
+        self,
+        ids: Sequence[bytes],
+        verb: str,
+        name: str,
+        seconds: float,
+        argument: object,
+        taker: AnswerTaker,
+        *,
+        begins: bool,
+    ) -> None:
+        """Make a call about untraced envelopes.
+
+        Args:
+            ids: theirs, of 16 bytes.
+            verb: the call, as operators see it.
+            name: the same as the recipient knows it.
+            seconds: its time-out.
+            argument: of the call.
+            taker: gets the answer.
+            begins: whether the call brings the envelopes, with all that is to be told of them.
+        """
+        renewed = self._begin_call(ids, verb, begins=begins)
+
+        def answered(answer: Value, error: CallError | None) -> None:
+            self._end_call()
+            taker(answer, error)
+
+        self._client.ask(name, (argument,), answered, seconds, renewed)
+
+    def ended_all(self, ids: Iterable[bytes]) -> None:
+        """Note that the recipient has envelopes open no more."""
+        for each in ids:
+            self.open.pop(each, None)
+
+    def ended(self, envelope_id: UUID) -> None:
+        """Note that the recipient has an envelope open no more."""
+        self.open.pop(envelope_id.bytes, None)
+
+    def stopped(self, envelope_id: UUID) -> None:
+        """Note that the recipient forgets an envelope, also one that it has not got yet."""
+        self.open.pop(envelope_id.bytes, None)
+        self._first_words.pop(envelope_id, None)
+
+    def call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: object) -> "asyncio.Future[Value]":
+        """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.
+
+        Args:
+            verb: the call, as operators see it.
+            name: the same as the recipient knows it.
+        """
+        return self.call_about([envelope_id.bytes], verb, name, seconds, str(envelope_id), *args)
+
+    def call_about(
+        self, ids: Sequence[bytes], verb: str, name: str, seconds: float, *args: object, begins: bool = False
+    ) -> "asyncio.Future[Value]":
+        """Call about several envelopes at once.
+
+        Args:
+            ids: theirs, of 16 bytes.
+            begins: as of ``ask_about``.
+        """
+        renewed = self._begin_call(ids, verb, begins=begins)
+        spans = tracing.begin_calls(verb, ids, self._login)
+        call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
+        call.add_done_callback(self._end_call)
+        for span in spans:
+            call.add_done_callback(span.ended_by)
+        return call
+
+    def _begin_call(self, ids: Sequence[bytes], verb: str, *, begins: bool) -> Callable[[], float | None] | None:
+        now = self._now()
+        if begins:
+            self.open = {**dict.fromkeys(ids, Bringing(now, verb)), **self.open}
+        for bringing in map(self.open.get, ids):
+            if bringing is not None:
+                bringing.verb = verb
+        if not self._unanswered:
+            self._busy_since = now
+        self._unanswered += 1
+        return None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)
+
+    def _end_call(self, _: object = None) -> None:
+        """Note the answer to a call, or its lack."""
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._busy_before += self._now() - self._busy_since
 
 
 class RecipientProxy:
@@ -209,8 +378,7 @@ class RecipientProxy:
         abilities = self.abilities
         entries = bundle_on_wire(bundle, logins if abilities.notes else None, wants_headers=abilities.headers)
         ids = [small.envelope.id for small in bundle]
-        self._calls.begin_all(ids)
-        return self._calls.call_about(ids, verb, name, seconds, entries)
+        return self._calls.call_about(ids, verb, name, seconds, entries, begins=True)
 
     async def _results(
         self,
@@ -241,12 +409,11 @@ class RecipientProxy:
             taker: gets the answer; then one of ``went_well`` and ``results_of`` is to be called.
             stays_open: whether they stay open until a decision.
         """
-        self._calls.begin_all(ids)
         if stays_open:
             call = ("take_event", "xbus.prepare_envelopes", self._timeouts.end_event)
         else:
             call = ("take_event", "xbus.take_envelopes", self._timeouts.end_envelope)
-        self._calls.ask_about(ids, *call, entries, taker)
+        self._calls.ask_about(ids, *call, entries, taker, begins=True)
 
     def commit(self, ids: Sequence[bytes], taker: AnswerTaker) -> None:
         """Have envelopes committed that are open, as ``commit_envelopes`` does.
@@ -255,7 +422,7 @@ class RecipientProxy:
             taker: see ``hand_over``.
         """
         call = ("end_envelope", "xbus.commit_envelopes", self._timeouts.end_envelope)
-        self._calls.ask_about(ids, *call, texts_of(ids), taker)
+        self._calls.ask_about(ids, *call, texts_of(ids), taker, begins=False)
 
     def went_well(self, ids: Sequence[bytes], answer: Value, error: CallError | None, *, stay_open: bool) -> bool:
         """Check whether an answer says that all of some envelopes went well.
@@ -263,10 +430,15 @@ class RecipientProxy:
         Args:
             stay_open: whether they are open then; else none is.
         """
-        if error is not None or not self._answers.are_all_well(answer, len(ids)):
+        if error is not None or type(answer) is not list or len(answer) != len(ids):
             return False
+        for each in answer:
+            # 1 equals True, and is none.
+            if type(each) is not list or len(each) != 1 or each[0] is not True:
+                return False
         if not stay_open:
-            self._calls.ended_all(ids)
+            for envelope_id in ids:
+                self._calls.open.pop(envelope_id, None)
         return True
 
     def votes_of(self, bundle: Sequence[SmallEnvelope], answer: Value, error: CallError | None) -> list[BundleResult]:
@@ -296,6 +468,9 @@ class RecipientProxy:
         """
         results: list[BundleResult] = [BundleStatus.NOT_BEGUN] * len(bundle)
         to_stop = list(bundle)
+        ids, stay_open = [small.envelope.id for small in bundle], well is BundleStatus.PREPARED
+        if not self.role.worker and self.went_well(ids, answer, error, stay_open=stay_open):
+            return [well] * len(bundle)
         try:
             results = self._answers.bundle(verb, [small.envelope for small in bundle], answer, error, well)
             if results.count(well) == len(results):
@@ -421,7 +596,7 @@ class RecipientProxy:
         ``stop_envelope`` for all that it has open. A lost one gets nothing.
         """
         self.is_closed = True
-        for each in list(self._calls.bringing):
+        for each in list(self._calls.open):
             self.stop_envelope_soon(UUID(bytes=each))
         self._client.close()
         self.readiness.tell()
@@ -429,7 +604,7 @@ class RecipientProxy:
     @property
     def bringing(self) -> Mapping[bytes, Bringing]:
         """The envelopes that are being brought to it just now, by their ids of 16 bytes."""
-        return self._calls.bringing
+        return self._calls.open
 
     @property
     def heard_at(self) -> float:

@@ -281,7 +281,8 @@ class Registry:
         for recipient in programs:
             recipient.role = role
         if programs.served is not None:
-            programs.served.role = role
+            programs.served.configure(role)
+            self._events.configured.publish(programs.served)
         self._follow_pause(programs)
         surplus = programs.serving[: max(0, len(programs.in_place) - role.instances)]
         for recipient in surplus if role.standby else ():
@@ -296,7 +297,7 @@ class Registry:
         """Pause or resume a role, and leave all else of it as it is yet."""
         programs = self._programs.get(role.id)
         if programs is not None and programs.served is not None:
-            programs.served.role = replace(programs.served.role, pause=role.pause)
+            programs.served.configure(replace(programs.served.role, pause=role.pause))
             self._follow_pause(programs)
 
     def _follow_pause(self, programs: _Programs) -> None:

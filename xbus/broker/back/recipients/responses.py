@@ -129,16 +129,6 @@ class Responses:
         parts = await self.parts(verb, event_id, call)
         return parts[0] if parts else None
 
-    def are_all_well(self, answer: Value, number: int) -> bool:
-        """Check whether a consumer answers of a bundle that all of its envelopes went well.
-
-        As it is mostly, this is seen without a look at each; 1 equals True, and is none.
-        """
-        if self._is_worker or not isinstance(answer, list) or len(answer) != number:
-            return False
-        are_true = answer.count([True]) == number
-        return are_true and False not in [isinstance(each, list) and each[0] is True for each in answer]
-
     def bundle(
         self,
         verb: str,
@@ -156,8 +146,6 @@ class Responses:
         """
         if error is not None:
             raise self._failed(verb, None, error) from error
-        if self.are_all_well(answer, len(envelopes)):
-            return [well] * len(envelopes)
         if not isinstance(answer, list) or len(answer) != len(envelopes):
             raise nonsense(self._role_id, verb, None, answer)
         results = [

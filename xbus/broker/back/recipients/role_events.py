@@ -54,6 +54,8 @@ class RoleEvents:
         """Nothing more is begun with a role until it is resumed; its programs go on with what they have."""
         self.resumed = RoleEvent[ServedRole]()
         """A paused role is served again."""
+        self.configured = RoleEvent[ServedRole]()
+        """A role that is served is configured otherwise."""
         self.gone = RoleEvent[ServedRole]()
         """All programs of a role that left have finished their work, or were lost: it may be served again."""
         self.slow = RoleEvent[ServedRole]()

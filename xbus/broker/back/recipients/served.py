@@ -19,18 +19,14 @@ class ServedRole:
 
     def __init__(self, first: RecipientProxy) -> None:
         self.instances = [first]
-        self._role = first.role
+        self.role = first.role
+        """The role as it is configured now."""
         self.abilities = first.abilities
         """The abilities that all instances have."""
 
-    @property
-    def role(self) -> RoleEntry:
-        """The role as it is configured now."""
-        return self._role
-
-    @role.setter
-    def role(self, role: RoleEntry) -> None:
-        self._role = role
+    def configure(self, role: RoleEntry) -> None:
+        """Take up the role as it is configured from now on."""
+        self.role = role
         for instance in self.instances:
             instance.role = role
 

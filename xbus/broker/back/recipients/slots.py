@@ -152,11 +152,6 @@ class Slots(Generic[Member]):
         while all(self._those(member) and not self.is_free(member) for member in members):
             await self._changed()
 
-    @property
-    def are_awaited(self) -> bool:
-        """Check whether anybody waits for a slot, or for any change."""
-        return bool(self._waiters) or self._change is not None
-
     async def _changed(self) -> None:
         if self._change is None:
             self._change = asyncio.Event()
@@ -166,11 +161,12 @@ class Slots(Generic[Member]):
         """Take a slot of a member, or of one of a group, if one is free and nobody stands in line for any."""
         if self._waiters:
             return None
-        places = self._groups.get(wanted) or self._those(wanted)
-        free = [place for place in places if place.taken < place.capacity and not place.is_paused]
-        if not free:
+        chosen: _Place[Member] | None = None
+        for place in self._groups.get(wanted) or self._those(wanted):
+            if place.taken < place.capacity and not place.is_paused:
+                chosen = place if chosen is None else min(chosen, place, key=_idleness)
+        if chosen is None:
             return None
-        chosen = free[0] if len(free) == 1 else min(free, key=_idleness)
         self._takes += 1
         chosen.taken += 1
         chosen.last_taken = self._takes
@@ -222,12 +218,19 @@ class Slots(Generic[Member]):
         place = self._places.get(member)
         return 0 if place is None else max(0, place.capacity - place.taken)
 
-    def free(self, member: Member, number: int = 1) -> None:
-        """Give slots back; those of a recipient that has gone meanwhile are nobody's."""
+    def free(self, member: Member, number: int = 1) -> bool:
+        """Give slots back; those of a recipient that has gone meanwhile are nobody's.
+
+        Returns:
+            Whether anybody waits for a slot, or for any change.
+        """
         place = self._places.get(member)
+        is_awaited = bool(self._waiters) or self._change is not None
         if place is not None and place.taken:
             place.taken = max(0, place.taken - number)
-            self._serve()
+            if is_awaited:
+                self._serve()
+        return is_awaited
 
     def _those(self, wanted: Hashable) -> Sequence[_Place[Member]]:
         """Give the place of a member, or those of a group; none while it is paused."""

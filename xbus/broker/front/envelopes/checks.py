@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal.log.catalog import Catalog, EventType
+from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent, SendingLimits
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
@@ -384,15 +384,13 @@ class Throttle:
     """
 
     def __init__(self, configuration: Configuration, now: Callable[[], float]) -> None:
-        self._configuration = configuration
+        self.configuration = configuration
         self._now = now
         self._usage: dict[int, _Usage] = {}
-        self._seen: Catalog | None = None
-        self._bounds_calls = False
 
     def limits(self, emitter_id: int) -> SendingLimits | None:
         """Give the limits of an emitter; None where it has none."""
-        emitter = self._configuration.catalog.emitters.get(emitter_id)
+        emitter = self.configuration.catalog.emitters.get(emitter_id)
         return None if emitter is None else emitter.limits
 
     def charge(self, emitter_id: int, items: int, data_bytes: int) -> None:
@@ -406,7 +404,7 @@ class Throttle:
 
     def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
         """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
-        emitters = self._configuration.catalog.emitters
+        emitters = self.configuration.catalog.emitters
         limited = {each for each in emitter_ids if each in emitters and emitters[each].limits is not None}
         charged = []
         for emitter_id in limited:
@@ -486,11 +484,7 @@ class Throttle:
     @property
     def bounds_calls(self) -> bool:
         """Check whether the calls in flight of any emitter are limited."""
-        catalog = self._configuration.catalog
-        if catalog is not self._seen:
-            self._seen = catalog
-            self._bounds_calls = any(map(self.counts_calls, catalog.emitters))
-        return self._bounds_calls
+        return any(map(self.counts_calls, self.configuration.catalog.emitters))
 
     def counts_calls(self, emitter_id: int) -> bool:
         """Check whether the calls of an emitter in flight are limited."""
@@ -533,8 +527,10 @@ def head_of_array(value: Value) -> EnvelopeHead:
         case None:
             return PLAIN_HEAD
         case [ordering_key, key, headers]:
-            _check("ordering_key", ordering_key)
-            _check("key", key)
+            if ordering_key is not None:
+                _check("ordering_key", ordering_key)
+            if key is not None:
+                _check("key", key)
             return EnvelopeHead(cast("str | None", ordering_key), cast("str | None", key), check_packed(headers))
     raise _wrong("the head of an envelope is no array", "write it as [ordering_key, key, headers], or nil without any")
 

@@ -8,21 +8,19 @@ from collections.abc import Awaitable
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, NewEvent, head_of, number_of, tags_of
 from xbus.broker.front.front import Front
-from xbus.broker.front.groups import Answers, GroupIntake, NoteRefusal
 from xbus.broker.front.verbs.emitters import check_own, known_envelope, known_event, new_id, own_id, reply_value
 from xbus.broker.journal.writes import SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import token_hash
-from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value
-from xbus.rpc.deferred import Answer, Promise, map_answer
+from xbus.rpc.deferred import Answer, map_answer
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, EventOptionsMap, FrontLimitsMap, FrontLogin
 
 
 class FrontBatchVerbs:
-    """One method per verb of the namespace ``xbus``, named as the verb.
+    """One method per verb of the namespace ``xbus``, named as the verb; ``GroupIntake`` has the one for groups.
 
     Args:
         front: carries the calls out.
@@ -30,11 +28,6 @@ class FrontBatchVerbs:
         limits: part of the answer to a login.
         session_seconds: part of the answer to a login.
         reply_seconds: how long an emitter waits for an immediate reply; part of the answer to a login.
-        note_refusal: called for each envelope of a group that is refused.
-        turn: as of ``GroupIntake``.
-
-    Attributes:
-        groups: takes the messages of ``xbus.put_envelopes``.
     """
 
     def __init__(
@@ -44,11 +37,8 @@ class FrontBatchVerbs:
         limits: EnvelopeLimits,
         session_seconds: float,
         reply_seconds: float,
-        note_refusal: NoteRefusal,
-        turn: LoopTurn | None = None,
     ) -> None:
         self._front = front
-        self.groups = GroupIntake(front, note_refusal, turn=turn)
         self._sessions = sessions
         self._limits = limits
         self._session_seconds = session_seconds
@@ -174,12 +164,6 @@ class FrontBatchVerbs:
         made_id = own_id(envelope_id, "envelope_id")
         put = self._front.put_envelope(emitter_id, made_id, [_own_event(event) for event in events], said)
         return map_answer(put, _receipt_map)
-
-    @verb("xbus.put_envelopes")
-    @coded_answer
-    def put_envelopes(self, token: str, envelopes: list[Value], in_order: bool = False) -> Promise[Answers]:
-        session = token_hash(token)
-        return self.groups.put(self._sessions.owner_of(session), session, envelopes, in_order=in_order)
 
 
 def _end_map(end: EndedEvent) -> EventEnd:

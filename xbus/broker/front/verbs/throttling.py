@@ -6,6 +6,7 @@ from functools import partial
 
 from xbus.broker.front.envelopes import Throttle
 from xbus.broker.front.groups import GroupIntake
+from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.sessions import Sessions
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.codec import Key, Value
@@ -59,11 +60,17 @@ class ThrottlingDispatch(Dispatch):
         self._emitters = sessions
         self._throttle = throttle
         self._groups = groups
+        self._seen: Catalog | None = None
+        self._bounds_calls = False
+        """Whether the calls in flight of any emitter of that catalog are limited."""
 
     def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
         if self._groups.gathered and name != _GATHERED:
             self._groups.flush()
-        if not self._throttle.bounds_calls or (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
+        catalog = self._throttle.configuration.catalog
+        if catalog is not self._seen:
+            self._seen, self._bounds_calls = catalog, self._throttle.bounds_calls
+        if not self._bounds_calls or (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
             return (self.handlers.get(name) or self.handler(name))(args, kwargs)
         size = _carried_bytes([args, *kwargs.values()])
         try:

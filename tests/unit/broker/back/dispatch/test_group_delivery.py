@@ -232,7 +232,7 @@ async def test_what_waits_keeps_no_bytes_of_what_has_gone(journal: Journal) -> N
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
         (party,) = broker.back._assembly._bundles._all_parties()
-        party.size.envelopes = FIRST_ENVELOPES
+        party.objects.size.envelopes = FIRST_ENVELOPES
         out = hold(client)
         kind = broker.scribe.catalog.event_types["notes"]
         items = [pack_items([item]) for item in (b"a" * 1000, b"b", b"c")]
@@ -354,7 +354,7 @@ async def test_a_run_waits_for_a_call_whose_envelopes_may_not_be_begun(journal: 
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
         (party,) = broker.back._assembly._bundles._all_parties()
-        party.size.envelopes = FIRST_ENVELOPES
+        party.objects.size.envelopes = FIRST_ENVELOPES
         out = hold(client)
         await put_together(broker, [(item, item, "notes") for item in "abcde"])
         assert bundles(broker)[-1] == "abcde"
@@ -439,7 +439,7 @@ async def test_a_vote_that_is_broken_off_gives_slots_and_keys_back(journal: Jour
         broker.clients["tcp://store_2"].answers["xbus.prepare_envelopes"] = by_item({b"a": TOO_OLD})
         hold(client, "xbus.commit_envelopes")
         for party in broker.back._assembly._bundles._all_parties():
-            party.size.envelopes = FIRST_ENVELOPES
+            party.objects.size.envelopes = FIRST_ENVELOPES
         await put_together(broker, [("a", "k", "notes"), ("b", "l", "notes")])
         await settle()
         back = broker.back._assembly

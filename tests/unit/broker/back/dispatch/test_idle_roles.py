@@ -127,7 +127,7 @@ def test_no_cursor_passes_what_is_owed_and_not_settled(steps: list[tuple[str, in
                     least = next(n for n in range(1, made.log.head + 2) if n not in settled[recipient])
                     assert made.cursor(recipient).position < least
                 assert made.cursor(made.stranger).position <= made.log.head
-                for role in made.roles:
+                for role in made.roles.values():
                     is_read = role.state in (ConsumerState.READING, ConsumerState.SLOW)
                     assert (role.lane is not None) == is_read
                     assert (role.state is ConsumerState.SLOW) == (role.lane is not None and role.lane.of_slow)

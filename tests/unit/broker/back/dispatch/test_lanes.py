@@ -117,6 +117,9 @@ class NoShortWay:
     def take(self, lane: Lane, sealed: Sequence[Sealed]) -> None:
         """Leave it to the lane."""
 
+    def forget_ways(self) -> None:
+        """Know none anyway."""
+
 
 class Bench:
     """Lanes, and all that they need."""

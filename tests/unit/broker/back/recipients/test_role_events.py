@@ -44,6 +44,7 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
         "paused": ["ConsumerRoles.paused", "Bundles.left", "Lanes.left", "RetryQueue.left"],
         "resumed": ["ConsumerRoles.arrived", "BreakerProbes.resumed", "Lanes.arrived", "RetryQueue.arrived"],
         "left": ["ConsumerRoles.left", "Bundles.left", "Lanes.left", "RetryQueue.left"],
+        "configured": ["GroupDelivery.forget_ways"],
         "gone": ["ConsumerRoles.gone"],
         "slow": ["Bundles.split", "Lanes.split"],
         "caught_up": ["ConsumerGathering.caught_up"],

@@ -76,7 +76,7 @@ Senders = Callable[[str], Sender]
 @pytest.fixture
 def verbs(front: Front, north: Desk, south: Desk) -> FrontBatchVerbs:
     sessions = TwoEmitters({"north": north.emitter_id, "south": south.emitter_id})
-    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS, lambda *_: None)
+    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS)
 
 
 @pytest.fixture(params=["without a key", "with a key"])

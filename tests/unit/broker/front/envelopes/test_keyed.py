@@ -119,7 +119,7 @@ async def code_of(call: Any) -> str:
 @pytest.fixture
 def verbs(front: Front, north: Desk, south: Desk) -> FrontBatchVerbs:
     sessions = TwoEmitters({"north": north.emitter_id, "south": south.emitter_id})
-    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS, lambda *_: None)
+    return FrontBatchVerbs(front, sessions, LIMITS, 60, REPLY_SECONDS)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def old(front: Front, north: Desk) -> FrontVerbs:
 
 @pytest.fixture
 def batches(front: Front, north: Desk) -> FrontBatchVerbs:
-    return FrontBatchVerbs(front, OneOwner(north.emitter_id), LIMITS, 60, REPLY_SECONDS, lambda *_: None)
+    return FrontBatchVerbs(front, OneOwner(north.emitter_id), LIMITS, 60, REPLY_SECONDS)
 
 
 async def answered(outcome: Any) -> Any:

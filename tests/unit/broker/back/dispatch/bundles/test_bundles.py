@@ -597,7 +597,7 @@ async def test_nothing_is_kept_of_a_recipient_that_is_gone(journal: Journal) -> 
         await put_all(broker, "a")
         await broker.until(lambda: not broker.back._assembly._bundles._sending and letters(broker) == "a")
         await broker.leave("store_1")
-        assert broker.back._assembly._bundles._parties == {}
+        assert broker.back._assembly._bundles.parties_of == {}
 
 
 async def test_a_slow_one_does_not_hold_the_others_up(journal: Journal) -> None:
