@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from tests.integration.monitor.conftest import CHEAP, PASSWORD, Monitor, log_in
 from tests.support.daemon import write_config
 from tests.support.ports import free_port
-from xbus.admin.repair.masking import mask_details
+from xbus.admin.repair.payload import mask_details
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.people import Right

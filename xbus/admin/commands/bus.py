@@ -27,9 +27,7 @@ from xbus.admin.objects import JsonObject
 from xbus.admin.output import Output, counted, moment, name_column
 from xbus.admin.program import Careful, config_option, confirm, database_url, output_option
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.rehearsal.comparing import Route, Tally, TypeComparison
-from xbus.admin.rehearsal.last_events import rehearse, types_of
-from xbus.admin.rehearsal.routing import Way
+from xbus.admin.rehearsal import Route, Tally, TypeComparison, Way, rehearse, types_of
 from xbus.admin.table import Column
 from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.configuration.owed import Owed

@@ -20,8 +20,7 @@ from xbus.admin.program import (
     output_option,
     secrets_option,
 )
-from xbus.admin.repair.masking import mask_details
-from xbus.admin.repair.payload import Payload, showable
+from xbus.admin.repair.payload import Payload, mask_details, showable
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem

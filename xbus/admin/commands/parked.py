@@ -25,14 +25,24 @@ from xbus.admin.program import (
     secrets_option,
 )
 from xbus.admin.repair.bulk import resume_all
-from xbus.admin.repair.corrections import CorrectionTarget, Reach, check_size, find_target, read_reach, read_standing
+from xbus.admin.repair.corrections import (
+    CorrectionTarget,
+    Reach,
+    check_size,
+    corrected_sentence,
+    find_target,
+    parts_of,
+    reach_sentences,
+    read_reach,
+    read_standing,
+    resumed_sentences,
+)
 from xbus.admin.repair.corrections import correct as correct_item
 from xbus.admin.repair.moves import decision_of, present_item, resume_place
 from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.places import find_meant, find_place
-from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
 from xbus.admin.repair.view import view
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option

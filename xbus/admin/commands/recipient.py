@@ -34,7 +34,7 @@ from xbus.admin.program import (
     output_option,
     reason_option,
 )
-from xbus.admin.repair.outlook import told
+from xbus.admin.repair.corrections import told
 from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option

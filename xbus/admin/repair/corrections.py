@@ -1,16 +1,20 @@
-"""Correcting an item, for one role or for all: which item is meant, how it is handed over now, and its correction."""
+"""x"""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
+from xbus.admin.output import counted, moment
+from xbus.admin.repair.moves import Resumed
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import ParkedPlace, check_index, find_event, find_place, parked_places, read_item
 from xbus.broker.journal.audit import RepairDecision
+from xbus.broker.journal.configuration.detaching import Outlook
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_graph, read_service_names
 from xbus.broker.journal.log.event_states import DONE
 from xbus.broker.journal.log.repeats import Past, PastEvent
+from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.backlog import LACKING
 from xbus.broker.journal.operations.corrections import (
     add_correction,
@@ -225,3 +229,69 @@ def check_size(item: bytes, most: int) -> None:
     """
     if len(item) > most:
         raise Refused(f"the item would take {len(item)} bytes", f"make it {most} at the most", code="item_too_large")
+
+
+def parts_of(parked: Parked) -> str:
+    """Name the parked parts of an envelope for a role."""
+    whole = [f"envelope {parked.envelope_id}"] if parked.delivery is not None else []
+    items = [counted(len(parked.items)) + " of it that were parked alone"] if parked.items else []
+    if items and not whole:
+        items = [f"{counted(len(parked.items))} of envelope {parked.envelope_id}"]
+    return " and ".join(whole + items)
+
+
+def resumed_sentences(resumed: Resumed) -> Iterator[str]:
+    """Report the resumed parts."""
+    if resumed.whole:
+        yield f"Resumed envelope {resumed.envelope_id} for {resumed.role}."
+    if resumed.items_as is not None:
+        items = counted(resumed.items)
+        yield f"Resumed {items} of envelope {resumed.envelope_id} for {resumed.role}, as envelope {resumed.items_as}."
+
+
+def reach_sentences(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
+    """Say for whom a correction holds, and for whom not."""
+    if target.role is None:
+        yield from _reached(reach)
+    if reach.workers:
+        yield f"It goes through the workers again: {', '.join(reach.workers)}."
+
+
+def _reached(reach: Reach) -> Iterator[str]:
+    if reach.only_roles is not None:
+        yield f"The envelope is for {', '.join(reach.only_roles)} only."
+    if reach.lacking:
+        yield f"Roles that lack it: {_named(reach.lacking)}."
+    for envelope_id, lacking in reach.repeats.items():
+        yield f"Roles that lack it as envelope {envelope_id}: {_named(lacking)}."
+    if not (reach.lacking or reach.repeats):
+        yield "No role lacks it now."
+    if reach.having:
+        yield f"Roles that have it keep it as they got it: {', '.join(reach.having)}."
+
+
+def corrected_sentence(target: CorrectionTarget, *, done: bool) -> str:
+    """Say which item is corrected for whom, before or after it is done."""
+    what = f"item {target.index} of event {target.event.number}"
+    whom = target.role.role if target.role is not None else "all roles that lack it, and for those that come later"
+    return f"{'Corrected' if done else 'Corrects'} {what} for {whom}."
+
+
+def _named(lacking: Mapping[str, str]) -> str:
+    return ", ".join(f"{login} ({state})" for login, state in sorted(lacking.items()))
+
+
+def told(outlook: Outlook) -> Iterator[str]:
+    """Say in sentences how much it is, and where it lies."""
+    number = f"{outlook.envelopes:,}" + (" or more" if outlook.envelopes >= MOST_COUNTED else "")
+    if not outlook.envelopes:
+        yield f"{outlook.role} has got all that it is owed."
+        return
+    yield f"{outlook.role} has not got, and will miss: {number} envelope{'s' * (outlook.envelopes != 1)}."
+    if outlook.head > outlook.position:
+        yield f"They lie in the log between the positions {outlook.position + 1} and {outlook.head}."
+    if outlook.since is not None:
+        yield f"The oldest was received at {moment(outlook.since)}."
+    if outlook.rows:
+        counts = ", ".join(f"{number:,} {state}" for state, number in sorted(outlook.rows.items()))
+        yield f"Some had their turn already: {counts}."

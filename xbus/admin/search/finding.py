@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from xbus.admin.repair.masking import mask
-from xbus.admin.repair.payload import Payload
+from xbus.admin.repair.payload import Payload, mask
 from xbus.admin.search.conditions import Fit
 from xbus.admin.search.items import PAGE_BYTES, EnvelopeItem, items_of
 from xbus.broker.journal.database.connection import Connection, connected

@@ -6,8 +6,7 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from xbus.admin.repair.masking import mask
-from xbus.admin.repair.payload import Payload
+from xbus.admin.repair.payload import Payload, mask
 from xbus.admin.search.conditions import Fit
 from xbus.admin.search.items import EnvelopeItem
 from xbus.broker.journal.database.connection import connected

@@ -16,8 +16,7 @@ from pydantic import Field
 
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
 from xbus.admin.objects import of_clearing_item
-from xbus.admin.repair.masking import mask_details
-from xbus.admin.repair.payload import Payload, as_json, read_json
+from xbus.admin.repair.payload import Payload, as_json, mask_details, read_json
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.database.clearing_items import ClearingItem
 from xbus.broker.journal.operations.event_types import read_secret_fields

@@ -12,11 +12,20 @@ from pydantic import Field
 from xbus.admin.objects import of_parked_part
 from xbus.admin.output import counted, escaped
 from xbus.admin.repair.bulk import resume_all
-from xbus.admin.repair.corrections import check_size, correct, find_target, read_reach, read_standing
+from xbus.admin.repair.corrections import (
+    check_size,
+    correct,
+    corrected_sentence,
+    find_target,
+    parts_of,
+    reach_sentences,
+    read_reach,
+    read_standing,
+    resumed_sentences,
+)
 from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
 from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.places import find_meant
-from xbus.admin.repair.sentences import corrected_sentence, parts_of, reach_sentences, resumed_sentences
 from xbus.admin.repair.view import view
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
