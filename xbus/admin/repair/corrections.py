@@ -1,4 +1,4 @@
-"""x"""
+"""Correcting an item, for one role or for all: which item is meant, its correction, and what a repair does, in words."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""x"""
+"""Items as people read and write them; secret fields are hidden, and put back where a person left them hidden; pure."""
 
 import json
 import math
