@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from xbus.admin.search.conditions import AnyText, Condition, Fit
-from xbus.admin.search.finding import Search
+from xbus.admin.search import AnyText, Condition, Fit, Search
 from xbus.broker.journal.audit.reading import AuditFilters
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters
 from xbus.broker.journal.operations.failures import GroupFilters

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.admin import bus_file
-from xbus.admin.bus_file.fields import FORMER, SECTIONS
-from xbus.admin.bus_file.table_keys import FieldShape
+from xbus.admin.bus_file.fields import FORMER, SECTIONS, FieldShape
 from xbus.broker.journal.configuration import (
     BotSpec,
     BusSpec,

@@ -22,8 +22,8 @@ from xbus.admin.bus_file.fields import (
     TIME,
     WATCH,
     WORK,
+    Fields,
 )
-from xbus.admin.bus_file.table_keys import Fields
 from xbus.broker.journal.configuration import BusSpec, NodeSpec
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.broker.journal.log.catalog import RetrySettings

@@ -19,7 +19,7 @@ from xbus.admin.files import (
     StopAtBadLine,
     read_descriptor,
 )
-from xbus.admin.files.sending import send_files
+from xbus.admin.files.item_file import send_files
 from xbus.admin.names import TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import config_option

@@ -27,7 +27,7 @@ from xbus.admin.program import (
     secrets_option,
 )
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.search.items import EnvelopeItem, read_items_page
+from xbus.admin.search import EnvelopeItem, read_items_page
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option
 from xbus.broker.journal.bulk.summaries import OutputSummary

@@ -21,7 +21,7 @@ from xbus.admin.program import (
     limit_option,
     output_option,
 )
-from xbus.admin.repair.failures import assignment, move_group, newest_of_group
+from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import Connection, connected_to_write, reading

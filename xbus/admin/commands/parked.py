@@ -24,7 +24,6 @@ from xbus.admin.program import (
     reason_option,
     secrets_option,
 )
-from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.corrections import (
     CorrectionTarget,
     Reach,
@@ -38,11 +37,10 @@ from xbus.admin.repair.corrections import (
     resumed_sentences,
 )
 from xbus.admin.repair.corrections import correct as correct_item
-from xbus.admin.repair.moves import decision_of, present_item, resume_place
+from xbus.admin.repair.moves import decision_of, find_meant, find_place, present_item, resume_all, resume_place
 from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.payload import Kind, Payload
-from xbus.admin.repair.places import find_meant, find_place
 from xbus.admin.repair.view import view
 from xbus.admin.table import Column
 from xbus.admin.watching import watch_option

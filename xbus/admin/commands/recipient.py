@@ -21,7 +21,7 @@ import click
 
 from xbus import logs
 from xbus.admin.address import back_option, broker_address
-from xbus.admin.bus_file.table_keys import MOST_INSTANCES
+from xbus.admin.bus_file.fields import MOST_INSTANCES
 from xbus.admin.names import ROLE
 from xbus.admin.objects import of_role, progress_of
 from xbus.admin.output import STATE, Output, age, counted, name_column

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from xbus.admin.output import counted, moment
-from xbus.admin.repair.moves import Resumed
+from xbus.admin.repair.moves import ParkedPlace, Resumed, check_index, find_event, find_place, parked_places, read_item
 from xbus.admin.repair.payload import Payload
-from xbus.admin.repair.places import ParkedPlace, check_index, find_event, find_place, parked_places, read_item
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration.detaching import Outlook
 from xbus.broker.journal.database.connection import Connection

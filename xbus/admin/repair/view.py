@@ -8,8 +8,8 @@ from uuid import UUID
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
 from xbus.admin.objects import of_failure, of_parked
 from xbus.admin.output import CAUSE, Output, facts, moment
+from xbus.admin.repair.moves import check_index, find_event, read_items
 from xbus.admin.repair.payload import Payload
-from xbus.admin.repair.places import check_index, find_event, read_items
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past, PastEvent

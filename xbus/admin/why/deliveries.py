@@ -11,8 +11,7 @@ from shlex import quote
 from typing import TypeAlias
 from uuid import UUID
 
-from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
-from xbus.admin.why.obstacles import explain_obstacle, gone, unaware
+from xbus.admin.why.findings import Code, Finding, Proof, counted, explain_obstacle, gone, moment, unaware
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
 from xbus.broker.journal.operations.why.deliveries import MOST_AHEAD, DeliveryFacts, KeyedEnvelope, NotOwed

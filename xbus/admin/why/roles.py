@@ -5,8 +5,7 @@ from datetime import datetime
 from shlex import quote
 
 from xbus.admin.why.deliveries import Surroundings
-from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, moment
-from xbus.admin.why.obstacles import explain_obstacle, gone, unaware
+from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, explain_obstacle, gone, moment, unaware
 from xbus.broker.journal.operations.stalled import add_up
 from xbus.broker.journal.operations.why.roles import RoleFacts
 

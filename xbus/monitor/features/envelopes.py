@@ -7,8 +7,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from xbus.admin.chains import in_tree, told_way
 from xbus.admin.objects import of_chain_link, of_envelope, of_envelope_detail, of_finding
-from xbus.admin.search.finding import search_items
-from xbus.admin.search.items import read_items_page
+from xbus.admin.search import read_items_page, search_items
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.operations.envelopes.chains import read_chain
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope

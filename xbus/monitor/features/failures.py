@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group, of_group_detail
 from xbus.admin.output import counted
-from xbus.admin.repair.failures import assignment, move_group
+from xbus.admin.repair.moves import assignment, move_group
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import LineProblem
-from xbus.admin.bus_file.fields import FORMER, NODE, SECTIONS
-from xbus.admin.bus_file.table_keys import FieldShape, TableKey
+from xbus.admin.bus_file.fields import FORMER, NODE, SECTIONS, FieldShape, TableKey
 from xbus.broker.journal.configuration import BusSpec, NodeSpec, Section
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.json_text import parse_json

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from xbus.admin.objects import of_parked_part
 from xbus.admin.output import counted, escaped
-from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.corrections import (
     check_size,
     correct,
@@ -23,9 +22,8 @@ from xbus.admin.repair.corrections import (
     read_standing,
     resumed_sentences,
 )
-from xbus.admin.repair.moves import decision_of, drop, resume, resume_place
+from xbus.admin.repair.moves import decision_of, drop, find_meant, resume, resume_all, resume_place
 from xbus.admin.repair.payload import Kind
-from xbus.admin.repair.places import find_meant
 from xbus.admin.repair.view import view
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
