@@ -12,7 +12,7 @@ from xbus.admin.bus_file.change import apply_change as apply_in
 from xbus.admin.bus_file.change import plan_change as plan_in
 from xbus.admin.program import confirm
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.replay.sending_again import send_history
+from xbus.admin.replay import send_history
 from xbus.broker.journal.configuration import Plan
 from xbus.broker.journal.configuration.owed import Arrears, Owed
 from xbus.broker.journal.database.connection import reading, writing

@@ -10,8 +10,8 @@ from xbus.admin.names import ROLE, TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import FiniteRange, config_option, confirm, database_url
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.replay.replaying import FIRST, Preview, ReplayRequest, find_part
-from xbus.admin.replay.sending_again import count, send, told
+from xbus.admin.replay import FIRST, Preview, ReplayRequest, count, find_part, told
+from xbus.admin.replay import carry_out as send
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.clock import SystemClock
 from xbus.errors import Refused

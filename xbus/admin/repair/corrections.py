@@ -1,4 +1,4 @@
-"""Correcting an item, for one role or for all: which item is meant, its correction, and what a repair does, in words."""
+"""Correcting an item, for one role or for all: which item is meant, its correction, and its sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The findings of ``xbus why``, a closed set of codes with sentence, proof and command, and what keeps a role from all; pure."""
+"""The findings of ``xbus why``: a closed set of codes with their proofs, and what keeps a role from all envelopes; pure."""
 
 import shlex
 from collections.abc import Iterable

@@ -11,10 +11,15 @@ from shlex import quote
 from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from xbus.admin.why.deliveries import Surroundings
-from xbus.admin.why.envelopes import explain_envelope, explain_refused, explain_unknown
+from xbus.admin.why.deliveries import (
+    Surroundings,
+    explain_envelope,
+    explain_refused,
+    explain_role,
+    explain_unknown,
+    explain_unknown_role,
+)
 from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, moment
-from xbus.admin.why.roles import explain_role, explain_unknown_role
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.bots import BotRunStatus
 from xbus.broker.journal.operations.envelopes.short_ids import DIGITS

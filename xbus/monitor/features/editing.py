@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file.change import Decisions, PlannedChange, apply_change, plan_change
-from xbus.admin.replay.sending_again import unsent
+from xbus.admin.replay import unsent
 from xbus.broker.journal.configuration import BusSpec, Change, EventTypeSpec, Move, Section, Stored, read_stored
 from xbus.broker.journal.configuration.owed import Arrears, Owed
 from xbus.broker.journal.database.connection import Connection
