@@ -1,4 +1,4 @@
-"""The tables and keys that a bus file may hold, and their values: which are right, and how each is read and asked for."""
+"""The tables and keys that a bus file may hold, and the values of these: which are right, and how each is read."""
 
 import math
 import re

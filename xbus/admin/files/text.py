@@ -1,4 +1,4 @@
-"""Files of text: their bytes, their lines or pieces of one length, and the entries in these, with or without a descriptor."""
+"""Files of text: their bytes, their lines or pieces of one length, and the entries in these."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""The findings of ``xbus why``: a closed set of codes with their proofs, and what keeps a role from all envelopes; pure."""
+"""The findings of ``xbus why``: a closed set of codes, each with its proof; and what keeps a role from all. Pure."""
 
 import shlex
 from collections.abc import Iterable
