@@ -35,7 +35,7 @@ from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
 from xbus.http.callbacks.back import GatewayBack
-from xbus.http.connection import connected
+from xbus.http.front import connected
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ENVELOPES = 60

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 from xml.sax.saxutils import escape
 
-from xbus.admin.output import STATE, Output, moment
-from xbus.admin.table import Column
+from xbus.admin.output import STATE, Column, Output, moment
 from xbus.broker.journal.operations.envelopes.chains import ChainLink, Making
 
 HEADS = (

@@ -21,18 +21,16 @@ from xbus.extras import installed_version
 from xbus.http import problems
 from xbus.http.bodies import Room
 from xbus.http.callbacks import SubscriptionLook, call_subscribers
-from xbus.http.counters import RoutemasterCounters
 from xbus.http.description import describe
 from xbus.http.dialects import cloudevents, native, reading, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
-from xbus.http.figures import OPERATION, CountedRequests, HttpFigures
+from xbus.http.figures import OPERATION, CountedRequests, HttpFigures, RoutemasterCounters, StatsdReports
 from xbus.http.front import FrontConnection
 from xbus.http.guard import Guard
 from xbus.http.reading import BackConnection, TailPace, Tails
-from xbus.http.statsd import StatsdReports
 from xbus.http.targets import AllowedAddresses, CallbackTargets
 from xbus.ids import Ids
-from xbus.web.addresses import is_in, networks_of
+from xbus.web.connections import is_in, networks_of
 from xbus.web.requests import RequestLimits, client_is_known
 
 OPERATIONS = (*native.OPERATIONS, *reading.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)

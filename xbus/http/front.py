@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from types import TracebackType
 
 from xbus.clock import Clock
@@ -11,13 +12,40 @@ from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience, insist
 from xbus.emitter.session import FrontLimits
 from xbus.errors import Refused
-from xbus.http.connection import connected
 from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
+from xbus.rpc.context import new_context
 from xbus.rpc.exchange import AnswerTaker
+from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import FrontLimitsMap
 from xbus.rpc.shapes import AnswerReader
+
+HEARTBEAT_SECONDS = 5.0
+"""Seconds between the signs of life that the broker gives beneath the calls. They reveal a vanished machine."""
+
+
+@asynccontextmanager
+async def connected(address: str, clock: Clock, max_message_bytes: int = -1) -> AsyncIterator[Client]:
+    """Connect for as long as the block lasts.
+
+    Args:
+        address: of the front or the back; with keys for an encrypted one.
+        clock: stamps the requests.
+        max_message_bytes: a larger frame ends the connection; -1 for no limit.
+
+    Raises:
+        ConfigurationError: the address makes no sense, or names a key file that can't be used.
+    """
+    with ExitStack() as exit_stack:
+        context = new_context()
+        exit_stack.callback(context.destroy)
+        signs = LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS)
+        client = Client(context, name=address, clock=clock, max_message_bytes=max_message_bytes, life_signs=signs)
+        exit_stack.callback(client.close)
+        client.connect(address)
+        yield client
+
 
 HEALTH_SECONDS = 2.0
 """Seconds to wait for the front's answer about its health. More let a proxy wait for a broker that is away."""

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from xbus.errors import Refused
 from xbus.http.problems import problem
-from xbus.web.addresses import LOOPBACK, is_in, networks_of
+from xbus.web.connections import LOOPBACK, is_in, networks_of
 from xbus.web.requests import RequestLimits, bounded, check_head
 
 

@@ -17,8 +17,7 @@ from xbus.extras import needing
 from xbus.http.application import build, on_stop
 from xbus.system import collector, service_manager
 from xbus.web.connections import ConnectionLimits
-from xbus.web.listening import open_port, served_address, stop_at_signal
-from xbus.web.server import WebServer, server_config
+from xbus.web.server import WebServer, open_port, served_address, server_config, stop_at_signal
 
 STOP_SECONDS = 10
 """Seconds that requests may take when the gateway stops. Fewer cut senders off, more delay the end."""

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, Va
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.people.visitor import Visitor
-from xbus.monitor.reading import check_texts
+from xbus.monitor.people import Visitor
+from xbus.monitor.queries import check_texts
 from xbus.monitor.rendering import local
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
 

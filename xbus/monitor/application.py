@@ -18,9 +18,8 @@ from xbus.monitor import problems
 from xbus.monitor.actions import serve_for_persons, serve_for_programs
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features import ACTIONS, PAGES, RESOURCES
-from xbus.monitor.live.audience import Audience
-from xbus.monitor.live.sampler import Sampler
-from xbus.monitor.people.door import Door
+from xbus.monitor.live.sampler import Audience, Sampler
+from xbus.monitor.people import Door
 from xbus.monitor.rendering import PACKAGE, Renderer
 from xbus.monitor.requests import Parts
 from xbus.monitor.shield import API, Shield

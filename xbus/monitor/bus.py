@@ -12,8 +12,7 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import Clock
 from xbus.config import Config
-from xbus.monitor.people.guarded_passwords import GuardedPasswords
-from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.people import GuardedPasswords, Visitor
 from xbus.passwords import Passwords
 
 T = TypeVar("T")

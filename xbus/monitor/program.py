@@ -18,8 +18,7 @@ from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
 from xbus.system import service_manager
 from xbus.web.connections import ConnectionLimits
-from xbus.web.listening import open_port, served_address, stop_at_signal
-from xbus.web.server import WebServer, server_config
+from xbus.web.server import WebServer, open_port, served_address, server_config, stop_at_signal
 
 STOP_SECONDS = 5
 """Seconds that requests may take when the monitor stops. Fewer cut pages off, more delay the end."""

@@ -1,17 +1,84 @@
-"""The filters of lists, as they stand in addresses of pages and of the REST interface."""
+"""The filters of lists, as they stand in addresses of pages and of the REST interface, read as commands read options."""
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
 
+import click
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from xbus.admin.arguments import Moment, Until
+from xbus.admin.program import EnvelopeId
 from xbus.admin.search import AnyText, Condition, Fit, Search
 from xbus.broker.journal.audit.reading import AuditFilters
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters
 from xbus.broker.journal.operations.failures import GroupFilters
 from xbus.broker.journal.operations.parked_list import Filters
-from xbus.monitor.reading import moment_of
+from xbus.errors import Refused
 from xbus.states import EnvelopeState, TrackingState
+
+T = TypeVar("T")
+
+UNSTORABLE = re.compile("[\\0\\ud800-\\udfff]")
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """Read a moment: an age such as ``2d`` or ``30min``, a date or a time; None for nothing.
+
+    Raises:
+        Refused: it is none of these (``bad_moment``).
+    """
+    return _read(Moment(), text, "bad_moment") if text else None
+
+
+def until_of(text: str | None) -> datetime | None:
+    """Read a moment to come: ``2h`` from now, a date or a time; None for nothing.
+
+    Raises:
+        Refused: it is none of these, or over (``bad_moment``).
+    """
+    return _read(Until(), text, "bad_moment") if text else None
+
+
+def digits_of(text: str) -> str:
+    """Read the id of an envelope, or its first digits.
+
+    Raises:
+        Refused: it is neither (``bad_id``).
+    """
+    return _read(EnvelopeId(), text, "bad_id")
+
+
+def are_digits(text: str) -> bool:
+    """Check whether a text can be the id of an envelope, or its first digits."""
+    try:
+        digits_of(text)
+    except Refused:
+        return False
+    return True
+
+
+def check_texts(values: Iterable[object]) -> None:
+    """Let values pass whose texts any database takes, also those in lists.
+
+    Raises:
+        ValueError: one has a zero character, or half of a pair of surrogates.
+    """
+    for value in values:
+        if isinstance(value, list):
+            check_texts(value)
+        elif isinstance(value, str) and UNSTORABLE.search(value):
+            raise ValueError("a text has a character that can't be stored")
+
+
+def _read(kind: click.ParamType[T], text: str, code: str) -> T:
+    try:
+        return kind.convert(text, None, None)
+    except click.BadParameter as error:
+        raise Refused(error.message, "correct it", code=code) from error
+
 
 Name = Annotated[str, Field(max_length=255)]
 Text = Annotated[str, Field(max_length=1000)]

@@ -16,7 +16,7 @@ from xbus.admin.output import age, counted, moment
 from xbus.broker.journal.people import Right
 from xbus.ending import printable
 from xbus.extras import installed_version
-from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.people import Visitor
 from xbus.states import TONE_OF
 
 PACKAGE = "xbus.monitor"

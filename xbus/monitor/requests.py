@@ -12,10 +12,9 @@ from fastapi.routing import APIRoute
 
 from xbus.broker.journal.people import Right
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.live.ranges import RangeName
+from xbus.monitor.live.plots import RangeName
 from xbus.monitor.live.sampler import Sampler
-from xbus.monitor.people.door import Door
-from xbus.monitor.people.visitor import NotLoggedIn, Visitor
+from xbus.monitor.people import Door, NotLoggedIn, Visitor
 from xbus.monitor.rendering import MonitorPage, Renderer
 from xbus.web.requests import client_is_known
 

@@ -1,12 +1,9 @@
-"""Serves an application by HTTP: takes connections within bounds, and hands each to the protocol.
-
-uvicorn has asyncio take connections. That logs an error for each one of a long queue when no file descriptor is free,
-and does not count who is still in the handshake of TLS. So they are taken here.
-"""
+"""Serves an application by HTTP: takes connections within bounds, hands each to the protocol, and ends at a signal."""
 
 import asyncio
 import errno
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -17,10 +14,51 @@ from typing import Any
 import uvicorn
 
 from xbus.clock import Clock
+from xbus.config import host_and_port
+from xbus.errors import ConfigurationError
 from xbus.log_throttle import LogThrottle
 from xbus.system.descriptors import raise_limit
 from xbus.web.connections import ConnectionLimits, WebConnection, WebConnections
 from xbus.web.protocol import BoundedProtocol
+
+
+def open_port(section: str, address: str) -> socket.socket:
+    """Open the port that a section of the configuration names by its option ``listen``.
+
+    Raises:
+        ConfigurationError: the address can't be taken (``address_in_use``).
+    """
+    host, port = host_and_port(address)
+    try:
+        return socket.create_server(
+            ("" if host == "*" else host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"[{section}] listen = {address} can't be taken ({error.strerror})",
+            "see which program has the port, or give another",
+            code="address_in_use",
+        ) from error
+
+
+def served_address(address: str, listening: socket.socket, certificate: Path | None) -> str:
+    """Write the address by which clients reach an open port.
+
+    Args:
+        address: of the configuration.
+        listening: the open port, whose number may have been chosen by the system.
+        certificate: of the server; None where it speaks plain HTTP.
+    """
+    host, port = host_and_port(address)[0], listening.getsockname()[1]
+    scheme = "http" if certificate is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def stop_at_signal() -> None:
+    """Have SIGTERM and SIGINT end the program with 0."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+
 
 log = logging.getLogger(__name__)
 

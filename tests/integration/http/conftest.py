@@ -28,7 +28,7 @@ from xbus.http.dialects.gateway import Gateway
 from xbus.http.program import web_server
 from xbus.http.reading import TailPace
 from xbus.rpc.codec import unpack, unpack_items
-from xbus.web.listening import open_port
+from xbus.web.server import open_port
 
 LOOPBACK = ("127.0.0.1", 50_000)
 

@@ -12,7 +12,7 @@ from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.calling import GATHER_SECONDS
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.callbacks.service import CallbackService
-from xbus.http.counters import RoutemasterCounters
+from xbus.http.figures import RoutemasterCounters
 from xbus.rpc.codec import Value
 
 LEASE = 0.03

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from xbus.admin.moments import Moment
+from xbus.admin.arguments import Moment
 from xbus.admin.objects import of_audit_row, of_verification
-from xbus.admin.output import Output, counted, name_column, one_json
+from xbus.admin.output import Column, Output, counted, name_column, one_json
 from xbus.admin.program import (
     CommandGroup,
     config_option,
@@ -21,7 +21,6 @@ from xbus.admin.program import (
     reason_option,
 )
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.table import Column
 from xbus.broker.journal.audit.chain import ChainHead, hang_all
 from xbus.broker.journal.audit.cutting import count_older, cut_older
 from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts

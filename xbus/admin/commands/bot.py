@@ -10,10 +10,10 @@ from shlex import quote
 import click
 
 from xbus import logs
-from xbus.admin.address import back_option, broker_address
-from xbus.admin.names import BOT
+from xbus.admin.address import back_option, broker_address, login_and_password, login_option, password_file_option
+from xbus.admin.arguments import BOT
 from xbus.admin.objects import of_bot, of_run
-from xbus.admin.output import STATE, Output, facts, name_column, one_json
+from xbus.admin.output import STATE, Column, Output, facts, name_column, one_json
 from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
@@ -25,10 +25,8 @@ from xbus.admin.program import (
     output_option,
     reason_option,
 )
+from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.admin.table import Column
-from xbus.admin.watching import watch_option
 from xbus.bots import Allowed, BotRunner, RunnerOptions
 from xbus.bots.back import BackCalls
 from xbus.bots.job import ANY

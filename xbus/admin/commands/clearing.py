@@ -7,10 +7,10 @@ from typing import cast
 
 import click
 
-from xbus.admin.address import broker_address, command_emitter
+from xbus.admin.address import broker_address, command_emitter, login_and_password, login_option, password_file_option
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
 from xbus.admin.objects import of_clearing_item
-from xbus.admin.output import STATE, Output, escaped, name_column
+from xbus.admin.output import STATE, Column, Output, escaped, name_column
 from xbus.admin.program import (
     Command,
     CommandGroup,
@@ -21,8 +21,6 @@ from xbus.admin.program import (
     secrets_option,
 )
 from xbus.admin.repair.payload import Payload, mask_details, showable
-from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.admin.table import Column
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import read_secret_fields

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from xbus.admin.doctor import problems_in_use
-from xbus.admin.output import one_json
+from xbus.admin.output import one_json, table
 from xbus.admin.program import CommandGroup, config_option, json_option
-from xbus.admin.table import table
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.promises import check_promises
 from xbus.config import OPTIONS, Config, ConfigReading, Option, is_in, load, read, sample, without_secrets, written

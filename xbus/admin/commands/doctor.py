@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from xbus.admin.doctor import PARTS, DoctorFinding, examine
-from xbus.admin.output import CAUSE, Output, counted, name_column
+from xbus.admin.output import CAUSE, Column, Output, counted, name_column
 from xbus.admin.program import config_option, output_option
-from xbus.admin.table import Column
 from xbus.clock import SystemClock
 from xbus.config import is_in, load, read
 from xbus.ending import REFUSED

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.address import broker_address, command_emitter, timeout_option
+from xbus.admin.address import (
+    broker_address,
+    command_emitter,
+    login_and_password,
+    login_option,
+    password_file_option,
+    timeout_option,
+)
+from xbus.admin.arguments import TYPE
 from xbus.admin.files import (
     KINDS,
     STANDARD_INPUT,
@@ -20,11 +28,9 @@ from xbus.admin.files import (
     read_descriptor,
 )
 from xbus.admin.files.item_file import send_files
-from xbus.admin.names import TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell
-from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.errors import Refused
 from xbus.files import CsvForm
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers

@@ -8,11 +8,9 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
-from xbus.admin.moments import Moment
-from xbus.admin.names import EMITTER, ROLE, TYPE
+from xbus.admin.arguments import EMITTER, ROLE, TYPE, Moment
 from xbus.admin.objects import of_envelope, of_envelope_detail
-from xbus.admin.output import CAUSE, STATE, Output, counted, facts, moment, name_column, one_json
+from xbus.admin.output import CAUSE, STATE, Column, Output, counted, facts, moment, name_column, one_json
 from xbus.admin.program import (
     Careful,
     CommandGroup,
@@ -26,10 +24,10 @@ from xbus.admin.program import (
     reason_option,
     secrets_option,
 )
+from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import decision_of
+from xbus.admin.repair.view import FAILURE_HEADS, failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
-from xbus.admin.table import Column
-from xbus.admin.watching import watch_option
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.database.connection import Connection, reading, writing

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 import click
 
-from xbus.admin.failure_rows import FAILURE_HEADS, GROUP_HEADS, failure_rows, group_rows
-from xbus.admin.names import ROLE
+from xbus.admin.arguments import ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
-from xbus.admin.output import Output, counted, facts, moment, one_json
+from xbus.admin.output import Column, Output, counted, facts, moment, one_json
 from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
@@ -21,9 +20,9 @@ from xbus.admin.program import (
     limit_option,
     output_option,
 )
+from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import assignment, move_group, newest_of_group
-from xbus.admin.table import Column
-from xbus.admin.watching import watch_option
+from xbus.admin.repair.view import FAILURE_HEADS, GROUP_HEADS, failure_rows, group_rows
 from xbus.broker.journal.database.connection import Connection, connected_to_write, reading
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (

@@ -8,12 +8,11 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.moments import LONGEST_POSITION, Moment
-from xbus.admin.output import Output, counted
+from xbus.admin.arguments import LONGEST_POSITION, Moment
+from xbus.admin.output import Column, Output, counted
 from xbus.admin.program import config_option, database_url, limit_option, output_option, secrets_option
 from xbus.admin.progress import progress
 from xbus.admin.search import MOST_ITEMS, Condition, Search, SearchResult, search_items
-from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes.short_ids import shorten
 from xbus.clock import SystemClock

@@ -7,10 +7,9 @@ from pathlib import Path
 import click
 
 from xbus.admin.objects import JsonObject
-from xbus.admin.output import CAUSE, Output, counted, name_column
+from xbus.admin.output import CAUSE, Column, Output, counted, name_column
 from xbus.admin.program import config_option, database_url, output_option
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import connected_to_states
 from xbus.broker.journal.fsck.examination import examine, steps
 from xbus.broker.journal.fsck.faults import Fault

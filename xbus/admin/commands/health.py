@@ -8,9 +8,8 @@ from typing import Literal, TypedDict
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.output import CAUSE, Output, name_column, one_json
+from xbus.admin.output import CAUSE, Column, Output, name_column, one_json
 from xbus.admin.program import config_option, output_option
-from xbus.admin.table import Column
 from xbus.clock import SystemClock
 from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError, Refused

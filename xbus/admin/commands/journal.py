@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.output import Form, Output, moment, name_column, one_json
+from xbus.admin.output import Column, Form, Output, moment, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.objects import claiming

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.names import OF_KIND
+from xbus.admin.arguments import OF_KIND
 from xbus.admin.objects import of_keys
 from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option

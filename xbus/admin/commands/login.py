@@ -5,11 +5,11 @@ from typing import Literal, TextIO
 
 import click
 
-from xbus.admin.names import EMITTER, OF_KIND, ROLE
+from xbus.admin.address import new_password, new_password_options
+from xbus.admin.arguments import EMITTER, OF_KIND, ROLE
 from xbus.admin.objects import of_api_token, of_sessions
 from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
-from xbus.admin.secret import new_password, new_password_options
 from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens, revoke_api_token
 from xbus.broker.journal.configuration import end_login, set_password
 from xbus.broker.journal.database.connection import reading, writing

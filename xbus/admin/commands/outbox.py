@@ -8,11 +8,10 @@ from shlex import quote
 
 import click
 
-from xbus.admin.address import broker_address, timeout_option
+from xbus.admin.address import broker_address, login_and_password, login_option, password_file_option, timeout_option
 from xbus.admin.objects import of_outbox
 from xbus.admin.output import CAUSE, Output, counted, facts, moment, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, output_option
-from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.clock import SystemClock
 from xbus.emitter.flushing import flush_outbox
 from xbus.emitter.outbox import Outbox, OutboxStatus, QueuedEnvelope

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.names import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
+from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
-from xbus.admin.output import CAUSE, Output, counted, facts, name_column, one_json
+from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column, one_json
 from xbus.admin.program import (
     Command,
     CommandGroup,
@@ -24,6 +24,7 @@ from xbus.admin.program import (
     reason_option,
     secrets_option,
 )
+from xbus.admin.progress import watch_option
 from xbus.admin.repair.corrections import (
     CorrectionTarget,
     Reach,
@@ -42,8 +43,6 @@ from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.view import view
-from xbus.admin.table import Column
-from xbus.admin.watching import watch_option
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten

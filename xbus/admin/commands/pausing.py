@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.moments import Duration, Until
-from xbus.admin.names import OF_KIND
+from xbus.admin.arguments import OF_KIND, Duration, Until
 from xbus.admin.output import counted
 from xbus.admin.program import Careful, config_option, database_url, reason_option
 from xbus.admin.progress import tell

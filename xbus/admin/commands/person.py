@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.moments import Until
-from xbus.admin.names import PERSON, RIGHT
+from xbus.admin.address import new_password, new_password_options
+from xbus.admin.arguments import PERSON, RIGHT, Until
 from xbus.admin.objects import of_person, of_person_token
 from xbus.admin.output import Output, counted, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
-from xbus.admin.secret import new_password, new_password_options
 from xbus.broker.journal import people
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.people import Right, write_rights

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.moments import LogStart
-from xbus.admin.output import moment, one_json
+from xbus.admin.arguments import LogStart
+from xbus.admin.output import moment, on_one_line, one_json
 from xbus.admin.program import config_option, database_url, json_option, secrets_option
 from xbus.admin.search import Condition, StreamRequest, read_stream
-from xbus.admin.table import on_one_line
 from xbus.broker.journal.log.slices import Start
 
 FOLLOW_SECONDS = 0.5

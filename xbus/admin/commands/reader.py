@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.names import READER
+from xbus.admin.arguments import READER
 from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.admin.output import Output, age, counted, name_column
 from xbus.admin.program import (
@@ -20,8 +20,8 @@ from xbus.admin.program import (
     output_option,
     reason_option,
 )
+from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.slices import parse_start, read_start
 from xbus.broker.journal.readers import people

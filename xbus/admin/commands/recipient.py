@@ -20,11 +20,11 @@ from types import FrameType
 import click
 
 from xbus import logs
-from xbus.admin.address import back_option, broker_address
+from xbus.admin.address import back_option, broker_address, login_and_password, login_option, password_file_option
+from xbus.admin.arguments import ROLE
 from xbus.admin.bus_file.fields import MOST_INSTANCES
-from xbus.admin.names import ROLE
 from xbus.admin.objects import of_role, progress_of
-from xbus.admin.output import STATE, Output, age, counted, name_column
+from xbus.admin.output import STATE, Column, Output, age, counted, name_column
 from xbus.admin.program import (
     CommandGroup,
     FiniteRange,
@@ -34,10 +34,8 @@ from xbus.admin.program import (
     output_option,
     reason_option,
 )
+from xbus.admin.progress import watch_option
 from xbus.admin.repair.corrections import told
-from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.admin.table import Column
-from xbus.admin.watching import watch_option
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles

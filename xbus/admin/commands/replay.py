@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.moments import PlaceOption
-from xbus.admin.names import ROLE, TYPE
+from xbus.admin.arguments import ROLE, TYPE, PlaceOption
 from xbus.admin.output import counted
 from xbus.admin.program import FiniteRange, config_option, confirm, database_url
 from xbus.admin.repair.moves import decision_of

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.names import SUBSCRIPTION
+from xbus.admin.arguments import SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
-from xbus.admin.output import STATE, Output, age, facts, name_column, one_json
+from xbus.admin.output import STATE, Column, Output, age, facts, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
+from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.table import Column
-from xbus.admin.watching import watch_option
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import (

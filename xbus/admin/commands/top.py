@@ -13,7 +13,7 @@ import click
 
 from xbus.admin.output import CAUSE, STATE, Form, Output, age, counted, moment, name_column
 from xbus.admin.program import config_option, database_url
-from xbus.admin.watching import show_again
+from xbus.admin.progress import show_again
 from xbus.admin.why.asking import RunningBroker
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import TypeCounts, count_types

@@ -8,7 +8,7 @@ import click
 from xbus.admin.objects import of_type
 from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
-from xbus.admin.watching import watch_option
+from xbus.admin.progress import watch_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.clock import SystemClock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.names import BOT, EMITTER, READER_OR_ROLE
+from xbus.admin.arguments import BOT, EMITTER, READER_OR_ROLE
 from xbus.admin.objects import of_finding
 from xbus.admin.output import Output, facts, moment
 from xbus.admin.program import EnvelopeId, config_option, database_url, output_option

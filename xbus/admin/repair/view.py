@@ -1,23 +1,88 @@
-"""The page of ``xbus parked show``: for whom an envelope is parked, why, and which items are to blame."""
+"""The page of ``xbus parked show``, and the rows of failures: for whom something failed, why, and which items are to blame."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
-from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
 from xbus.admin.objects import of_failure, of_parked
-from xbus.admin.output import CAUSE, Output, facts, moment
+from xbus.admin.output import CAUSE, Column, Output, facts, moment, name_column, some
 from xbus.admin.repair.moves import check_index, find_event, read_items
 from xbus.admin.repair.payload import Payload
-from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.operations.corrections import Correction, read_corrections
 from xbus.broker.journal.operations.event_types import read_secret_fields
-from xbus.broker.journal.operations.failures import FailureSummary, list_failures
+from xbus.broker.journal.operations.failures import FailureGroup, FailureSummary, list_failures
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.clock import SystemClock
+
+FAILURE_HEADS = (
+    "AT",
+    name_column("ROLE"),
+    Column("NODE", wide_only=True),
+    Column("VERB", wide_only=True),
+    name_column("CODE"),
+    CAUSE,
+    Column("ITEMS", narrows=5),
+    Column("TRACKING", painted=True),
+    Column("OWNER", optional=True),
+    Column("ID", to_right=True),
+)
+
+GROUP_HEADS = (
+    "NEWEST",
+    Column("OLDEST", wide_only=True),
+    name_column("ROLE"),
+    Column("VERB", wide_only=True),
+    name_column("CODE"),
+    CAUSE,
+    Column("FAILURES", to_right=True),
+    Column("TRACKING", narrows=20),
+    Column("OWNERS", optional=True),
+    "GROUP",
+)
+
+
+def failure_rows(found: Sequence[FailureSummary], output: Output) -> list[tuple[object, ...]]:
+    """Make the rows of failures, for :data:`FAILURE_HEADS`."""
+    now = SystemClock().now()
+    return [
+        (
+            output.when(failure.at, now),
+            failure.role,
+            failure.node,
+            failure.verb,
+            failure.code,
+            failure.message,
+            some(failure.indices),
+            failure.tracking,
+            failure.owner,
+            str(failure.id),
+        )
+        for failure in found
+    ]
+
+
+def group_rows(found: Sequence[FailureGroup], output: Output) -> list[tuple[object, ...]]:
+    """Make the rows of groups, for :data:`GROUP_HEADS`."""
+    now = SystemClock().now()
+    return [
+        (
+            output.when(group.newest.at, now),
+            output.when(group.first_at, now),
+            group.newest.role,
+            group.newest.verb,
+            group.newest.code,
+            group.newest.message,
+            f"{group.count}{'+' * group.at_least}",
+            ", ".join(f"{count} {state}" for state, count in group.tracking.items()),
+            ", ".join(group.owners) or None,
+            group.fingerprint,
+        )
+        for group in found
+    ]
+
 
 SHOWN_ITEMS = 5
 SHOWN_FAILURES = 20

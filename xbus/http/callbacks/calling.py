@@ -17,7 +17,7 @@ from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.callbacks.formats import FORMATS
 from xbus.http.callbacks.signing import signature_headers
-from xbus.http.counters import RoutemasterCounters
+from xbus.http.figures import RoutemasterCounters
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import ClaimedBatchMap

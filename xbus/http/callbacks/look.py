@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import CallError
-from xbus.http.counters import Gauge, RoutemasterCounters, gauges
+from xbus.http.figures import Gauge, RoutemasterCounters, gauges
 from xbus.rpc.messages.subscriptions import SubscriptionHealthMap
 
 log = logging.getLogger(__name__)

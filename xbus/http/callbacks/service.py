@@ -12,8 +12,8 @@ from xbus.http.callbacks.back import GatewayBack
 from xbus.http.callbacks.calling import SubscriptionCalls
 from xbus.http.callbacks.client import CallbackClient
 from xbus.http.callbacks.look import SubscriptionLook
-from xbus.http.connection import connected
-from xbus.http.counters import RoutemasterCounters
+from xbus.http.figures import RoutemasterCounters
+from xbus.http.front import connected
 from xbus.http.targets import AllowedAddresses
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
 from xbus.rpc.messages.subscriptions import SubscriptionMap

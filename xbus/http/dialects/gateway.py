@@ -10,7 +10,7 @@ from xbus.clock import Clock
 from xbus.config import HttpSettings
 from xbus.emitter.context import EmitterContext
 from xbus.http.bodies import Body, Room
-from xbus.http.counters import RoutemasterCounters
+from xbus.http.figures import RoutemasterCounters
 from xbus.http.front import FrontConnection
 from xbus.http.reading import BackConnection, Tails
 from xbus.http.request_tags import token_of

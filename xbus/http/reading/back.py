@@ -5,7 +5,7 @@ from types import TracebackType
 
 from xbus.clock import Clock
 from xbus.emitter.patience import EmitterPatience, insist
-from xbus.http.connection import connected
+from xbus.http.front import connected
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from xbus.admin.table import cut, on_one_line
+from xbus.admin.output import cut, on_one_line
 from xbus.monitor.drawings.layers import BEND_HEIGHT, Bend, Place, arrange
 from xbus.states import RISING_TONES
 

@@ -24,7 +24,7 @@ from xbus.monitor.actions import Action, OptionalReason, Reason
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
 from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
-from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Name
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 

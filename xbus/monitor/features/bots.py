@@ -19,7 +19,7 @@ from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import read_entry
 from xbus.monitor.features.envelopes import Limit
 from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
-from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Before, Name
 from xbus.monitor.requests import LIVE, TheBus, ThePage, TheVisitor
 from xbus.states import BotRunState

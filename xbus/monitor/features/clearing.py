@@ -29,7 +29,7 @@ from xbus.monitor.actions import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
 from xbus.monitor.json_answers import ObjectResponse, answer
-from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.people import Visitor
 from xbus.monitor.problems import status_of
 from xbus.monitor.queries import ClearingQuery, ItemId
 from xbus.monitor.rendering import link

@@ -28,8 +28,8 @@ from xbus.monitor.bus import BusAccess
 from xbus.monitor.drawings.type_graph import TypeDrawing
 from xbus.monitor.features.entries import PLACES, WORDS, drawing_of, read_entry
 from xbus.monitor.features.forms import Draft, Given
-from xbus.monitor.people.visitor import Visitor
-from xbus.monitor.reading import check_texts
+from xbus.monitor.people import Visitor
+from xbus.monitor.queries import check_texts
 from xbus.monitor.rendering import MonitorPage
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
 

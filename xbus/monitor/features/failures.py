@@ -32,9 +32,8 @@ from xbus.monitor.actions import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
 from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
-from xbus.monitor.people.visitor import Visitor
-from xbus.monitor.queries import Before, FailureQuery, Name
-from xbus.monitor.reading import digits_of
+from xbus.monitor.people import Visitor
+from xbus.monitor.queries import Before, FailureQuery, Name, digits_of
 from xbus.monitor.rendering import link
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 from xbus.states import TRACKING_MOVES, TrackingState

@@ -13,10 +13,9 @@ from xbus.monitor.drawings.bus_graph import BusDrawing
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.decisions import NeededDecision, decisions_of
 from xbus.monitor.live.graph import draw_bus
-from xbus.monitor.live.plots import draw_plots
-from xbus.monitor.live.ranges import RANGES, USUAL, RangeName, parts_of
+from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_plots, parts_of
 from xbus.monitor.live.sampler import Sampler
-from xbus.monitor.people.visitor import NotLoggedIn
+from xbus.monitor.people import NotLoggedIn
 from xbus.monitor.requests import LIVE, TheBus, ThePage, TheParts, TheRange, TheSampler, TheVisitor, visitor_of
 
 router = APIRouter()

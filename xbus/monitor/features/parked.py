@@ -38,9 +38,8 @@ from xbus.monitor.actions import Action, OptionalReason, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Id, Limit
 from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
-from xbus.monitor.people.visitor import Visitor
-from xbus.monitor.queries import ParkedQuery
-from xbus.monitor.reading import digits_of
+from xbus.monitor.people import Visitor
+from xbus.monitor.queries import ParkedQuery, digits_of
 from xbus.monitor.requests import TheBus, ThePage, TheVisitor
 
 router = APIRouter(prefix="/parked")

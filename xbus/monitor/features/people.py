@@ -18,9 +18,8 @@ from xbus.errors import Refused
 from xbus.monitor.actions import Action, TypedSecret, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import PLACES
-from xbus.monitor.people.visitor import Visitor
-from xbus.monitor.queries import AuditQuery
-from xbus.monitor.reading import until_of
+from xbus.monitor.people import Visitor
+from xbus.monitor.queries import AuditQuery, until_of
 from xbus.monitor.rendering import link
 from xbus.monitor.requests import TheBus, ThePage, reserved_for
 from xbus.passwords import check_new

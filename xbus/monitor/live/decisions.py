@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from xbus.broker.journal.samples.attention import MOST_READ, AttentionGroup
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.monitor.live.bus_now import BusNow
+from xbus.monitor.live.sampler import BusNow
 from xbus.monitor.rendering import link
 from xbus.rpc.messages import HealthProblem
 from xbus.states import TrackingState

@@ -12,8 +12,8 @@ from xbus.broker.journal.samples.readers import ReaderFigures
 from xbus.broker.journal.samples.roles import RoleFigures
 from xbus.broker.journal.writes import PauseKind
 from xbus.monitor.drawings.bus_graph import BusDrawing, GraphColumn, GraphNode, GraphRow, draw
-from xbus.monitor.drawings.scales import number_text, rate_of, span_text
-from xbus.monitor.live.bus_now import BusNow
+from xbus.monitor.drawings.plot import number_text, rate_of, span_text
+from xbus.monitor.live.sampler import BusNow
 from xbus.states import TONE_OF, Tone
 
 MOST_IDLE_EDGES = 150

@@ -9,13 +9,12 @@ from typing import cast
 
 import click
 
+from xbus.admin.arguments import TYPE
 from xbus.admin.commands.recipient import load_recipient
 from xbus.admin.files import KINDS, Descriptor, ItemFile, PlainForm, read_descriptor
-from xbus.admin.names import TYPE
-from xbus.admin.output import counted, one_json
+from xbus.admin.output import counted, on_one_line, one_json
 from xbus.admin.program import CommandGroup, json_option
 from xbus.admin.repair.payload import showable
-from xbus.admin.table import on_one_line
 from xbus.errors import XbusError
 from xbus.recipient import Recipient
 from xbus.rpc.codec import Value

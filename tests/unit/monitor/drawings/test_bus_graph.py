@@ -2,7 +2,7 @@
 
 import pytest
 
-from xbus.admin.table import columns_of
+from xbus.admin.output import columns_of
 from xbus.monitor.drawings.bus_graph import (
     BOX_WIDTH,
     LETTERS,

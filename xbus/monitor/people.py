@@ -1,17 +1,106 @@
-"""Lets persons in by their password, and knows them again by their session."""
+"""The persons who use the monitor: it knows them by their sessions and tokens, and lets them in and out."""
 
 import asyncio
+import math
 import threading
+from dataclasses import dataclass
+from shlex import quote
 
 from xbus.broker.journal import people
 from xbus.broker.journal.audit import Act, acting_as, note_acts
 from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.people import Person, Right
 from xbus.broker.logins import Caller, LoginTally, LoginTurns, WrongGuesses
 from xbus.clock import Clock, span
 from xbus.config import MonitorSettings
-from xbus.errors import Refused
-from xbus.monitor.people.guarded_passwords import GuardedPasswords
-from xbus.monitor.people.visitor import NotLoggedIn, Visitor
+from xbus.errors import Failed, Refused
+from xbus.passwords import Passwords
+
+
+class NotLoggedIn(Refused):
+    """The request names no session and no token that is in force."""
+
+    default_code = "not_logged_in"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A person who asks the monitor.
+
+    Args:
+        origin: the address from which the person asks.
+        session_id: the person's session; None for a program that has a token.
+    """
+
+    person: Person
+    origin: str
+    session_id: int | None = None
+
+    def may(self, right: Right) -> bool:
+        """Check whether the person has a right."""
+        return self.person.may(right)
+
+    def check(self, right: Right) -> None:
+        """Let a person pass who has a right.
+
+        Raises:
+            Refused: the person lacks it (``forbidden``).
+        """
+        if not self.may(right):
+            raise Refused(
+                f"{self.person.name} lacks the right {right}",
+                f"ask a manager for it, who gives it by: xbus person rights {quote(self.person.name)} ... {right}",
+                code="forbidden",
+            )
+
+
+HASHED_AT_ONCE = 1
+"""A hash takes a core and memory on purpose; persons must leave the others to the broker."""
+
+
+class GuardedPasswords:
+    """The passwords of persons; safe for threads.
+
+    Args:
+        passwords: makes and compares hashes.
+        clock: measures the pauses after wrong guesses.
+    """
+
+    def __init__(self, passwords: Passwords, clock: Clock) -> None:
+        self._passwords = passwords
+        self._guesses = WrongGuesses(clock)
+        self._hashing = threading.Semaphore(HASHED_AT_ONCE)
+
+    def hash_password(self, password: str) -> str:
+        """Hash a new password for storage."""
+        with self._hashing:
+            return self._passwords.hash_password(password)
+
+    def verify(self, password: str, password_hash: str | None) -> bool:
+        """Check whether a password is the one behind a hash.
+
+        Args:
+            password_hash: as stored; None for a person who does not exist or may not come in.
+        """
+        with self._hashing:
+            return self._passwords.verify(password, password_hash)
+
+    def confirm(self, session_id: int, password: str, password_hash: str | None) -> bool:
+        """Check the password of a person who is logged in, and count a wrong one against the session.
+
+        Log-ins under the same name count elsewhere: strangers who guess must not keep this person from a new password.
+
+        Raises:
+            Failed: after wrong guesses in this session the next one must wait (``slow_down``).
+        """
+        session = f"session {session_id}"
+        if (seconds := self._guesses.pause(session, session)) > 0:
+            raise Failed("there were wrong passwords in this session", f"wait {math.ceil(seconds)} s", code="slow_down")
+        is_right = self.verify(password, password_hash)
+        if not is_right:
+            self._guesses.note(session, session)
+        return is_right
+
 
 LOG_IN_SECONDS = 10.0
 """Seconds for which a log-in waits for its turn. More let more of them wait, fewer keep a person out while somebody
