@@ -19,6 +19,7 @@ from xbus.emitter.options import Options
 from xbus.errors import XbusError
 from xbus.extras import installed_version
 from xbus.http import problems
+from xbus.http.batches import BackConnection
 from xbus.http.bodies import Room
 from xbus.http.callbacks import SubscriptionLook, call_subscribers
 from xbus.http.description import describe
@@ -27,7 +28,7 @@ from xbus.http.dialects.gateway import Gateway, Operation
 from xbus.http.figures import OPERATION, CountedRequests, HttpFigures, RoutemasterCounters, StatsdReports
 from xbus.http.front import FrontConnection
 from xbus.http.guard import Guard
-from xbus.http.reading import BackConnection, TailPace, Tails
+from xbus.http.tails import TailPace, Tails
 from xbus.http.targets import AllowedAddresses, CallbackTargets
 from xbus.ids import Ids
 from xbus.web.connections import is_in, networks_of

@@ -26,7 +26,7 @@ from xbus.headers import unpack_headers
 from xbus.http.application import build
 from xbus.http.dialects.gateway import Gateway
 from xbus.http.program import web_server
-from xbus.http.reading import TailPace
+from xbus.http.tails import TailPace
 from xbus.rpc.codec import unpack, unpack_items
 from xbus.web.server import open_port
 

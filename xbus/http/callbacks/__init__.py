@@ -7,7 +7,6 @@ pure. Only ``application`` imports this package.
 """
 
 from xbus.http.callbacks.client import CallbackClient, CallOutcome, CallTimes
-from xbus.http.callbacks.look import SubscriptionLook
-from xbus.http.callbacks.service import call_subscribers
+from xbus.http.callbacks.service import SubscriptionLook, call_subscribers
 
 __all__ = ["CallOutcome", "CallTimes", "CallbackClient", "SubscriptionLook", "call_subscribers"]

@@ -9,11 +9,12 @@ from starlette.responses import JSONResponse, Response
 from xbus.clock import Clock
 from xbus.config import HttpSettings
 from xbus.emitter.context import EmitterContext
+from xbus.http.batches import BackConnection
 from xbus.http.bodies import Body, Room
 from xbus.http.figures import RoutemasterCounters
 from xbus.http.front import FrontConnection
-from xbus.http.reading import BackConnection, Tails
 from xbus.http.request_tags import token_of
+from xbus.http.tails import Tails
 from xbus.http.targets import CallbackTargets
 
 

@@ -1,19 +1,24 @@
 """Follows the ends of event types: all who follow one by the same token share one look at the log, and one text.
 
-A tail keeps the newest chunks of its type, as text. A follower who is at the end waits for the next one; one who is
-behind them reads the log by itself, a chunk at a time, until it has come near.
+One who begins earlier catches up by itself, then waits at the end with all others. The gateway keeps the tails that
+somebody follows at this moment, and nothing that has to outlive a request.
 """
 
 import asyncio
+import json
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from xbus.errors import Failed, XbusError
-from xbus.http.reading.back import BackConnection
-from xbus.http.reading.writing import item_lines, sse_event
+from xbus.http.batches import BackConnection, item_lines, sse_event, sse_mark
 from xbus.reader.batch import read_event
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import LogAnswer
@@ -282,3 +287,168 @@ class Tails:
         }
         answer = _ANSWER.read(await self._back.call("xbus.read_log", question.token, asked, wait=wait))
         return TailChunk(answer)
+
+
+BEAT = b":\n\n"
+"""A comment, which clients ignore."""
+
+
+class Follower:
+    """Follows an event type from a chunk on.
+
+    Args:
+        tails: all that are followed.
+        question: names what is followed.
+        chunk: what was read first.
+    """
+
+    def __init__(self, tails: Tails, question: TailQuestion, chunk: TailChunk) -> None:
+        self._tails = tails
+        self._question = question
+        self._first: TailChunk | None = chunk
+        self._place = chunk.begin
+        self._tail: Tail | None = None
+        """Its end, once it has been there."""
+        self._beats = 0
+        self._is_gone = False
+        self._woken: asyncio.Future[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True once nobody is to get any more."""
+        return self._is_gone or self._tails.is_stopping
+
+    def leave(self) -> None:
+        """Follow no more."""
+        self._is_gone = True
+        self._wake()
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        """Iterate over the text for the follower, for ever, with a sign of life where it is silent."""
+        yield sse_mark(self._place).encode()
+        try:
+            while not self.is_over:
+                if self._tail is not None and self._tail.covers(self._place):
+                    text = await self._from_tail(self._tail)
+                else:
+                    text = await self._from_log()
+                if text:
+                    yield text
+        except XbusError as error:
+            yield _problem(error)
+        finally:
+            if self._tail is not None:
+                self._tails.leave(self._tail)
+
+    async def _from_log(self) -> bytes:
+        """Read the next items; at the end of the log go to the tail."""
+        chunk, self._first = self._first or await self._tails.look(self._question, [*self._place]), None
+        text = self._take(chunk)
+        if not text and self._tail is None:
+            self._tail = self._tails.join(self._question, self._place)
+            self._beats = self._tail.beats
+        return text
+
+    async def _from_tail(self, tail: Tail) -> bytes:
+        """Give what the tail has; else wait for more, and give nothing or a sign of life."""
+        if (chunk := tail.chunk_from(self._place)) is not None:
+            return self._take(chunk)
+        if tail.error is not None:
+            raise tail.error
+        self._place = max(self._place, tail.end)
+        if tail.beats != self._beats:
+            self._beats = tail.beats
+            return BEAT + sse_mark(self._place).encode()
+        await self._more(tail)
+        return b""
+
+    def _take(self, chunk: TailChunk) -> bytes:
+        text = chunk.from_place(self._place)
+        self._place = chunk.end
+        return text
+
+    async def _more(self, tail: Tail) -> None:
+        self._woken = asyncio.get_running_loop().create_future()
+        tail.wake_later(self._wake)
+        try:
+            await self._woken
+        finally:
+            tail.forget(self._wake)
+            self._woken = None
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+
+def _problem(error: XbusError) -> bytes:
+    told = {"detail": error.cause, "code": error.code, "next_step": error.next_step}
+    return f"event: problem\ndata: {json.dumps(told)}\n\n".encode()
+
+
+PART_BYTES = 16_384
+"""Bytes that are given to the connection at once. More wait in memory for a client that reads slowly."""
+
+
+class Closable(Protocol):
+    """Gives back what was taken."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class HeldAnswer(Response):
+    """An answer that takes room until it is sent.
+
+    Args:
+        body: all of it.
+        media_type: of the body.
+        headers: beside that.
+        room: the room that it takes.
+    """
+
+    def __init__(self, body: bytes, media_type: str, headers: Mapping[str, str], room: Closable) -> None:
+        super().__init__(body, headers=headers, media_type=media_type)
+        self._room = room
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._room.close()
+
+
+class TailAnswer(Response):
+    """The answer to a follower.
+
+    Args:
+        follower: gives the text.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, follower: Follower) -> None:
+        # Neither caches nor the buffers of nginx may keep it.
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._follower = follower
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the text as it comes."""
+        listening = asyncio.create_task(self._listen(receive), name="follower's connection")
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async with aclosing(self._follower.parts()) as parts:
+                async for part in parts:
+                    for place in range(0, len(part), PART_BYTES):
+                        body = part if len(part) <= PART_BYTES else part[place : place + PART_BYTES]
+                        await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            listening.cancel()
+
+    async def _listen(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._follower.leave()
