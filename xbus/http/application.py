@@ -23,7 +23,7 @@ from xbus.http.batches import BackConnection
 from xbus.http.bodies import Room
 from xbus.http.callbacks import SubscriptionLook, call_subscribers
 from xbus.http.description import describe
-from xbus.http.dialects import cloudevents, native, reading, routemaster
+from xbus.http.dialects import cloudevents, native, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation
 from xbus.http.figures import OPERATION, CountedRequests, HttpFigures, RoutemasterCounters, StatsdReports
 from xbus.http.front import FrontConnection
@@ -34,7 +34,7 @@ from xbus.ids import Ids
 from xbus.web.connections import is_in, networks_of
 from xbus.web.requests import RequestLimits, client_is_known
 
-OPERATIONS = (*native.OPERATIONS, *reading.OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
+OPERATIONS = (*native.OPERATIONS, *native.READING_OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
 
 DOCUMENTS_AT_ONCE = 8
 """The largest documents that requests keep together. Fewer refuse requests sooner, more take memory."""

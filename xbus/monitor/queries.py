@@ -1,4 +1,4 @@
-"""The filters of lists, as they stand in addresses of pages and of the REST interface, read as commands read options."""
+"""The filters of lists in addresses of pages and of the REST interface, read as commands read their options."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The page of ``xbus parked show``, and the rows of failures: for whom something failed, why, and which items are to blame."""
+"""The page of ``xbus parked show``: for whom an envelope is parked, why, and which items; the rows of failures."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Follows the subscriptions of the bus, and serves each: reads a batch, posts it once, and settles it with the next call.
+"""Follows the subscriptions of the bus, and serves each: posts a batch once, and settles it with the next call.
 
 A subscription has as many programs as it has ranges, up to a bound.
 """

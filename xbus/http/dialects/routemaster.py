@@ -10,7 +10,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import unquote, urlunsplit
@@ -497,4 +497,11 @@ TOKEN_OPERATIONS = (
         {204: "There is no such token any more."},
         ("token_missing", "clients_not_allowed"),
     ),
+)
+
+
+OPERATIONS = tuple(
+    # The protocol has no bodies for errors.
+    replace(operation, explains=False)
+    for operation in (*TOPIC_OPERATIONS, *SUBSCRIPTION_OPERATIONS, *TOKEN_OPERATIONS, *PULSE_OPERATIONS)
 )

@@ -1,4 +1,4 @@
-"""Draws values over time as a line: axes with round numbers, gaps where nobody looked, and a text for each value; pure."""
+"""Draws values over time as a line: axes of round numbers, gaps where nobody looked, texts for values; pure."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

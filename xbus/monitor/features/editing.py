@@ -25,7 +25,7 @@ from xbus.broker.journal.people import Right
 from xbus.errors import ConfigurationError, Refused, XbusError
 from xbus.monitor.actions import Action, asked
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.drawings.type_graph import TypeDrawing
+from xbus.monitor.drawings.graphs import TypeDrawing
 from xbus.monitor.features.entries import PLACES, WORDS, drawing_of, read_entry
 from xbus.monitor.features.forms import Draft, Given
 from xbus.monitor.people import Visitor

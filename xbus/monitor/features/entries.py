@@ -22,7 +22,7 @@ from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
-from xbus.monitor.drawings.type_graph import TypeDrawing, TypeNode, draw_type
+from xbus.monitor.drawings.graphs import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.requests import TheBus, ThePage
 
 router = APIRouter()

@@ -14,7 +14,7 @@ from xbus.broker.journal.operations.envelopes.details import envelope_unknown, r
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.why.subjects import find_subject
-from xbus.monitor.drawings.chain import draw_chain
+from xbus.monitor.drawings.graphs import draw_chain
 from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.queries import EnvelopeQuery, ItemQuery, are_digits, digits_of
 from xbus.monitor.rendering import link

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from xbus.broker.journal.samples.keeping import read_totals
 from xbus.errors import JournalError
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.drawings.bus_graph import BusDrawing
+from xbus.monitor.drawings.graphs import BusDrawing
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.decisions import NeededDecision, decisions_of
 from xbus.monitor.live.graph import draw_bus

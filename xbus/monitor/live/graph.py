@@ -11,7 +11,7 @@ from xbus.broker.journal.samples.outline import BusOutline, Ways
 from xbus.broker.journal.samples.readers import ReaderFigures
 from xbus.broker.journal.samples.roles import RoleFigures
 from xbus.broker.journal.writes import PauseKind
-from xbus.monitor.drawings.bus_graph import BusDrawing, GraphColumn, GraphNode, GraphRow, draw
+from xbus.monitor.drawings.graphs import BusDrawing, GraphColumn, GraphNode, GraphRow, draw
 from xbus.monitor.drawings.plot import number_text, rate_of, span_text
 from xbus.monitor.live.sampler import BusNow
 from xbus.states import TONE_OF, Tone

@@ -1,4 +1,4 @@
-"""The ranges of the plots, and the plots: what came and how far the roles were behind, of the whole bus and of one role."""
+"""The ranges of plots, and the plots: what came and how far the roles were behind, of the bus and of one role."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
