@@ -1,4 +1,4 @@
-"""Leads the last events of each type through a bus that is not applied yet, and compares who would have got them."""
+"""Leads the last events of each type through a bus that is not applied yet, and compares who gets them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Items as people read and write them; secret fields are hidden, and put back where a person left them hidden; pure."""
+"""Items as people read and write them; pure. Secret fields are hidden, and put back where a person left them hidden."""
 
 import json
 import math
