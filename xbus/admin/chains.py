@@ -10,16 +10,6 @@ from xml.sax.saxutils import escape
 from xbus.admin.output import STATE, Column, Output, moment
 from xbus.broker.journal.operations.envelopes.chains import ChainLink, Making
 
-HEADS = (
-    "ENVELOPE",
-    "TYPES",
-    "MADE BY",
-    Column("ITEMS", to_right=True),
-    Column("POSITION", to_right=True),
-    STATE,
-    Column("ENDED", wide_only=True),
-)
-
 
 def lines(links: Sequence[ChainLink], wanted: UUID, ids: Mapping[UUID, str], output: Output) -> Iterator[str]:
     """Write a line for each envelope, those that were made of it indented below it.
@@ -34,9 +24,17 @@ def lines(links: Sequence[ChainLink], wanted: UUID, ids: Mapping[UUID, str], out
         name = f"{'  ' * depth}{mark} {ids.get(link.envelope_id, str(link.envelope_id))}"
         made_by = told_way(link)
         rows.append(
-            (name, ", ".join(link.types), made_by, link.items, link.position, link.state, moment(link.closed_at))
+            {
+                "ENVELOPE": name,
+                "TYPES": ", ".join(link.types),
+                "MADE BY": made_by,
+                Column("ITEMS", to_right=True): link.items,
+                Column("POSITION", to_right=True): link.position,
+                STATE: link.state,
+                Column("ENDED", wide_only=True): moment(link.closed_at),
+            }
         )
-    return output.table(HEADS, rows)
+    return output.table(rows)
 
 
 def told_way(link: ChainLink) -> str:

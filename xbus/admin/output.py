@@ -7,7 +7,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from itertools import zip_longest
@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from xbus.clock import SystemClock
 from xbus.ending import printable
 from xbus.states import TONE_OF, Tone
 
@@ -47,6 +48,21 @@ class Column:
     wide_only: bool = False
     optional: bool = False
     painted: bool = False
+
+
+Row = Mapping[Any, object]
+"""A row of a table: its cells by their columns, each a :class:`Column` or its head. The first row has all columns."""
+
+
+def rows_of(heads: Sequence[Column | str], cells: Iterable[Sequence[object]]) -> list[Row]:
+    """Make rows of a small table, whose cells come in the order of its columns."""
+    return [dict(zip(heads, row, strict=True)) for row in cells]
+
+
+def _of_rows(rows: Sequence[Row], width: int | None, **how: Any) -> Iterator[str]:
+    if rows:
+        heads = [*rows[0]]
+        yield from table(heads, [[row.get(head) for head in heads] for row in rows], width, **how)
 
 
 def table(
@@ -213,12 +229,14 @@ class Output:
         width: characters of a line of a list; None for any number.
         wraps_at: characters of a line of details; None for any number.
         coloured: whether states get colours.
+        now: the moment from which ages count.
     """
 
     form: Form
     width: int | None = None
     wraps_at: int | None = None
     coloured: bool = False
+    now: datetime = field(default_factory=lambda: SystemClock().now())
 
     @classmethod
     def of(cls, form: Form) -> "Output":
@@ -243,46 +261,48 @@ class Output:
         for each in found:
             click.echo(one_json(each))
 
-    def table(self, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-        """Write a list: a line for each row, cut where the width does not suffice."""
-        return table(heads, rows, self.width, narrow=not self.is_wide, paint=self._paint)
+    def table(self, rows: Sequence[Row]) -> Iterator[str]:
+        """Write a list: a line for each row, cut where the width does not suffice; nothing without rows."""
+        return _of_rows(rows, self.width, narrow=not self.is_wide, paint=self._paint)
 
     def listing(
-        self,
-        objects: Iterable[Mapping[str, Any]],
-        heads: Sequence[Column | str],
-        rows: Sequence[Sequence[object]],
-        none: str,
+        self, objects: Iterable[Mapping[str, Any]], rows: Iterable[Row], none: str, more: str | None = None
     ) -> None:
-        """Write a list as objects or as a table, or ``none`` where it is empty."""
+        """Write a list as objects or as a table, or ``none`` where it is empty.
+
+        Args:
+            more: goes behind the table.
+        """
         if self.as_json:
             self.objects(objects)
-        else:
-            click.echo("\n".join(self.table(heads, rows)) if rows else none)
+            return
+        click.echo("\n".join(self.table([*rows])) or none)
+        if more:
+            click.echo(more)
 
     def paragraph(self, text: str) -> str:
         """Write a sentence, cut into lines at spaces where a terminal is narrow."""
         safe = on_one_line(text)
         return safe if self.wraps_at is None else textwrap.fill(safe, self.wraps_at, break_on_hyphens=False)
 
-    def block(self, title: str, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    def block(self, title: str, rows: Sequence[Row]) -> Iterator[str]:
         """Write a table under a title behind an empty line, and cut nothing; nothing without rows."""
         if rows:
             width = None if self.wraps_at is None else self.wraps_at - INDENT
-            lines = table(heads, rows, width, wraps=width is not None, narrow=not self.is_wide, paint=self._paint)
+            lines = _of_rows(rows, width, wraps=width is not None, narrow=not self.is_wide, paint=self._paint)
             yield ""
             yield title
             yield from (f"{'':{INDENT}}{line}" for line in lines)
 
-    def when(self, at: datetime | None, now: datetime) -> str | None:
+    def when(self, at: datetime | None) -> str | None:
         """Write a moment of a list: its age, or the moment itself where the command may be wide."""
-        return moment(at) if self.is_wide else age(at, now)
+        return moment(at) if self.is_wide else age(at, self.now)
 
-    def ahead(self, at: datetime | None, now: datetime) -> str | None:
+    def ahead(self, at: datetime | None) -> str | None:
         """Write a moment to come in a list: the time until then, or the moment itself where the command may be wide."""
         if at is None or self.is_wide:
             return moment(at)
-        return age(now, at) if at > now else "over"
+        return age(self.now, at) if at > self.now else "over"
 
     def _paint(self, text: str) -> str:
         return _COLOURED.sub(_painted, text) if self.coloured else text

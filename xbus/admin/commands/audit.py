@@ -9,7 +9,7 @@ import click
 
 from xbus.admin.arguments import Moment
 from xbus.admin.objects import of_audit_row, of_verification
-from xbus.admin.output import Column, Output, counted, name_column, one_json
+from xbus.admin.output import Column, Output, Row, counted, name_column, one_json
 from xbus.admin.program import (
     CommandGroup,
     config_option,
@@ -29,18 +29,6 @@ from xbus.broker.journal.audit.verifying import verify as verify_chain
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
-
-HEADS = (
-    Column("ROW", to_right=True),
-    "AT",
-    name_column("WHO"),
-    name_column("FROM"),
-    "ACTION",
-    Column("OBJECT", narrows=20),
-    Column("BEFORE", narrows=8),
-    Column("AFTER", narrows=8),
-    Column("REASON", narrows=8),
-)
 
 _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
@@ -88,20 +76,25 @@ def list_(
     filters = AuditFilters(since, who, action, object_, before)
     with reading(database_url(config_path)) as connection:
         found = list_acts(connection, filters, limit)
-    if output.as_json:
-        output.objects(map(of_audit_row, found))
-        return
-    now = SystemClock().now()
-    rows = [_row(each, now, output) for each in found]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No rows.")
+    more = None
     if len(found) == limit and found[-1].number is not None:
-        click.echo(f"There may be more: --before {found[-1].number}")
+        more = f"There may be more: --before {found[-1].number}"
+    output.listing(map(of_audit_row, found), (_row(each, output) for each in found), "No rows.", more)
 
 
-def _row(found: AuditRow, now: datetime, output: Output) -> tuple[object, ...]:
+def _row(found: AuditRow, output: Output) -> Row:
     act = found.act
-    told = (act.before or None, act.after or None, act.reason or None)
-    return (found.number, output.when(act.at, now), act.who, act.origin or None, act.action, act.object, *told)
+    return {
+        Column("ROW", to_right=True): found.number,
+        "AT": output.when(act.at),
+        name_column("WHO"): act.who,
+        name_column("FROM"): act.origin or None,
+        "ACTION": act.action,
+        Column("OBJECT", narrows=20): act.object,
+        Column("BEFORE", narrows=8): act.before or None,
+        Column("AFTER", narrows=8): act.after or None,
+        Column("REASON", narrows=8): act.reason or None,
+    }
 
 
 @audit.command()

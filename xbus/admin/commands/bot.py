@@ -32,24 +32,12 @@ from xbus.bots.back import BackCalls
 from xbus.bots.job import ANY
 from xbus.bots.runner import DEFAULTS
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.operations.bots import fire_bot, list_bots, list_runs, release_bot, show_run
+from xbus.broker.journal.operations.bots import BotRunStatus, fire_bot, list_bots, list_runs, release_bot, show_run
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
 from xbus.ending import printable_lines
 from xbus.rpc.context import new_context
 from xbus.states import BotRunState
-
-HEADS = (
-    name_column("BOT"),
-    STATE,
-    "NEXT",
-    "DUE",
-    "RUNNING",
-    "FAILURES",
-    "LAST",
-    Column("WORK", narrows=12, optional=True),
-    Column("PAUSE", optional=True, wide_only=True),
-)
 
 
 @click.group(cls=CommandGroup)
@@ -67,24 +55,23 @@ def list_(config_path: Path | None, output: Output) -> None:
     A bot is slowed when ten attempts have failed one after another: NEXT tells for how long nothing of it begins. It is
     tried once then, and goes on when that went well, or when somebody releases it.
     """
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
-        found = list_bots(connection, now)
+        found = list_bots(connection, output.now)
     rows = [
-        (
-            each.name,
-            each.state,
-            output.ahead(each.slowed_until or each.next_slot, now),
-            each.due,
-            each.running,
-            each.failures,
-            None if each.last is None else f"{each.last.state} {output.when(each.last.ended_at, now)}",
-            each.work,
-            None if each.pause is None else each.pause.told,
-        )
+        {
+            name_column("BOT"): each.name,
+            STATE: each.state,
+            "NEXT": output.ahead(each.slowed_until or each.next_slot),
+            "DUE": each.due,
+            "RUNNING": each.running,
+            "FAILURES": each.failures,
+            "LAST": None if each.last is None else f"{each.last.state} {output.when(each.last.ended_at)}",
+            Column("WORK", narrows=12, optional=True): each.work,
+            Column("PAUSE", optional=True, wide_only=True): None if each.pause is None else each.pause.told,
+        }
         for each in found
     ]
-    output.listing((of_bot(each, now) for each in found), HEADS, rows, "No bots.")
+    output.listing((of_bot(each, output.now) for each in found), rows, "No bots.")
 
 
 @bot.command()
@@ -144,19 +131,6 @@ def release(config_path: Path | None, name: str, reason: str) -> None:
     click.echo(f"{name} goes on, after {failures} failures.")
 
 
-RUN_HEADS = (
-    "RUN",
-    name_column("BOT"),
-    STATE,
-    "SLOT",
-    "STARTED",
-    "SECONDS",
-    "ATTEMPTS",
-    Column("RUNNER", optional=True),
-    Column("ERROR", narrows=20, optional=True),
-)
-
-
 @bot.command()
 @config_option
 @click.argument("name", type=BOT, required=False)
@@ -169,24 +143,27 @@ def runs(config_path: Path | None, name: str | None, state: str | None, limit: i
     wanted = None if state is None else BotRunState(state)
     with reading(database_url(config_path)) as connection:
         found = list_runs(connection, name, limit, wanted)
-    now = SystemClock().now()
     rows = [
-        (
-            run.id,
-            run.bot,
-            run.state,
-            run.batch or ("fired" if run.slot is None else f"{run.slot:%Y-%m-%d %H:%M:%SZ}"),
-            output.when(run.started_at, now),
-            None
-            if run.started_at is None or run.ended_at is None
-            else f"{(run.ended_at - run.started_at).total_seconds():.3f}",
-            run.attempts,
-            run.runner,
-            None if run.code is None else f"[{run.code}] {run.error}",
-        )
+        {
+            "RUN": run.id,
+            name_column("BOT"): run.bot,
+            STATE: run.state,
+            "SLOT": run.batch or ("fired" if run.slot is None else f"{run.slot:%Y-%m-%d %H:%M:%SZ}"),
+            "STARTED": output.when(run.started_at),
+            "SECONDS": _seconds(run),
+            "ATTEMPTS": run.attempts,
+            Column("RUNNER", optional=True): run.runner,
+            Column("ERROR", narrows=20, optional=True): None if run.code is None else f"[{run.code}] {run.error}",
+        }
         for run in found
     ]
-    output.listing((of_run(run) for run in found), RUN_HEADS, rows, "No runs.")
+    output.listing(map(of_run, found), rows, "No runs.")
+
+
+def _seconds(run: BotRunStatus) -> str | None:
+    if run.started_at is None or run.ended_at is None:
+        return None
+    return f"{(run.ended_at - run.started_at).total_seconds():.3f}"
 
 
 @bot.command()

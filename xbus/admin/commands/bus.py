@@ -262,16 +262,6 @@ def export(config_path: Path | None) -> None:
 
 MOST_EVENTS = 100_000
 
-HEADS = (
-    name_column("ROLE"),
-    name_column("SERVICE"),
-    "KIND",
-    "NOW",
-    "THEN",
-    Column("WAY", narrows=16, breaks=True),
-    Column("EXAMPLES", narrows=FEWEST_CHARACTERS),
-)
-
 
 @click.command()
 @config_option
@@ -332,19 +322,19 @@ def _told_type(found: TypeComparison, ids: Mapping[UUID, str], output: Output) -
     since = "" if found.since is None else f", sealed since {moment(found.since)}"
     title = f"{found.type}: {counted(found.events, 'event')}{since}"
     rows = [
-        (
-            route.role,
-            route.service,
-            route.kind,
-            route.tally.now,
-            route.tally.then,
-            _way(route),
-            _examples(route.tally, ids),
-        )
+        {
+            name_column("ROLE"): route.role,
+            name_column("SERVICE"): route.service,
+            "KIND": route.kind,
+            "NOW": route.tally.now,
+            "THEN": route.tally.then,
+            Column("WAY", narrows=16, breaks=True): _way(route),
+            Column("EXAMPLES", narrows=FEWEST_CHARACTERS): _examples(route.tally, ids),
+        }
         for route in found.routes
         if route.is_changed or output.is_wide
     ]
-    yield from output.block(title, HEADS, rows) if rows else ("", title)
+    yield from output.block(title, rows) if rows else ("", title)
     for emitter, tally in found.senders:
         number = counted(max(tally.now, tally.then), "event")
         would = "would be refused" if tally.then < tally.now else "would be taken, which are refused now"

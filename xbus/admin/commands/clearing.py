@@ -24,7 +24,6 @@ from xbus.admin.repair.payload import Payload, mask_details, showable
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import read_secret_fields
-from xbus.clock import SystemClock
 from xbus.ending import exit_code, tell
 from xbus.errors import Refused, XbusError
 from xbus.json_text import LossyJson, parse_json
@@ -33,18 +32,6 @@ from xbus.rpc.codec import Key, Value
 ALL = "all"
 
 SEE_ITEMS = "xbus clearing list --state all shows the items, and xbus clearing show one of them"
-
-HEADS = (
-    Column("ID", to_right=True),
-    STATE,
-    name_column("TYPE"),
-    name_column("ITEM"),
-    "RECEIVED",
-    Column("DATA", narrows=20),
-    Column("CONSUMER", optional=True),
-    Column("ASKED BY", optional=True),
-    Column("EVENT", wide_only=True),
-)
 
 
 @click.group(cls=CommandGroup)
@@ -158,22 +145,21 @@ def _secrets(url: str | None, config_path: Path | None, show_secrets: bool) -> M
 def _list(
     found: Sequence[tuple[ClearingItem, ClearingDatabase, Payload]], output: Output, *, several: bool
 ) -> Iterator[str]:
-    now = SystemClock().now()
     rows = [
-        (
-            str(item.id),
-            item.state,
-            item.type,
-            item.item_type,
-            output.when(item.received_at, now),
-            " ".join(payload.lines()),
-            database.consumer if several else None,
-            ", ".join(database.request_types) if several else None,
-            item.event_id,
-        )
+        {
+            Column("ID", to_right=True): str(item.id),
+            STATE: item.state,
+            name_column("TYPE"): item.type,
+            name_column("ITEM"): item.item_type,
+            "RECEIVED": output.when(item.received_at),
+            Column("DATA", narrows=20): " ".join(payload.lines()),
+            Column("CONSUMER", optional=True): database.consumer if several else None,
+            Column("ASKED BY", optional=True): ", ".join(database.request_types) if several else None,
+            Column("EVENT", wide_only=True): item.event_id,
+        }
         for item, database, payload in found
     ]
-    return output.table(HEADS, rows)
+    return output.table(rows)
 
 
 @clearing.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.doctor import PARTS, DoctorFinding, examine
-from xbus.admin.output import CAUSE, Column, Output, counted, name_column
+from xbus.admin.output import CAUSE, Column, Output, counted, name_column, rows_of
 from xbus.admin.program import config_option, output_option
 from xbus.clock import SystemClock
 from xbus.config import is_in, load, read
@@ -45,8 +45,8 @@ def _told(found: Mapping[str, Sequence[DoctorFinding]], output: Output) -> list[
     lines = [f"{part:<14} {_outcome(found.get(part))}" for part in PARTS]
     findings = [finding for of_part in found.values() for finding in of_part]
     for title, of_kind in (("PROBLEMS", True), ("NOTES", False)):
-        rows = [(each.code, each.about, each.cause, each.next_step) for each in findings if each.is_problem is of_kind]
-        lines += output.block(title, HEADS, rows)
+        cells = ((each.code, each.about, each.cause, each.next_step) for each in findings if each.is_problem is of_kind)
+        lines += output.block(title, rows_of(HEADS, cells))
     return lines
 
 

@@ -10,7 +10,7 @@ import click
 
 from xbus.admin.arguments import EMITTER, ROLE, TYPE, Moment
 from xbus.admin.objects import of_envelope, of_envelope_detail
-from xbus.admin.output import CAUSE, STATE, Column, Output, counted, facts, moment, name_column, one_json
+from xbus.admin.output import CAUSE, STATE, Column, Output, Row, counted, facts, moment, name_column, one_json, rows_of
 from xbus.admin.program import (
     Careful,
     CommandGroup,
@@ -26,7 +26,7 @@ from xbus.admin.program import (
 )
 from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.repair.view import FAILURE_HEADS, failure_rows
+from xbus.admin.repair.view import failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
@@ -45,17 +45,6 @@ from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope,
 from xbus.clock import SystemClock
 from xbus.headers import header_text
 from xbus.states import EnvelopeState
-
-HEADS = (
-    Column("POSITION", to_right=True),
-    STATE,
-    "ITEMS",
-    name_column("EMITTER"),
-    "OPENED",
-    Column("CONSUMERS", narrows=16, painted=True),
-    Column("KEY", wide_only=True, optional=True),
-    "ID",
-)
 
 
 @click.group(cls=CommandGroup)
@@ -103,31 +92,21 @@ def list_(
         after = None if before is None else resolve_envelope(connection, before)
         found = list_envelopes(connection, filters, after, limit)
         ids = {} if output.as_json or output.is_wide else shorten(connection, [each.id for each in found])
-    if output.as_json:
-        output.objects(map(of_envelope, found))
-        return
-    click.echo("\n".join(_list(found, ids, output)) if found else "No envelopes.")
-    if len(found) == limit:
-        last = found[-1].id
-        click.echo(f"There may be more: --before {ids.get(last, last)}")
-
-
-def _list(found: list[EnvelopeSummary], ids: dict[UUID, str], output: Output) -> Iterator[str]:
-    now = SystemClock().now()
-    rows = [
-        (
-            None if summary.position is None else str(summary.position),
-            summary.state,
-            summary.items,
-            summary.emitter,
-            output.when(summary.opened_at, now),
-            _counts(summary),
-            summary.key,
-            ids.get(summary.id, summary.id),
-        )
+    rows = (
+        {
+            Column("POSITION", to_right=True): None if summary.position is None else str(summary.position),
+            STATE: summary.state,
+            "ITEMS": summary.items,
+            name_column("EMITTER"): summary.emitter,
+            "OPENED": output.when(summary.opened_at),
+            Column("CONSUMERS", narrows=16, painted=True): _counts(summary),
+            Column("KEY", wide_only=True, optional=True): summary.key,
+            "ID": ids.get(summary.id, summary.id),
+        }
         for summary in found
-    ]
-    return output.table(HEADS, rows)
+    )
+    more = f"There may be more: --before {ids.get(found[-1].id, found[-1].id)}" if len(found) == limit else None
+    output.listing(map(of_envelope, found), rows, "No envelopes.", more)
 
 
 def _counts(summary: EnvelopeSummary) -> str | None:
@@ -142,21 +121,6 @@ def _counts(summary: EnvelopeSummary) -> str | None:
 def _urgency(counted_state: tuple[str, int]) -> tuple[int, str]:
     state, _ = counted_state
     return {"parked": 0, "done": 2}.get(state, 1), state
-
-
-CONSUMER_HEADS = ("ROLE", Column("SERVICE", wide_only=True), STATE, "ATTEMPTS", "CODE", CAUSE)
-OUTPUT_HEADS = (
-    "EVENT",
-    "NODE",
-    "ROLE",
-    STATE,
-    "PROGRESS",
-    "ITEMS",
-    Column("BYTES", wide_only=True),
-    Column("STARTED", wide_only=True),
-    Column("ENDED", wide_only=True),
-    CAUSE,
-)
 
 
 @envelope.command()
@@ -177,47 +141,52 @@ def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
     yield from _facts(detail)
     yield from output.block(
         "EVENTS",
-        ("NUMBER", "TYPE", STATE, "ITEMS", Column("ESTIMATE", wide_only=True), "ID"),
-        [
-            (str(event.number), event.type, event.state, event.items, event.estimate, event.id)
-            for event in detail.event_list
-        ],
+        rows_of(
+            ("NUMBER", "TYPE", STATE, "ITEMS", Column("ESTIMATE", wide_only=True), "ID"),
+            [(str(it.number), it.type, it.state, it.items, it.estimate, it.id) for it in detail.event_list],
+        ),
     )
-    yield from output.block("HEADERS", ("EVENT", "NAME", "VALUE"), list(_header_rows(detail)))
+    yield from output.block("HEADERS", rows_of(("EVENT", "NAME", "VALUE"), _header_rows(detail)))
     yield from output.block(
         "PARTITION KEYS",
-        ("EVENT", "KEY"),
-        [(str(event.number), event.partition_key) for event in detail.event_list if event.partition_key is not None],
+        [
+            {"EVENT": str(it.number), "KEY": it.partition_key}
+            for it in detail.event_list
+            if it.partition_key is not None
+        ],
     )
     yield from output.block(
         "IMMEDIATE REPLIES",
-        ("NUMBER", STATE, CAUSE),
-        [(str(event.number), event.reply, event.reply_cause) for event in detail.event_list if event.reply is not None],
+        [
+            {"NUMBER": str(event.number), STATE: event.reply, CAUSE: event.reply_cause}
+            for event in detail.event_list
+            if event.reply is not None
+        ],
     )
     yield from output.block(
         "CONSUMERS",
-        CONSUMER_HEADS,
-        [
-            (role.role or f"({role.service})", role.service, role.state, role.attempts, role.code, role.cause)
-            for role in detail.summary.roles
-        ],
+        rows_of(
+            ("ROLE", Column("SERVICE", wide_only=True), STATE, "ATTEMPTS", "CODE", CAUSE),
+            [
+                (role.role or f"({role.service})", role.service, role.state, role.attempts, role.code, role.cause)
+                for role in detail.summary.roles
+            ],
+        ),
     )
-    yield from output.block(
-        "OUTPUTS OF BULK WORKERS",
-        OUTPUT_HEADS,
-        [_output_row(made) for made in detail.outputs],
-    )
+    yield from output.block("OUTPUTS OF BULK WORKERS", [_output_row(made) for made in detail.outputs])
     yield from output.block(
         "ITEMS THAT WERE CORRECTED OR PARKED ALONE",
-        ("ROLE", "EVENT", "ITEM", STATE, "SINCE", CAUSE),
-        [
-            (item.role or "all", str(item.number), str(item.index), item.state, moment(item.at), item.cause)
-            for item in detail.overlaid
-        ],
+        rows_of(
+            ("ROLE", "EVENT", "ITEM", STATE, "SINCE", CAUSE),
+            [
+                (item.role or "all", str(item.number), str(item.index), item.state, moment(item.at), item.cause)
+                for item in detail.overlaid
+            ],
+        ),
     )
     if detail.archive is not None:
-        yield from output.block("ARCHIVE", ("FILE",), [(file,) for file in detail.archive.files])
-    yield from output.block("FAILURES", FAILURE_HEADS, failure_rows(detail.failures, output))
+        yield from output.block("ARCHIVE", [{"FILE": file} for file in detail.archive.files])
+    yield from output.block("FAILURES", failure_rows(detail.failures, output))
 
 
 def _header_rows(detail: EnvelopeDetail) -> Iterator[tuple[str, str, str]]:
@@ -229,19 +198,19 @@ def _header_rows(detail: EnvelopeDetail) -> Iterator[tuple[str, str, str]]:
             yield str(event.number), name, header_text(value)
 
 
-def _output_row(output: OutputSummary) -> tuple[object, ...]:
-    return (
-        str(output.number),
-        output.node,
-        output.role,
-        output.state,
-        f"{output.progress:.0%}",
-        output.items,
-        output.bytes,
-        moment(output.started_at),
-        moment(output.ended_at),
-        output.cause,
-    )
+def _output_row(output: OutputSummary) -> Row:
+    return {
+        "EVENT": str(output.number),
+        "NODE": output.node,
+        "ROLE": output.role,
+        STATE: output.state,
+        "PROGRESS": f"{output.progress:.0%}",
+        "ITEMS": output.items,
+        Column("BYTES", wide_only=True): output.bytes,
+        Column("STARTED", wide_only=True): moment(output.started_at),
+        Column("ENDED", wide_only=True): moment(output.ended_at),
+        CAUSE: output.cause,
+    }
 
 
 def _facts(detail: EnvelopeDetail) -> Iterator[str]:

@@ -15,16 +15,6 @@ from xbus.admin.progress import progress
 from xbus.admin.search import MOST_ITEMS, Condition, Search, SearchResult, search_items
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes.short_ids import shorten
-from xbus.clock import SystemClock
-
-HEADS = (
-    Column("POSITION", to_right=True),
-    "SEALED",
-    Column("EVENT", to_right=True),
-    Column("ITEM", to_right=True),
-    Column("VALUE", narrows=20),
-    "ENVELOPE",
-)
 
 
 @click.command()
@@ -94,19 +84,18 @@ def _list(url: str, result: SearchResult, output: Output) -> Iterator[str]:
     if not output.is_wide:
         with reading(url) as connection:
             ids = shorten(connection, [item.envelope_id for item, _ in result.found])
-    now = SystemClock().now()
     rows = [
-        (
-            str(item.position),
-            output.when(closed_at, now),
-            str(item.event_number),
-            str(item.index),
-            " ".join(item.payload.lines()),
-            ids.get(item.envelope_id, item.envelope_id),
-        )
+        {
+            Column("POSITION", to_right=True): str(item.position),
+            "SEALED": output.when(closed_at),
+            Column("EVENT", to_right=True): str(item.event_number),
+            Column("ITEM", to_right=True): str(item.index),
+            Column("VALUE", narrows=20): " ".join(item.payload.lines()),
+            "ENVELOPE": ids.get(item.envelope_id, item.envelope_id),
+        }
         for item, closed_at in result.found
     ]
-    return output.table(HEADS, rows)
+    return output.table(rows)
 
 
 def _told(result: SearchResult) -> Iterator[str]:

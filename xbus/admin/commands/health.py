@@ -8,9 +8,8 @@ from typing import Literal, TypedDict
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.output import CAUSE, Column, Output, name_column, one_json
+from xbus.admin.output import CAUSE, Column, Output, Row, name_column, one_json
 from xbus.admin.program import config_option, output_option
-from xbus.clock import SystemClock
 from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.rpc.client import Client
@@ -22,9 +21,6 @@ ANSWER_SECONDS = 5.0
 
 UNREACHABLE = "unreachable"
 
-HEADS = (name_column("CODE"), name_column("ABOUT"), "SINCE", CAUSE, Column("NEXT STEP", narrows=20, breaks=True))
-
-PAUSE_HEADS = ("KIND", name_column("NAME"), "SINCE", "UNTIL", "BY", Column("REASON", narrows=20, breaks=True))
 
 _REPORT = AnswerReader("xbus.health", HealthReport)
 
@@ -133,32 +129,35 @@ def _unreachable(name: str, error: CallError) -> SilentReport:
 
 def _told(report: HealthReport, output: Output) -> list[str]:
     since = _moment(report["since"])
-    now = SystemClock().now()
-    paused = list(
-        output.block("PAUSED", PAUSE_HEADS, [_pause_row(each, now, output) for each in report.get("pauses", [])])
-    )
+    paused = list(output.block("PAUSED", [_pause_row(each, output) for each in report.get("pauses", [])]))
     if report["healthy"]:
         return [f"The {report['name']} has been healthy since {since}.", *paused]
     rows = [
-        (
-            problem["code"],
-            problem.get("about") or None,
-            output.when(None if problem["since"] is None else datetime.fromisoformat(problem["since"]), now),
-            problem["cause"],
-            problem["next_step"] or None,
-        )
+        {
+            name_column("CODE"): problem["code"],
+            name_column("ABOUT"): problem.get("about") or None,
+            "SINCE": output.when(None if problem["since"] is None else datetime.fromisoformat(problem["since"])),
+            CAUSE: problem["cause"],
+            Column("NEXT STEP", narrows=20, breaks=True): problem["next_step"] or None,
+        }
         for problem in report["problems"]
     ]
     return [
         f"The {report['name']} has not been healthy since {since}.",
-        *output.block("PROBLEMS", HEADS, rows),
+        *output.block("PROBLEMS", rows),
         *paused,
     ]
 
 
-def _pause_row(pause: HealthPause, now: datetime, output: Output) -> tuple[object, ...]:
-    since = output.when(datetime.fromisoformat(pause["since"]), now)
-    return pause["kind"], pause["name"], since, _moment(pause["until"]), pause["paused_by"], pause["reason"]
+def _pause_row(pause: HealthPause, output: Output) -> Row:
+    return {
+        "KIND": pause["kind"],
+        name_column("NAME"): pause["name"],
+        "SINCE": output.when(datetime.fromisoformat(pause["since"])),
+        "UNTIL": _moment(pause["until"]),
+        "BY": pause["paused_by"],
+        Column("REASON", narrows=20, breaks=True): pause["reason"],
+    }
 
 
 def _moment(text: str | None) -> str | None:

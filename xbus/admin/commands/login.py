@@ -8,7 +8,7 @@ import click
 from xbus.admin.address import new_password, new_password_options
 from xbus.admin.arguments import EMITTER, OF_KIND, ROLE
 from xbus.admin.objects import of_api_token, of_sessions
-from xbus.admin.output import Output, name_column
+from xbus.admin.output import Output, name_column, rows_of
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens, revoke_api_token
 from xbus.broker.journal.configuration import end_login, set_password
@@ -44,9 +44,6 @@ def password(
     click.echo(f"The password of {kind} {login} is set.")
 
 
-SESSION_HEADS = ("KIND", name_column("LOGIN"), "SESSIONS", "END IN")
-
-
 @click.group(cls=CommandGroup)
 def session() -> None:
     """Show who is logged in, and end sessions."""
@@ -60,11 +57,11 @@ def list_sessions(config_path: Path | None, output: Output) -> None:
 
     The end of a session moves on while it is used.
     """
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
-        found = count_sessions(connection, now)
-    rows = [(each.kind, each.login, each.sessions, output.ahead(each.expires_at, now)) for each in found]
-    output.listing(map(of_sessions, found), SESSION_HEADS, rows, "Nobody is logged in.")
+        found = count_sessions(connection, output.now)
+    heads = ("KIND", name_column("LOGIN"), "SESSIONS", "END IN")
+    rows = rows_of(heads, ((each.kind, each.login, each.sessions, output.ahead(each.expires_at)) for each in found))
+    output.listing(map(of_sessions, found), rows, "Nobody is logged in.")
 
 
 @session.command()
@@ -80,9 +77,6 @@ def end(config_path: Path | None, kind: LoginKind, login: str) -> None:
     with writing(database_url(config_path)) as connection:
         ended = end_login(connection, kind, login, SystemClock().now())
     click.echo(f"{ended} {'session' if ended == 1 else 'sessions'} of {kind} {login} ended.")
-
-
-TOKEN_HEADS = (name_column("TOKEN"), name_column("EMITTER"), name_column("ROLE"), "ADDED", "USED")
 
 
 @click.group(cls=CommandGroup)
@@ -112,20 +106,19 @@ def new(config_path: Path | None, name: str, emitter: str | None, role: str | No
 @output_option("token")
 def list_tokens(config_path: Path | None, output: Output) -> None:
     """Show the API tokens, and when each was last used."""
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         found = list_api_tokens(connection)
     rows = [
-        (
-            each.name,
-            each.emitter or "",
-            each.role or "",
-            output.when(each.created_at, now),
-            output.when(each.used_at, now),
-        )
+        {
+            name_column("TOKEN"): each.name,
+            name_column("EMITTER"): each.emitter or "",
+            name_column("ROLE"): each.role or "",
+            "ADDED": output.when(each.created_at),
+            "USED": output.when(each.used_at),
+        }
         for each in found
     ]
-    output.listing(map(of_api_token, found), TOKEN_HEADS, rows, "There is no API token.")
+    output.listing(map(of_api_token, found), rows, "There is no API token.")
 
 
 @token.command()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
-from uuid import UUID
 
 import click
 
@@ -60,15 +59,7 @@ from xbus.ending import REFUSED
 from xbus.errors import Refused
 from xbus.ids import Ids
 
-HEADS = (
-    "SINCE",
-    name_column("ROLE"),
-    name_column("WHAT"),
-    Column("ATTEMPTS", wide_only=True),
-    name_column("CODE"),
-    CAUSE,
-    "ENVELOPE",
-)
+MORE = "There may be more: give a larger --limit, or narrow the list"
 
 envelope_argument = click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
 event_option = click.option("--event", metavar="NUMBER|ID", help="The event, if the envelope has several.")
@@ -113,31 +104,21 @@ def list_(
         found = list_parked(connection, filters, limit)
         batches = list_parked_batches(connection, limit=limit)
         ids = {} if output.as_json or output.is_wide else shorten(connection, [each.envelope_id for each in found])
-    if output.as_json:
-        output.objects(map(of_parked_part, found))
-        return
-    click.echo("\n".join(_list(found, ids, output)) if found else "Nothing is parked.")
-    if batches:
-        click.echo("Batches of readers are parked, too: xbus parked batch list shows them.")
-    if len(found) == limit:
-        click.echo("There may be more: give a larger --limit, or narrow the list")
-
-
-def _list(found: list[ParkedSummary], ids: dict[UUID, str], output: Output) -> Iterator[str]:
-    now = SystemClock().now()
-    rows = [
-        (
-            output.when(summary.since, now),
-            summary.role,
-            _what(summary),
-            summary.attempts,
-            summary.code,
-            summary.cause,
-            ids.get(summary.envelope_id, summary.envelope_id),
-        )
+    rows = (
+        {
+            "SINCE": output.when(summary.since),
+            name_column("ROLE"): summary.role,
+            name_column("WHAT"): _what(summary),
+            Column("ATTEMPTS", wide_only=True): summary.attempts,
+            name_column("CODE"): summary.code,
+            CAUSE: summary.cause,
+            "ENVELOPE": ids.get(summary.envelope_id, summary.envelope_id),
+        }
         for summary in found
-    ]
-    return output.table(HEADS, rows)
+    )
+    more = ["Batches of readers are parked, too: xbus parked batch list shows them."] if batches else []
+    more += [MORE] if len(found) == limit else []
+    output.listing(map(of_parked_part, found), rows, "Nothing is parked.", "\n".join(more))
 
 
 def _what(summary: ParkedSummary) -> str:
@@ -399,8 +380,6 @@ def _edited(payload: Payload) -> bytes:
     return payload.rewritten(after if before.endswith("\n") else after.removesuffix("\n"))
 
 
-BATCH_HEADS = ("SINCE", name_column("READER"), Column("ATTEMPTS", wide_only=True), name_column("CODE"), CAUSE, "BATCH")
-
 SHORT_ID = 12
 """Characters of an id in a list, its prefix with them: enough digits that two of them rarely begin alike."""
 
@@ -426,26 +405,20 @@ def list_batches_(
     config_path: Path | None, subscription: str | None, reader: str | None, limit: int, output: Output
 ) -> None:
     """Show parked batches, the newest first."""
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         found = list_parked_batches(connection, subscription, limit, reader=reader)
-    if output.as_json:
-        output.objects(map(of_parked_batch, found))
-        return
     rows = [
-        (
-            output.when(each.since, now),
-            each.whose,
-            each.attempts,
-            each.code,
-            each.cause,
-            each.id if output.is_wide else each.id[:SHORT_ID],
-        )
+        {
+            "SINCE": output.when(each.since),
+            name_column("READER"): each.whose,
+            Column("ATTEMPTS", wide_only=True): each.attempts,
+            name_column("CODE"): each.code,
+            CAUSE: each.cause,
+            "BATCH": each.id if output.is_wide else each.id[:SHORT_ID],
+        }
         for each in found
     ]
-    click.echo("\n".join(output.table(BATCH_HEADS, rows)) if rows else "No batch is parked.")
-    if len(found) == limit:
-        click.echo("There may be more: give a larger --limit, or narrow the list")
+    output.listing(map(of_parked_batch, found), rows, "No batch is parked.", MORE if len(found) == limit else None)
 
 
 @batch.command("show")

@@ -17,8 +17,6 @@ from xbus.broker.journal.people import Right, write_rights
 from xbus.clock import SystemClock
 from xbus.passwords import Passwords, check_new
 
-HEADS = (name_column("NAME"), "RIGHTS", "SESSIONS", "SEEN", "ADDED", "DISABLED")
-
 name_argument = click.argument("name", type=PERSON)
 rights_argument = click.argument("rights", nargs=-1, type=RIGHT, metavar="[RIGHT]...")
 
@@ -70,23 +68,22 @@ def add(
 @output_option("person")
 def list_(config_path: Path | None, output: Output) -> None:
     """Show all people, their rights, and when they were last seen."""
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         found = people.list_persons(connection)
-        sessions = people.count_sessions_of(connection, now)
+        sessions = people.count_sessions_of(connection, output.now)
     rows = [
-        (
-            *(each.name, write_rights(each.rights), sessions.get(each.id, 0)),
-            *(output.when(at, now) for at in (each.last_seen_at, each.created_at, each.disabled_at)),
-        )
+        {
+            name_column("NAME"): each.name,
+            "RIGHTS": write_rights(each.rights),
+            "SESSIONS": sessions.get(each.id, 0),
+            "SEEN": output.when(each.last_seen_at),
+            "ADDED": output.when(each.created_at),
+            "DISABLED": output.when(each.disabled_at),
+        }
         for each in found
     ]
-    output.listing(
-        (of_person(each, sessions.get(each.id, 0)) for each in found),
-        HEADS,
-        rows,
-        "Nobody is there: xbus person add NAME manager",
-    )
+    objects = (of_person(each, sessions.get(each.id, 0)) for each in found)
+    output.listing(objects, rows, "Nobody is there: xbus person add NAME manager")
 
 
 @person.command("rights")
@@ -156,8 +153,6 @@ def _hashed(name: str, from_stdin: bool, file: Path | None) -> str:
     return Passwords().hash_password(password)
 
 
-TOKEN_HEADS = (name_column("PERSON"), name_column("TOKEN"), "RIGHTS", "ADDED", "USED", "END IN")
-
 token_argument = click.argument("token")
 
 
@@ -195,19 +190,21 @@ def add_token(config_path: Path | None, name: str, token: str, rights: Sequence[
 @output_option("token")
 def list_tokens(config_path: Path | None, name: str | None, output: Output) -> None:
     """Show the tokens of a person, or of all people."""
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         whose = people.list_persons(connection) if name is None else [people.known_person(connection, name)]
         found = [(each, token) for each in whose for token in people.list_tokens(connection, each.id)]
     rows = [
-        (
-            *(each.name, token.name, write_rights(token.rights)),
-            *(output.when(at, now) for at in (token.created_at, token.used_at)),
-            output.ahead(token.expires_at, now),
-        )
+        {
+            name_column("PERSON"): each.name,
+            name_column("TOKEN"): token.name,
+            "RIGHTS": write_rights(token.rights),
+            "ADDED": output.when(token.created_at),
+            "USED": output.when(token.used_at),
+            "END IN": output.ahead(token.expires_at),
+        }
         for each, token in found
     ]
-    output.listing((of_person_token(each, token) for each, token in found), TOKEN_HEADS, rows, "There is no token.")
+    output.listing((of_person_token(each, token) for each, token in found), rows, "There is no token.")
 
 
 @token.command("remove")

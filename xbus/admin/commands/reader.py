@@ -8,7 +8,7 @@ import click
 
 from xbus.admin.arguments import READER
 from xbus.admin.objects import of_move, of_range, of_reader
-from xbus.admin.output import Output, age, counted, name_column
+from xbus.admin.output import Output, Row, age, counted, name_column
 from xbus.admin.program import (
     ROW_ID,
     Careful,
@@ -36,10 +36,6 @@ from xbus.broker.journal.readers.status import (
 )
 from xbus.clock import SystemClock
 
-HEADS = (name_column("READER"), "RANGES", "PROGRAMS", "PLACE", "LAG", "OLDEST", "SKIPPED", "KEEPS", "PAUSED")
-RANGE_HEADS = ("RANGE", "FROM HASH", "PLACE", "BATCH TO", "BEHIND", "ROLE", "PROGRAM", "SETTLED")
-MOVE_HEADS = ("AT", "WHO", "DID", "FROM HASH", "FROM", "TO", "ACT", "REASON")
-
 name_argument = click.argument("name", type=READER)
 yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
 
@@ -61,9 +57,7 @@ def list_(config_path: Path | None, output: Output) -> None:
     """
     with reading(database_url(config_path)) as connection:
         found = list_readers(connection)
-    now = SystemClock().now()
-    rows = [_row(each, now) for each in found]
-    output.listing(map(of_reader, found), HEADS, rows, "No readers.")
+    output.listing(map(of_reader, found), (_row(each, output.now) for each in found), "No readers.")
 
 
 @reader.command()
@@ -84,13 +78,10 @@ def show(config_path: Path | None, name: str, limit: int, output: Output) -> Non
         told = {"range_list": [*map(of_range, status.ranges)], "history": [*map(of_move, moves)]}
         output.objects([{**of_reader(status), **told}])
         return
-    now = SystemClock().now()
-    click.echo("\n".join(output.table(HEADS, [_row(status, now)])))
-    ranges = [_range_row(each, now, output) for each in status.ranges]
-    click.echo("\n".join(output.block("Ranges", RANGE_HEADS, ranges)))
+    click.echo("\n".join(output.table([_row(status, output.now)])))
+    click.echo("\n".join(output.block("Ranges", [_range_row(each, output) for each in status.ranges])))
     if moves:
-        rows = [_move_row(each, now, output) for each in moves]
-        click.echo("\n".join(output.block("History", MOVE_HEADS, rows)))
+        click.echo("\n".join(output.block("History", [_move_row(each, output) for each in moves])))
 
 
 @reader.command(cls=Careful)
@@ -182,35 +173,43 @@ def _tell_moves(moves: Sequence[RangeMove]) -> None:
         click.echo(f"Range {each.before.id} goes on at {each.after.place}; it was at {each.before.place}.")
 
 
-def _row(status: ReaderStatus, now: datetime) -> tuple[object, ...]:
+def _row(status: ReaderStatus, now: datetime) -> Row:
     lag = f"{MOST_COUNTED_EVENTS:,} or more" if status.lag >= MOST_COUNTED_EVENTS else status.lag
-    return (
-        status.entry.name,
-        len(status.ranges),
-        status.programs,
-        str(status.place),
-        lag,
-        age(status.waits_since, now),
-        status.skipped or None,
-        "detached" if status.entry.is_detached else "yes" if status.entry.keeps else "no",
-        "yes" if status.is_paused else None,
-    )
+    return {
+        name_column("READER"): status.entry.name,
+        "RANGES": len(status.ranges),
+        "PROGRAMS": status.programs,
+        "PLACE": str(status.place),
+        "LAG": lag,
+        "OLDEST": age(status.waits_since, now),
+        "SKIPPED": status.skipped or None,
+        "KEEPS": "detached" if status.entry.is_detached else "yes" if status.entry.keeps else "no",
+        "PAUSED": "yes" if status.is_paused else None,
+    }
 
 
-def _range_row(status: RangeStatus, now: datetime, output: Output) -> tuple[object, ...]:
+def _range_row(status: RangeStatus, output: Output) -> Row:
     found = status.range
-    return (
-        found.id,
-        f"{found.first:016x}",
-        str(found.place),
-        str(found.batch_end) if found.handed_out else None,
-        status.behind,
-        status.role,
-        None if found.owner is None else str(found.owner),
-        output.when(status.settled_at, now),
-    )
+    return {
+        "RANGE": found.id,
+        "FROM HASH": f"{found.first:016x}",
+        "PLACE": str(found.place),
+        "BATCH TO": str(found.batch_end) if found.handed_out else None,
+        "BEHIND": status.behind,
+        "ROLE": status.role,
+        "PROGRAM": None if found.owner is None else str(found.owner),
+        "SETTLED": output.when(status.settled_at),
+    }
 
 
-def _move_row(move: PlaceMove, now: datetime, output: Output) -> tuple[object, ...]:
-    act, reason = str(move.act), move.reason or None
-    return (output.when(move.at, now), move.who, move.kind, move.first, str(move.before), str(move.after), act, reason)
+def _move_row(move: PlaceMove, output: Output) -> Row:
+    return {
+        "AT": output.when(move.at),
+        "WHO": move.who,
+        "DID": move.kind,
+        "FROM HASH": move.first,
+        "FROM": str(move.before),
+        "TO": str(move.after),
+        "ACT": str(move.act),
+        "REASON": move.reason or None,
+    }

@@ -24,7 +24,7 @@ from xbus.admin.address import back_option, broker_address, login_and_password, 
 from xbus.admin.arguments import ROLE
 from xbus.admin.bus_file.fields import MOST_INSTANCES
 from xbus.admin.objects import of_role, progress_of
-from xbus.admin.output import STATE, Column, Output, age, counted, name_column
+from xbus.admin.output import STATE, Column, Output, Row, age, counted, name_column
 from xbus.admin.program import (
     CommandGroup,
     FiniteRange,
@@ -245,21 +245,6 @@ def run_(
     run_instances(Instance(name, address, login, password, options, config_path), instances)
 
 
-HEADS = (
-    name_column("ROLE"),
-    name_column("SERVICE"),
-    "KIND",
-    STATE,
-    "SEEN",
-    "LAG",
-    "OLDEST",
-    "PARKED",
-    Column("WORKS ON", narrows=12, optional=True),
-    Column("ALARM", optional=True),
-    Column("PAUSE", optional=True, wide_only=True),
-)
-
-
 @recipient.command("list")
 @config_option
 @watch_option
@@ -276,9 +261,9 @@ def list_(config_path: Path | None, output: Output) -> None:
     with reading(database_url(config_path)) as connection:
         found = list_roles(connection)
     owed_days = load(config_path).journal.owed_days
-    now = SystemClock().now()
-    rows = [row for role in found for row in _rows(role, owed_days, now, output)]
-    output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), HEADS, rows, "No roles.")
+    now = output.now
+    rows = [row for role in found for row in _rows(role, owed_days, output)]
+    output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), rows, "No roles.")
 
 
 @recipient.command()
@@ -313,29 +298,29 @@ def attach(config_path: Path | None, login: str) -> None:
     click.echo(f"{login} is attached: it gets all from position {position} on.")
 
 
-def _rows(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> Iterator[tuple[object, ...]]:
+def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:
     """Give the line of a role, and those of its programs where it may have several."""
-    yield _row(role, owed_days, now, output)
+    works_on = Column("WORKS ON", narrows=12, optional=True)
+    yield {
+        name_column("ROLE"): role.role,
+        name_column("SERVICE"): role.service,
+        "KIND": role.kind,
+        STATE: role.state,
+        "SEEN": output.when(role.seen_at),
+        "LAG": role.lag,
+        "OLDEST": age(role.owed_since, output.now),
+        "PARKED": _parked(role) if role.kind == "consumer" else None,
+        works_on: ", ".join(_work(work, output) for work in role.work) or None,
+        Column("ALARM", optional=True): "owed too long" if _alarm(role, owed_days, output.now) else None,
+        Column("PAUSE", optional=True, wide_only=True): None if role.pause is None else role.pause.told,
+    }
     for each in role.instances:
-        work = ", ".join(_work(work, output) for work in each["work"] or ()) or None
-        seen = output.when(datetime.fromisoformat(each["seen_at"]), now)
-        yield (f"- {each['uri']}", None, None, each["state"], seen, None, None, None, work, None, None)
-
-
-def _row(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> tuple[object, ...]:
-    return (
-        role.role,
-        role.service,
-        role.kind,
-        role.state,
-        output.when(role.seen_at, now),
-        role.lag,
-        age(role.owed_since, now),
-        _parked(role) if role.kind == "consumer" else None,
-        ", ".join(_work(work, output) for work in role.work) or None,
-        "owed too long" if _alarm(role, owed_days, now) else None,
-        None if role.pause is None else role.pause.told,
-    )
+        yield {
+            name_column("ROLE"): f"- {each['uri']}",
+            STATE: each["state"],
+            "SEEN": output.when(datetime.fromisoformat(each["seen_at"])),
+            works_on: ", ".join(_work(work, output) for work in each["work"] or ()) or None,
+        }
 
 
 def _alarm(role: RoleStatus, owed_days: float, now: datetime) -> str | None:

@@ -7,7 +7,7 @@ import click
 
 from xbus.admin.arguments import SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
-from xbus.admin.output import STATE, Column, Output, age, facts, name_column, one_json
+from xbus.admin.output import STATE, Column, Output, Row, age, facts, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
 from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import decision_of
@@ -20,18 +20,6 @@ from xbus.broker.journal.readers.subscriptions import (
     resume_subscription,
 )
 from xbus.clock import SystemClock
-
-HEADS = (
-    name_column("SUBSCRIPTION"),
-    STATE,
-    "FORMAT",
-    "LAG",
-    "OLDEST",
-    "FAILURES",
-    "PARKED",
-    Column("NEXT CALL", optional=True),
-    Column("URL", narrows=12, optional=True),
-)
 
 
 @click.group(cls=CommandGroup)
@@ -51,27 +39,26 @@ def list_(config_path: Path | None, output: Output) -> None:
     less and less often: NEXT CALL says when. One that has ended was told by its subscriber that it wants no more:
     xbus subscription resume has it go on.
     """
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
         found = list_subscriptions(connection)
         readers = {each.entry.key: each for each in list_readers(connection)}
-    rows = [_row(each, readers[each.reader], now) for each in found]
-    output.listing((of_subscription(each, readers[each.reader]) for each in found), HEADS, rows, "No subscriptions.")
+    rows = (_row(each, readers[each.reader], output.now) for each in found)
+    output.listing((of_subscription(each, readers[each.reader]) for each in found), rows, "No subscriptions.")
 
 
-def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> tuple[object, ...]:
+def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> Row:
     oldest = None if reader.waits_since is None else age(reader.waits_since, now)
-    return (
-        each.name,
-        subscription_state(each, reader),
-        each.format,
-        reader.lag,
-        oldest,
-        each.failures,
-        _parked(reader),
-        _next_call(each, now),
-        each.url,
-    )
+    return {
+        name_column("SUBSCRIPTION"): each.name,
+        STATE: subscription_state(each, reader),
+        "FORMAT": each.format,
+        "LAG": reader.lag,
+        "OLDEST": oldest,
+        "FAILURES": each.failures,
+        "PARKED": _parked(reader),
+        Column("NEXT CALL", optional=True): _next_call(each, now),
+        Column("URL", narrows=12, optional=True): each.url,
+    }
 
 
 def _parked(reader: ReaderStatus) -> int:

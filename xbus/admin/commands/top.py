@@ -51,13 +51,6 @@ class Rates:
         return (last[name] - first[name]) / (ended - began)
 
 
-TYPE_HEADS = (name_column("TYPE"), "EVENTS/S", "ITEMS/S", "LAST HOUR", "NEWEST")
-ROLE_HEADS = (
-    *(name_column("ROLE"), name_column("SERVICE"), "KIND", STATE),
-    *("ITEMS/S", "ENVELOPES/S", "LAG", "LAG S", "PARKED"),
-)
-PROBLEM_HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE)
-
 LOG = "log"
 """The name of the count of envelopes. Names of the counts of types and roles begin with another letter and a blank."""
 
@@ -100,25 +93,31 @@ def overview(look: BusLook, rates: Rates, output: Output) -> Iterator[str]:
     )
     yield from _health(look, output)
     types = [
-        (
-            each.name,
-            _rate(rates, f"e {each.name}"),
-            _rate(rates, f"i {each.name}"),
-            each.recent,
-            age(each.newest_at, look.now),
-        )
+        {
+            name_column("TYPE"): each.name,
+            "EVENTS/S": _rate(rates, f"e {each.name}"),
+            "ITEMS/S": _rate(rates, f"i {each.name}"),
+            "LAST HOUR": each.recent,
+            "NEWEST": age(each.newest_at, look.now),
+        }
         for each in look.types.types
     ]
-    yield from ("", *output.table(TYPE_HEADS, types)) if types else ()
+    yield from ("", *output.table(types)) if types else ()
     roles = [
-        (
-            *(role.role, role.service, role.kind, role.state),
-            *(_rate(rates, _items_to(role.role_id)), _rate(rates, _envelopes_to(role.role_id))),
-            *(role.lag, _seconds(role, look.now), _parked(role)),
-        )
+        {
+            name_column("ROLE"): role.role,
+            name_column("SERVICE"): role.service,
+            "KIND": role.kind,
+            STATE: role.state,
+            "ITEMS/S": _rate(rates, _items_to(role.role_id)),
+            "ENVELOPES/S": _rate(rates, _envelopes_to(role.role_id)),
+            "LAG": role.lag,
+            "LAG S": _seconds(role, look.now),
+            "PARKED": _parked(role),
+        }
         for role in look.roles
     ]
-    yield from ("", *output.table(ROLE_HEADS, roles)) if roles else ()
+    yield from ("", *output.table(roles)) if roles else ()
 
 
 def _health(look: BusLook, output: Output) -> Iterator[str]:
@@ -128,12 +127,16 @@ def _health(look: BusLook, output: Output) -> Iterator[str]:
     # One process with both sides reports the same twice.
     reports = {report["name"]: report for report in look.sides.values() if report is not None}
     problems = [
-        (problem["code"], problem.get("about") or None, problem["cause"])
+        {
+            name_column("CODE"): problem["code"],
+            name_column("ABOUT"): problem.get("about") or None,
+            CAUSE: problem["cause"],
+        }
         for report in reports.values()
         for problem in report["problems"]
     ]
     if problems:
-        yield from ("", *output.table(PROBLEM_HEADS, problems))
+        yield from ("", *output.table(problems))
     elif not away:
         yield "The broker is healthy."
 
