@@ -5,11 +5,13 @@ ticket by which a program settles a batch holds all that the back wants to know.
 """
 
 import asyncio
+import base64
 import hashlib
 import json
+import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
@@ -22,16 +24,49 @@ from xbus.clock import Clock
 from xbus.emitter.patience import EmitterPatience, insist
 from xbus.errors import ProtocolError, Refused
 from xbus.http.front import connected
-from xbus.http.json_values import plain
 from xbus.ids import parse_uuid
 from xbus.json_text import parse_json
-from xbus.json_views import has_one_name_twice
+from xbus.json_views import has_one_name_twice, json_map
 from xbus.reader import ReadEvent
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value, pack, unpack
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap
 from xbus.rpc.shapes import AnswerReader
+
+
+def plain(value: object) -> object:
+    """Turn a value into one that JSON has: bytes become Base64, infinite numbers null, moments texts of ISO 8601.
+
+    A map in which two keys would be the same name becomes a list of pairs.
+
+    Raises:
+        RecursionError: it is nested too deep.
+    """
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Mapping():
+            return json_map(value, plain)
+        case list() | tuple():
+            return [plain(each) for each in value]
+    return _moment_text(value)
+
+
+def _moment_text(value: object) -> str:
+    """Write a moment, also one of msgpack, by ISO 8601, and anything else as its text."""
+    to_datetime: Callable[[], object] | None = getattr(value, "to_datetime", None)
+    if to_datetime is not None:
+        # msgpack has years that Python lacks.
+        with suppress(OverflowError, ValueError):
+            value = to_datetime()
+    isoformat: Callable[[], str] = getattr(value, "isoformat", value.__str__)
+    return isoformat()
+
 
 LONGEST_NUMBER = 18
 """Digits; what the columns of the database take."""

@@ -20,8 +20,7 @@ from xbus.errors import Refused
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import check_texts
-from xbus.monitor.rendering import local
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
+from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, local, reserved_for
 
 UNSAID = "…"
 """Stands in the preview for what the person is still to say."""

@@ -10,8 +10,7 @@ from starlette.exceptions import HTTPException
 
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.monitor.people import NotLoggedIn
-from xbus.monitor.rendering import MonitorPage, link
-from xbus.monitor.requests import is_fragment, parts_of
+from xbus.monitor.rendering import MonitorPage, is_fragment, link, parts_of
 from xbus.monitor.shield import LOG_IN, BodyRefused, is_for_programs, problem
 
 _STATUS_OF_CODE = {

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xbus.ending import printable_lines
 from xbus.errors import Refused, XbusError
-from xbus.monitor.requests import SESSION_COOKIE
+from xbus.monitor.rendering import SESSION_COOKIE
 from xbus.web.connections import STRANGER_SECONDS
 from xbus.web.problem_details import PROBLEM_TYPE, problem_details
 from xbus.web.requests import RequestLimits, bounded, check_head

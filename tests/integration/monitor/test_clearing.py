@@ -14,8 +14,8 @@ from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
-from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.program import build
 from xbus.rpc.codec import Value
 
 CLEAR = {"type": "data_clearing", "item_id": "1", "values": '{"email": "a@b"}'}

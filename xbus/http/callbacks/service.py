@@ -20,11 +20,11 @@ from xbus.clock import Clock
 from xbus.config import HttpSettings
 from xbus.errors import CallError, Refused
 from xbus.headers import HeaderValue
+from xbus.http.batches import plain
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.dialects.cloudevents import BATCHED, NAMES
 from xbus.http.figures import Gauge, RoutemasterCounters, gauges
 from xbus.http.front import connected
-from xbus.http.json_values import plain
 from xbus.http.targets import AllowedAddresses
 from xbus.reader.batch import ReadEvent, ReadItem
 from xbus.reader.claimed import ReaderBatch

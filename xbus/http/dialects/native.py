@@ -33,7 +33,7 @@ from xbus.http.batches import (
 )
 from xbus.http.bodies import FORMATS, items_of
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
-from xbus.http.publishing import ask, publish
+from xbus.http.front import ask, publish
 from xbus.http.request_tags import CONTENT_TYPE, accepted, one_value, tags_of, token_of
 from xbus.http.tails import Follower, HeldAnswer, TailAnswer, TailQuestion
 from xbus.json_views import has_one_name_twice

@@ -23,8 +23,8 @@ from xbus.emitter.event import EventStart
 from xbus.errors import Refused, XbusError
 from xbus.http.bodies import off_loop, read_json
 from xbus.http.dialects.gateway import Answer, Gateway, JsonAnswer, Operation
+from xbus.http.front import publish
 from xbus.http.problems import problem
-from xbus.http.publishing import publish
 from xbus.http.request_tags import token_of
 from xbus.http.targets import https_parts
 from xbus.rpc.items import item_bytes

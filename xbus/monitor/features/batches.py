@@ -23,10 +23,10 @@ from xbus.broker.journal.readers.parked import (
 from xbus.monitor.actions import Action, OptionalReason, Reason
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Name
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.rendering import TheBus, ThePage, TheVisitor
+from xbus.monitor.rest import ObjectResponse, answer, answer_list
 
 router = APIRouter(prefix="/batches")
 

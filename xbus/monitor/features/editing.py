@@ -30,8 +30,7 @@ from xbus.monitor.features.entries import PLACES, WORDS, drawing_of, read_entry
 from xbus.monitor.features.forms import Draft, Given
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import check_texts
-from xbus.monitor.rendering import MonitorPage
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
+from xbus.monitor.rendering import MonitorPage, TheBus, ThePage, TheVisitor, reserved_for
 
 MOST_LINES = 200
 """The most lines of a difference that are shown; nobody reads more in a page."""

@@ -23,7 +23,7 @@ from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
 from xbus.monitor.drawings.graphs import TypeDrawing, TypeNode, draw_type
-from xbus.monitor.requests import TheBus, ThePage
+from xbus.monitor.rendering import TheBus, ThePage
 
 router = APIRouter()
 

@@ -15,10 +15,9 @@ from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, li
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.why.subjects import find_subject
 from xbus.monitor.drawings.graphs import draw_chain
-from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.queries import EnvelopeQuery, ItemQuery, are_digits, digits_of
-from xbus.monitor.rendering import link
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
+from xbus.monitor.rest import ObjectResponse, answer, answer_list
 from xbus.states import EnvelopeState
 
 router = APIRouter(prefix="/envelopes")

@@ -31,11 +31,10 @@ from xbus.broker.journal.people import Right, known_person, list_persons
 from xbus.monitor.actions import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Before, FailureQuery, Name, digits_of
-from xbus.monitor.rendering import link
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
+from xbus.monitor.rest import ObjectResponse, answer, answer_list
 from xbus.states import TRACKING_MOVES, TrackingState
 
 router = APIRouter(prefix="/failures")

@@ -16,7 +16,7 @@ from xbus.monitor.live.graph import draw_bus
 from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_plots, parts_of
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people import NotLoggedIn
-from xbus.monitor.requests import LIVE, TheBus, ThePage, TheParts, TheRange, TheSampler, TheVisitor, visitor_of
+from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheParts, TheRange, TheSampler, TheVisitor, visitor_of
 
 router = APIRouter()
 

@@ -9,8 +9,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from xbus.broker.logins import Caller
 from xbus.errors import CallError
 from xbus.monitor.problems import status_of
-from xbus.monitor.rendering import MonitorPage, local
-from xbus.monitor.requests import SESSION_COOKIE, TheParts, TheVisitor, origin_of
+from xbus.monitor.rendering import SESSION_COOKIE, MonitorPage, TheParts, TheVisitor, local, origin_of
 from xbus.monitor.shield import LOG_IN
 
 router = APIRouter()

@@ -37,10 +37,10 @@ from xbus.ids import Ids
 from xbus.monitor.actions import Action, OptionalReason, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Id, Limit
-from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import ParkedQuery, digits_of
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor
+from xbus.monitor.rendering import TheBus, ThePage, TheVisitor
+from xbus.monitor.rest import ObjectResponse, answer, answer_list
 
 router = APIRouter(prefix="/parked")
 

@@ -20,8 +20,7 @@ from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import PLACES
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import AuditQuery, until_of
-from xbus.monitor.rendering import link
-from xbus.monitor.requests import TheBus, ThePage, reserved_for
+from xbus.monitor.rendering import TheBus, ThePage, link, reserved_for
 from xbus.passwords import check_new
 
 router = APIRouter(prefix="/people", route_class=reserved_for(Right.MANAGER))

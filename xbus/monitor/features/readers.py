@@ -25,9 +25,9 @@ from xbus.monitor.actions import UNSAID, Action, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import read_entry
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.people import Visitor
-from xbus.monitor.requests import LIVE, TheBus, ThePage, TheVisitor
+from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
+from xbus.monitor.rest import ObjectResponse, answer, answer_list
 
 router = APIRouter()
 

@@ -29,11 +29,11 @@ from xbus.errors import Refused
 from xbus.monitor.actions import Action, OptionalReason, Reason, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.drawings.plot import LinePlot
-from xbus.monitor.json_answers import ObjectResponse, answer, answer_list
 from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_role_plots
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import until_of
-from xbus.monitor.requests import LIVE, TheBus, ThePage, TheRange, TheVisitor
+from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheRange, TheVisitor
+from xbus.monitor.rest import ObjectResponse, answer, answer_list
 
 router = APIRouter()
 

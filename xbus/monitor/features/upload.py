@@ -25,7 +25,7 @@ from xbus.broker.journal.people import Right
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Refused
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.requests import TheBus, ThePage, TheVisitor, reserved_for
+from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, reserved_for
 
 router = APIRouter(prefix="/upload", route_class=reserved_for(Right.UPLOADER))
 
