@@ -34,7 +34,7 @@ COMMANDS = (
     "pausing.pause",
     "pausing.resume",
     "person",
-    "read",
+    "find.read",
     "reader",
     "recipient",
     "replay",

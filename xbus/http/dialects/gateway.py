@@ -1,4 +1,4 @@
-"""The means that the dialects share: the way to the broker, the clock, the bounds of bodies, and OpenAPI 3.1 of operations."""
+"""The means that the dialects share: the way to the broker, the clock, bounds of bodies, and OpenAPI 3.1."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

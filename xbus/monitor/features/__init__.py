@@ -5,7 +5,7 @@ Pages and answers read by the journal's operations. An action is each class with
 
 from fastapi import APIRouter
 
-from xbus.monitor import openapi
+from xbus.monitor import rest
 from xbus.monitor.actions import Action
 from xbus.monitor.features import (
     batches,
@@ -32,7 +32,7 @@ PAGES: tuple[APIRouter, ...] = (
 
 RESOURCES: tuple[APIRouter, ...] = (
     *(envelopes.api, envelopes.item_api, parked.api, failures.api, clearing.api, readers.api, batches.api, bots.api),
-    *(recipients.api, openapi.router),
+    *(recipients.api, rest.router),
 )
 
 ACTIONS: tuple[type[Action], ...] = tuple(

@@ -29,10 +29,10 @@ from xbus.monitor.actions import UNSAID, Action, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
 from xbus.monitor.people import Visitor
-from xbus.monitor.problems import status_of
 from xbus.monitor.queries import ClearingQuery, ItemId
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
 from xbus.monitor.rest import ObjectResponse, answer
+from xbus.monitor.shield import status_of
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.curve import read_password
 

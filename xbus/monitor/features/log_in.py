@@ -8,9 +8,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from xbus.broker.logins import Caller
 from xbus.errors import CallError
-from xbus.monitor.problems import status_of
 from xbus.monitor.rendering import SESSION_COOKIE, MonitorPage, TheParts, TheVisitor, local, origin_of
-from xbus.monitor.shield import LOG_IN
+from xbus.monitor.shield import LOG_IN, status_of
 
 router = APIRouter()
 
