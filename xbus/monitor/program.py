@@ -23,7 +23,7 @@ from xbus.config.command_line import file_option
 from xbus.config.plaintext import is_local
 from xbus.errors import ConfigurationError, XbusError
 from xbus.extras import installed_version
-from xbus.monitor import problems
+from xbus.monitor import shield
 from xbus.monitor.actions import serve_for_persons, serve_for_programs
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features import ACTIONS, PAGES, RESOURCES
@@ -69,10 +69,10 @@ def build_frame() -> FastAPI:
         lifespan=_running,
     )
     app.add_middleware(Shield)
-    app.add_exception_handler(XbusError, problems.of_the_bus)
-    app.add_exception_handler(HTTPException, problems.of_http)
-    app.add_exception_handler(RequestValidationError, problems.of_arguments)
-    app.add_exception_handler(Exception, problems.of_the_program)
+    app.add_exception_handler(XbusError, shield.of_the_bus)
+    app.add_exception_handler(HTTPException, shield.of_http)
+    app.add_exception_handler(RequestValidationError, shield.of_arguments)
+    app.add_exception_handler(Exception, shield.of_the_program)
     app.mount("/assets", StaticFiles(packages=[(PACKAGE, "assets")]))
     app.include_router(_for_persons())
     app.include_router(_for_programs(), prefix=API)
