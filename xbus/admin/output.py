@@ -355,7 +355,7 @@ def counted(number: int, what: str = "item", *, at_least: bool = False) -> str:
 
 def one_json(value: Mapping[str, Any]) -> str:
     """Write an object in JSON on one line; ids and moments become text, hashes hexadecimal."""
-    return escaped(json.dumps(value, default=_plain, ensure_ascii=False))
+    return escaped(json.dumps(value, default=plain, ensure_ascii=False))
 
 
 def escaped(document: str) -> str:
@@ -372,7 +372,8 @@ def _fact(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """Convert a value that JSON lacks to text: moments, and bytes to hexadecimal."""
     if isinstance(value, datetime):
         return value.isoformat()
     return value.hex() if isinstance(value, bytes) else str(value)

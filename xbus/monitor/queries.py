@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeVar
 
 import click
 from fastapi import Path, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from xbus.admin.arguments import Moment, Until
 from xbus.admin.program import EnvelopeId
@@ -102,8 +102,6 @@ def _none_for_nothing(value: object) -> object:
 class EnvelopeQuery(BaseModel):
     """Selects envelopes; what is empty selects all."""
 
-    model_config = ConfigDict(extra="ignore")
-
     state: Literal["", "open", "received", "cancelled"] = ""
     type: Name = ""
     emitter: Name = ""
@@ -134,8 +132,6 @@ class EnvelopeQuery(BaseModel):
 class ParkedQuery(BaseModel):
     """Selects parked work; what is empty selects all."""
 
-    model_config = ConfigDict(extra="ignore")
-
     role: Name = ""
     code: Name = ""
     type: Name = ""
@@ -148,8 +144,6 @@ class ParkedQuery(BaseModel):
 
 class FailureQuery(BaseModel):
     """Selects groups of failures; what is empty selects all."""
-
-    model_config = ConfigDict(extra="ignore")
 
     role: Name = ""
     code: Name = ""
@@ -168,8 +162,6 @@ class FailureQuery(BaseModel):
 class ClearingQuery(BaseModel):
     """Selects items that consumers keep for a person; an empty type selects all."""
 
-    model_config = ConfigDict(extra="ignore")
-
     state: Literal["new", "old", "cleared", "all"] = "new"
     type: Annotated[Name, Field(description="Only of the consumer that answers requests of this type.")] = ""
     before: Annotated[int | None, Field(ge=1, le=2**63 - 1, description="Only items below this id.")] = None
@@ -182,8 +174,6 @@ class ClearingQuery(BaseModel):
 
 class AuditQuery(BaseModel):
     """Selects acts of the audit; what is empty selects all."""
-
-    model_config = ConfigDict(extra="ignore")
 
     since: Annotated[str, Field(max_length=64)] = ""
     who: Name = ""
@@ -204,8 +194,6 @@ class AuditQuery(BaseModel):
 
 class ItemQuery(BaseModel):
     """Selects items of a type by what is in them: FIELD=VALUE, several with spaces between, or any text."""
-
-    model_config = ConfigDict(extra="ignore")
 
     type: Name = ""
     text: Annotated[

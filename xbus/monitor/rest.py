@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -10,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response
 
 from xbus.admin.objects import JsonObject
-from xbus.admin.output import escaped
+from xbus.admin.output import escaped, plain
 from xbus.monitor.rendering import TheVisitor
 
 
@@ -24,7 +23,7 @@ class ObjectResponse(Response):
 
     def render(self, content: object) -> bytes:
         """Write the object."""
-        written = json.dumps(content, default=_plain, ensure_ascii=False, separators=(",", ":"))
+        written = json.dumps(content, default=plain, ensure_ascii=False, separators=(",", ":"))
         return f"{escaped(written)}\n".encode()
 
 
@@ -40,12 +39,6 @@ def answer_list(found: Iterable[JsonObject], after: Mapping[str, object] | None 
         after: the parameters with which the list goes on; None where it ends.
     """
     return ObjectResponse({"found": list(found), "next": after})
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 router = APIRouter()

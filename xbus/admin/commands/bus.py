@@ -15,9 +15,9 @@ import click
 from xbus.admin import bus_file
 from xbus.admin.arguments import ROLE
 from xbus.admin.bus_file import LineProblem
-from xbus.admin.bus_file.change import Decisions, PlannedChange
-from xbus.admin.bus_file.change import apply_change as apply_in
-from xbus.admin.bus_file.change import plan_change as plan_in
+from xbus.admin.bus_file.reader import Decisions, PlannedChange
+from xbus.admin.bus_file.reader import apply_change as apply_in
+from xbus.admin.bus_file.reader import plan_change as plan_in
 from xbus.admin.objects import JsonObject
 from xbus.admin.output import Column, Output, counted, moment, name_column
 from xbus.admin.program import Careful, config_option, confirm, database_url, output_option

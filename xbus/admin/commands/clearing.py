@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from xbus.admin.address import broker_address, command_emitter, login_and_password, login_option, password_file_option
-from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
+from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.output import STATE, Column, Output, escaped, name_column
 from xbus.admin.program import (
@@ -113,25 +113,21 @@ def list_(
     with command_emitter(address, *login_and_password(login, password_file, address)) as emitter:
         databases = list(clearing_databases(emitter.consumers(), type_name))
     secrets = _secrets(url, config_path, show_secrets)
-    found: list[tuple[ClearingItem, ClearingDatabase, Payload]] = []
-    refusals: list[XbusError] = []
-    for database in databases:
-        try:
-            items = database.read(None if state == ALL else state, before, limit)
-        except XbusError as error:
-            refusals.append(error)
-            continue
-        found += [(item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset()))) for item in items]
+    listed = read_all(databases, None if state == ALL else state, before, limit)
+    found = [
+        (item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset())))
+        for item, database in listed.items
+    ]
     if output.as_json:
         output.objects(of_clearing_item(item, payload.plain, database) for item, database, payload in found)
     elif found:
         click.echo("\n".join(_list(found, output, several=len(databases) > 1)))
-    elif not refusals:
+    elif not listed.errors:
         click.echo("No items." if databases else "No registered consumer offers clearing to this emitter.")
-    for refusal in refusals:
-        tell("xbus", refusal)
-    if refusals:
-        click.get_current_context().exit(exit_code(refusals[0]))
+    for error in listed.errors:
+        tell("xbus", error)
+    if listed.errors:
+        click.get_current_context().exit(exit_code(listed.errors[0]))
 
 
 def _secrets(url: str | None, config_path: Path | None, show_secrets: bool) -> Mapping[str, Set[str]]:

@@ -24,20 +24,25 @@ from xbus.admin.program import (
     secrets_option,
 )
 from xbus.admin.progress import watch_option
-from xbus.admin.repair.corrections import (
+from xbus.admin.repair.moves import (
     CorrectionTarget,
     Reach,
     check_size,
     corrected_sentence,
+    decision_of,
+    find_meant,
+    find_place,
     find_target,
     parts_of,
+    present_item,
     reach_sentences,
     read_reach,
     read_standing,
+    resume_all,
+    resume_place,
     resumed_sentences,
 )
-from xbus.admin.repair.corrections import correct as correct_item
-from xbus.admin.repair.moves import decision_of, find_meant, find_place, present_item, resume_all, resume_place
+from xbus.admin.repair.moves import correct as correct_item
 from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.payload import Kind, Payload

@@ -35,7 +35,7 @@ from xbus.admin.program import (
     reason_option,
 )
 from xbus.admin.progress import watch_option
-from xbus.admin.repair.corrections import told
+from xbus.admin.repair.moves import told
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles

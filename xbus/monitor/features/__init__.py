@@ -8,10 +8,8 @@ from fastapi import APIRouter
 from xbus.monitor import rest
 from xbus.monitor.actions import Action
 from xbus.monitor.features import (
-    batches,
     bots,
     clearing,
-    editing,
     entries,
     envelopes,
     failures,
@@ -26,18 +24,18 @@ from xbus.monitor.features import (
 
 PAGES: tuple[APIRouter, ...] = (
     *(home.router, envelopes.router, envelopes.item_pages, parked.router, failures.router, clearing.router),
-    *(recipients.router, readers.router, batches.router, bots.router, editing.for_all, editing.router, entries.router),
-    *(people.router, people.audit, upload.router, log_in.router),
+    *(recipients.router, readers.router, parked.batch_pages, bots.router, entries.for_all, entries.router),
+    *(entries.entry_pages, people.router, people.audit, upload.router, log_in.router),
 )
 
 RESOURCES: tuple[APIRouter, ...] = (
-    *(envelopes.api, envelopes.item_api, parked.api, failures.api, clearing.api, readers.api, batches.api, bots.api),
-    *(recipients.api, rest.router),
+    *(envelopes.api, envelopes.item_api, parked.api, failures.api, clearing.api, readers.api, parked.batch_api),
+    *(bots.api, recipients.api, rest.router),
 )
 
 ACTIONS: tuple[type[Action], ...] = tuple(
     kind
-    for feature in (parked, failures, clearing, recipients, readers, batches, bots, people, editing)
+    for feature in (parked, failures, clearing, recipients, readers, bots, people, entries)
     for kind in vars(feature).values()
     if isinstance(kind, type) and issubclass(kind, Action) and "path" in vars(kind)
 )

@@ -6,7 +6,6 @@ databases that consumers announce.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from urllib.parse import quote
 
@@ -14,11 +13,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
+from xbus.admin.clearing_databases import ClearingList, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.repair.payload import Payload, as_json, mask_details, read_json
 from xbus.broker.journal.audit import act_here, note_acts
-from xbus.broker.journal.database.clearing_items import ClearingItem
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.people import Right
 from xbus.config import Config
@@ -38,22 +36,6 @@ from xbus.rpc.curve import read_password
 
 ANSWER_SECONDS = 5.0
 """Seconds to wait for the broker and for a consumer. More keep a thread from other pages, fewer fail under load."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClearingList:
-    """Items of all clearing databases.
-
-    Args:
-        items: each with its database.
-        errors: of the databases that can't be read.
-        below: the id below which the list goes on; None at its end. Each database has ids of its own, so items of the
-            one that is behind come twice.
-    """
-
-    items: list[tuple[ClearingItem, ClearingDatabase]]
-    errors: list[XbusError]
-    below: int | None
 
 
 class ClearingDesk:
@@ -86,19 +68,7 @@ class ClearingDesk:
         """
         with self._emitter() as emitter:
             databases = list(clearing_databases(emitter.consumers(timeout=ANSWER_SECONDS), request_type))
-        items: list[tuple[ClearingItem, ClearingDatabase]] = []
-        errors: list[XbusError] = []
-        unfinished: list[int] = []
-        for database in databases:
-            try:
-                found = database.read(state, before, limit)
-            except XbusError as error:
-                errors.append(error)
-                continue
-            items += [(item, database) for item in found]
-            if len(found) == limit:
-                unfinished.append(found[-1].id)
-        return ClearingList(items, errors, max(unfinished, default=None))
+        return read_all(databases, state, before, limit)
 
     def details(self, request_type: str, item_id: int) -> list[Value]:
         """Ask a consumer for the details of an item.

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from xbus.admin.objects import of_finding, of_role, of_type, progress_of
 from xbus.admin.output import moment
-from xbus.admin.repair.corrections import told
-from xbus.admin.repair.moves import decision_of
+from xbus.admin.repair.moves import decision_of, told
 from xbus.broker.journal.configuration import RoleSpec, ServiceSpec, detaching, pausing, read_stored
 from xbus.broker.journal.configuration.pausing import find_pause, find_subject
 from xbus.broker.journal.database.connection import Connection
