@@ -183,8 +183,7 @@ def of_parked(parked: Parked) -> JsonObject:
         "role": parked.role,
         "service": parked.service,
         "removed": parked.removed,
-        "delivery": whole
-        and {"attempts": whole.attempts, "code": whole.code, "cause": whole.cause, "since": whole.since},
+        "delivery": whole and shown(whole),
         "item_states": [
             {
                 "role": parked.role,

@@ -127,13 +127,18 @@ def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-def confirm(question: str) -> None:
+def confirm(question: str, *, unless: bool = False) -> None:
     """Ask a person, and go on only after a yes.
+
+    Args:
+        unless: whether the command line has said yes already.
 
     Raises:
         click.Abort: the answer is no, or the person has interrupted the command.
         click.UsageError: nobody can be asked.
     """
+    if unless:
+        return
     try:
         click.confirm(question, abort=True)
     except click.Abort as abort:

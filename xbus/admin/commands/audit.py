@@ -144,8 +144,7 @@ def cut(config_path: Path | None, before: datetime, reason: str, yes: bool) -> N
     if not older:
         click.echo("Nothing is so old.")
         return
-    if not yes:
-        confirm(f"Remove {counted(older, 'row')} of the audit for good?")
+    confirm(f"Remove {counted(older, 'row')} of the audit for good?", unless=yes)
     with writing(url) as connection:
         found = cut_older(connection, before, reason, SystemClock().now())
     if found is not None:

@@ -299,8 +299,7 @@ def cancel(config_path: Path | None, envelope: str, reason: str, yes: bool) -> N
         envelope_id = resolve_envelope(connection, envelope)
         check_open(connection, envelope_id)
         click.echo(_told_open(connection, envelope_id))
-    if not yes:
-        confirm("Cancel it for good?")
+    confirm("Cancel it for good?", unless=yes)
     decision = decision_of(SystemClock(), reason)
     act = decision.act("cancelled", f"envelope {envelope_id}", before="open")
     move = "envelope cancelled"

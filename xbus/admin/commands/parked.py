@@ -256,8 +256,7 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
     if not newest:
         click.echo("Nothing parked matches the options.")
         return
-    if not yes:
-        confirm("Resume everything parked that matches the options?")
+    confirm("Resume everything parked that matches the options?", unless=yes)
     # What is parked again from now on is not resumed once more.
     filters = replace(filters, until=newest[0].since)
     done = resume_all(url, filters, decision, Ids(SystemClock()))
@@ -295,8 +294,7 @@ def drop(
         found = [parked for each in named for parked in find_meant(connection, each, role, event, item)[1]]
     for parked in found:
         click.echo(f"{parked.role} goes without {parts_of(parked)}")
-    if not yes:
-        confirm("Drop that for good?")
+    confirm("Drop that for good?", unless=yes)
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
         # As it was shown: parts that were parked since then stay.
@@ -476,8 +474,7 @@ def drop_batches(config_path: Path | None, batches: tuple[str, ...], reason: str
         found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
     for each in found:
         click.echo(f"{each.whose} goes without {each.id}")
-    if not yes:
-        confirm("Drop that for good?")
+    confirm("Drop that for good?", unless=yes)
     with writing(database_url(config_path)) as connection:
         for each in found:
             drop_batch(connection, each, decision_of(SystemClock(), reason))

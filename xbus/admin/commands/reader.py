@@ -111,8 +111,7 @@ def move(
         click.echo(f"  range {each.range.id} is at {each.range.place}")
     if dry_run:
         return
-    if not yes:
-        confirm(f"Move {name}?")
+    confirm(f"Move {name}?", unless=yes)
     with writing(url) as connection:
         _tell_moves(people.move(connection, name, start, decision_of(SystemClock(), reason), range_id))
 
@@ -132,8 +131,7 @@ def undo(config_path: Path | None, name: str, act: str | None, reason: str, yes:
     with reading(url) as connection:
         find_reader(connection, name)
         chosen = None if act is None else people.resolve_act(connection, name, act)
-    if not yes:
-        confirm(f"Have {name} read again what it has settled?")
+    confirm(f"Have {name} read again what it has settled?", unless=yes)
     with writing(url) as connection:
         _tell_moves(people.undo(connection, name, decision_of(SystemClock(), reason), chosen))
 

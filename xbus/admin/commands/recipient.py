@@ -281,8 +281,7 @@ def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None
     with reading(url) as connection:
         outlook = detaching.outlook(connection, login)
     click.echo("\n".join(told(outlook)))
-    if not yes:
-        confirm(f"Detach {login}?")
+    confirm(f"Detach {login}?", unless=yes)
     with writing(url) as connection:
         detaching.detach(connection, login, reason, SystemClock().now())
     click.echo(f"{login} is detached. It can't register until: xbus recipient attach {quote(login)}")

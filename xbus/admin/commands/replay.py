@@ -88,8 +88,7 @@ def replay(
     click.echo("\n".join(told(wanted, found)))
     if dry_run or not found.envelopes:
         return
-    if not yes:
-        confirm("Send them?")
+    confirm("Send them?", unless=yes)
     send(url, wanted, found, decision_of(SystemClock(), reason))
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from xbus.admin.objects import of_parked_batch, of_parked_part
+from xbus.admin.objects import of_parked_batch, of_parked_part, shown
 from xbus.admin.output import counted, escaped
 from xbus.admin.repair.moves import (
     check_size,
@@ -36,7 +36,7 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked import Parked
-from xbus.broker.journal.operations.parked_list import Filters, ParkedGroup, count_parked_groups, list_parked
+from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
     ParkedBatch,
@@ -103,7 +103,7 @@ def groups_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query(
     """Count what is parked, by role and code."""
     with bus.reading() as connection:
         found = count_parked_groups(connection, query.filters())
-    return answer_list(map(_of_group, found))
+    return answer_list(map(shown, found))
 
 
 @api.get("/{envelope_id}", operation_id="show_parked")
@@ -114,18 +114,6 @@ def show_json(
     with bus.reading() as connection:
         found = view(connection, resolve_envelope(connection, digits_of(envelope_id)), role)
     return answer(found.plain())
-
-
-def _of_group(group: ParkedGroup) -> dict[str, object]:
-    return {
-        "role": group.role,
-        "service": group.service,
-        "code": group.code,
-        "envelopes": group.envelopes,
-        "items": group.items,
-        "cause": group.cause,
-        "oldest_at": group.oldest_at,
-    }
 
 
 MOST_ENVELOPES = 1000
