@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from xbus.errors import Failed, Refused, XbusError
 from xbus.web.connections import LOOPBACK, is_in, networks_of
-from xbus.web.problem_details import PROBLEM_TYPE, problem_details
-from xbus.web.requests import RequestLimits, bounded, check_head
+from xbus.web.requests import PROBLEM_TYPE, RequestLimits, bounded, check_head, problem_details
 
 STATUSES: Mapping[str, HTTPStatus] = {
     "bad_body": HTTPStatus.BAD_REQUEST,

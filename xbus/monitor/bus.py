@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from xbus.admin.why.asking import RunningBroker
-from xbus.admin.why.inquiry import Inquiry
+from xbus.admin.why.inquiry import Inquiry, RunningBroker
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.database.pool import ConnectionPool

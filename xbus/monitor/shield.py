@@ -19,8 +19,7 @@ from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.monitor.people import NotLoggedIn
 from xbus.monitor.rendering import SESSION_COOKIE, MonitorPage, is_fragment, link, parts_of
 from xbus.web.connections import STRANGER_SECONDS
-from xbus.web.problem_details import PROBLEM_TYPE, problem_details
-from xbus.web.requests import RequestLimits, bounded, check_head
+from xbus.web.requests import PROBLEM_TYPE, RequestLimits, bounded, check_head, problem_details
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.doctor import problems_in_use
+from xbus.admin.commands.doctor import problems_in_use
 from xbus.admin.output import one_json, table
 from xbus.admin.program import CommandGroup, config_option, json_option
 from xbus.broker.journal.database import schema

@@ -14,7 +14,7 @@ import click
 from xbus.admin.output import CAUSE, STATE, Form, Output, age, counted, moment, name_column
 from xbus.admin.program import config_option, database_url
 from xbus.admin.progress import show_again
-from xbus.admin.why.asking import RunningBroker
+from xbus.admin.why.inquiry import RunningBroker
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import TypeCounts, count_types
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles

@@ -10,9 +10,8 @@ from xbus.admin.arguments import BOT, EMITTER, READER_OR_ROLE
 from xbus.admin.objects import of_finding
 from xbus.admin.output import Output, facts, moment
 from xbus.admin.program import EnvelopeId, config_option, database_url, output_option
-from xbus.admin.why.asking import RunningBroker
 from xbus.admin.why.findings import Finding, Proof
-from xbus.admin.why.inquiry import Inquiry
+from xbus.admin.why.inquiry import Inquiry, RunningBroker
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.operations.failures import FailureSummary
 from xbus.broker.journal.operations.why.envelopes import AskedPart

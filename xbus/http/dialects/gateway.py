@@ -19,7 +19,7 @@ from xbus.http.problems import STATUSES
 from xbus.http.request_tags import token_of
 from xbus.http.tails import Tails
 from xbus.http.targets import CallbackTargets
-from xbus.web.problem_details import PROBLEM_TYPE
+from xbus.web.requests import PROBLEM_TYPE
 
 
 @dataclass(frozen=True, slots=True)

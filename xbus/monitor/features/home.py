@@ -16,8 +16,7 @@ from xbus.errors import JournalError
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.drawings.graphs import BusDrawing
 from xbus.monitor.drawings.plot import LinePlot
-from xbus.monitor.live.graph import draw_bus
-from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_plots, parts_of
+from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_bus, draw_plots, parts_of
 from xbus.monitor.live.sampler import BusNow, Sampler
 from xbus.monitor.people import NotLoggedIn
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheParts, TheRange, TheSampler, TheVisitor, link, visitor_of
