@@ -108,7 +108,7 @@ def test_a_task_that_dies(
 def test_the_thread_of_the_journal(
     config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Committer, "forget_faults", dies)
+    monkeypatch.setattr(Committer, "look", dies)
     assert run(config, monkeypatch) == daemon.BROKEN
     assert_told(caplog)
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from xbus.clock import Clock
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.bulk.jobs import BulkJobs, Call
-from xbus.recipient.calls import Calls
-from xbus.recipient.envelope import Envelope, Event
-from xbus.recipient.item import Batch
+from xbus.recipient.calls import AuthorThread, Calls
+from xbus.recipient.envelope import Batch, Envelope, Event
 from xbus.recipient.refusal import Refusal
 from xbus.testing.endpoint import RecipientEndpoint, VirtualRecipient
 from xbus.testing.network import STOPPED_SECONDS
@@ -51,7 +49,7 @@ class Mood:
 
 
 class SimulatedDesk:
-    """Stands in for ``recipient.author_thread.AuthorThread``: one job after the other, each taking a while."""
+    """Stands in for ``recipient.calls.AuthorThread``: one job after the other, each taking a while."""
 
     def __init__(self, choices: random.Random, is_stopped: Callable[[], bool]) -> None:
         self._choices = choices

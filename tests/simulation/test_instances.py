@@ -15,9 +15,8 @@ from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.envelope import EnvelopeHead
 from xbus.ids import Ids
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer
-from xbus.recipient.calls import Calls
+from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.envelope import Envelope, Event
 from xbus.supervision.pinger import Pinger
 from xbus.testing.broker import VirtualBroker

@@ -50,7 +50,7 @@ def metadata(abilities: Abilities) -> dict[str, Any]:
         said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes, "heartbeats": abilities.heartbeats}
     if abilities.bundles:
         said["xbus"]["bundles"] = True
-    if abilities.prepares > 1:
+    if abilities.prepares > 0:
         said["xbus"]["prepares"] = abilities.prepares
     if abilities.notes:
         said["xbus"]["notes"] = True

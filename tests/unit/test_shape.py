@@ -181,7 +181,7 @@ def test_no_callback_is_set_from_outside() -> None:
     assert late == []
 
 
-UNTYPED = {"xbus/recipient/envelope.py state", "xbus/recipient/item.py value"}
+UNTYPED = {"xbus/recipient/envelope.py state", "xbus/recipient/envelope.py value"}
 """Only the author of a recipient knows the shape of an item, and of what a recipient keeps."""
 
 

@@ -6,8 +6,8 @@ from xbus.emitter.forks import begun_before
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience
 from xbus.emitter.puts import Puts, not_open
-from xbus.emitter.session import CallTransport
-from xbus.emitter.stream import SendWindow, Stream
+from xbus.emitter.session import CallTransport, SendWindow
+from xbus.emitter.stream import Stream
 from xbus.ids import Ids
 from xbus.rpc.values import PackHook, as_text
 

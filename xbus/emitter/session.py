@@ -1,4 +1,7 @@
-"""The emitter's session at the front: logged in, kept alive, and made anew where the front has forgotten it."""
+"""The emitter's session at the front: logged in, kept alive, and made anew where the front has forgotten it.
+
+A window beside it counts the bytes that are on their way.
+"""
 
 import asyncio
 import logging
@@ -98,6 +101,41 @@ class CallTransport(Protocol):
 
     async def restore(self) -> None:
         """Return once calls are taken again."""
+
+
+class SendWindow:
+    """Counts the bytes sent and not yet answered; its ``room`` makes a fast sender wait.
+
+    Args:
+        max_bytes: from this many bytes on it is full; the batch that passes the limit still goes.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._has_room = asyncio.Event()
+        """Asked only while the window is full."""
+
+    def is_open(self) -> bool:
+        """Check whether a further batch may go now."""
+        return self._bytes < self._max_bytes
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes as sent."""
+        self._bytes += size
+
+    def give(self, size: int) -> None:
+        """Count ``size`` bytes as answered or abandoned."""
+        was_full = self._bytes >= self._max_bytes
+        self._bytes -= size
+        if was_full and self._bytes < self._max_bytes:
+            self._has_room.set()
+
+    async def room(self) -> None:
+        """Return when a further batch may go."""
+        while self._bytes >= self._max_bytes:
+            self._has_room.clear()
+            await self._has_room.wait()
 
 
 class Session:

@@ -6,7 +6,7 @@ from functools import partial
 
 from xbus.emitter.patience import PAUSED, SLOW_DOWN, EmitterPatience
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
-from xbus.emitter.session import CallTransport
+from xbus.emitter.session import CallTransport, SendWindow
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.rpc.codec import Value
 
@@ -23,41 +23,6 @@ SENT_BY_SUCCESS = 2
 
 NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
 """Codes of failures that are an answer: the consumer was asked, and the caller decides about asking again."""
-
-
-class SendWindow:
-    """Counts the bytes sent and not yet answered; its ``room`` makes a fast sender wait.
-
-    Args:
-        max_bytes: from this many bytes on it is full; the batch that passes the limit still goes.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._has_room = asyncio.Event()
-        """Asked only while the window is full."""
-
-    def is_open(self) -> bool:
-        """Check whether a further batch may go now."""
-        return self._bytes < self._max_bytes
-
-    def take(self, size: int) -> None:
-        """Count ``size`` bytes as sent."""
-        self._bytes += size
-
-    def give(self, size: int) -> None:
-        """Count ``size`` bytes as answered or abandoned."""
-        was_full = self._bytes >= self._max_bytes
-        self._bytes -= size
-        if was_full and self._bytes < self._max_bytes:
-            self._has_room.set()
-
-    async def room(self) -> None:
-        """Return when a further batch may go."""
-        while self._bytes >= self._max_bytes:
-            self._has_room.clear()
-            await self._has_room.wait()
 
 
 class Stream:

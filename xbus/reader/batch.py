@@ -8,7 +8,7 @@ from typing import cast
 
 from xbus.errors import ProtocolError, Refused
 from xbus.headers import HeaderValue, unpack_headers
-from xbus.recipient.item import Item
+from xbus.recipient.envelope import Item
 from xbus.rpc.codec import Value, unpack_items
 from xbus.rpc.messages import ReadEventMap
 from xbus.rpc.shapes import AnswerReader

@@ -7,8 +7,7 @@ answers goes back by ``outputs``.
 
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker, Handover, Made
-from xbus.recipient.envelope import Envelope, Event
-from xbus.recipient.item import Batch, Item, Out
+from xbus.recipient.envelope import Batch, Envelope, Event, Item, Out
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.running import ServeOptions, run, serve
 

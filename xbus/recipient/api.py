@@ -4,7 +4,6 @@
 the author's is answered at once.
 """
 
-import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -13,25 +12,24 @@ from typing import TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.bulk.jobs import BulkJobs
-from xbus.recipient.bundles import (
+from xbus.recipient.calls import AuthorThread, Calls
+from xbus.recipient.deliveries import (
     BundleAnswer,
-    WholeEnvelope,
+    EnvelopeDelivery,
+    OpenDeliveries,
     commit_all,
     prepared_at_once,
     read_bundle,
     take_all,
     takes_bundles,
 )
-from xbus.recipient.calls import Calls
-from xbus.recipient.deliveries import EnvelopeDelivery, OpenDeliveries
-from xbus.recipient.envelope import Event
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.envelope import Batch, Event, Item
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.rpc.codec import Key, Value
+from xbus.rpc.deferred import Promise
 from xbus.rpc.dispatch import verb
 from xbus.rpc.messages import EnvelopeWork, OutputWork, RecipientAbilities, RecipientMetadata
 
@@ -43,7 +41,7 @@ API_VERSION = 0.2
 MAX_BATCH_BYTES = 16_777_216
 """The largest batch of items out, until the broker tells its own limit."""
 
-StepAnswer: TypeAlias = "asyncio.Future[tuple[object, ...]]"
+StepAnswer: TypeAlias = Promise[tuple[object, ...]]
 """The answer to a call that became a job: whether the author's code took it, and its result."""
 
 
@@ -56,7 +54,6 @@ class RecipientApi:
         author_thread: where they run.
         clock: tells the time.
         on_worker_ready: called when a worker may get another event, of a broker that does not send batches.
-        caller: tells by which connection the call came that is carried out now.
         jobs: what a bulk worker is at; None for any other recipient.
 
     Attributes:
@@ -71,17 +68,15 @@ class RecipientApi:
         author_thread: AuthorThread,
         clock: Clock,
         on_worker_ready: Callable[[], None],
-        caller: Callable[[], bytes],
         jobs: BulkJobs | None = None,
     ) -> None:
         self.max_batch_bytes = MAX_BATCH_BYTES
-        self.deliveries = OpenDeliveries(calls, author_thread, caller)
+        self.deliveries = OpenDeliveries(calls, author_thread)
         self._recipient = recipient
         self._calls = calls
         self._author_thread = author_thread
         self._clock = clock
         self._on_worker_ready = on_worker_ready
-        self._caller = caller
         self._jobs = jobs
         self._start_date = clock.now()
 
@@ -97,14 +92,14 @@ class RecipientApi:
         Raises:
             Failed: not_asked_for, of a broker at which this recipient has not registered.
         """
-        self.deliveries.connections.introduce(self._caller())
+        self.deliveries.connections.introduce(self.deliveries.way.caller)
         abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
         abilities |= {"notes": True, "headers": True}
         if kind := kind_of(self._recipient):
             abilities["kind"] = kind
         if takes_bundles(self._recipient):
             abilities["bundles"] = True
-        if (prepared := prepared_at_once(self._recipient)) > 1:
+        if prepared := prepared_at_once(self._recipient):
             abilities["prepares"] = prepared
         if isinstance(self._recipient, Worker):
             abilities["outs"] = True
@@ -199,40 +194,34 @@ class RecipientApi:
         return answer
 
     @verb("xbus.take_envelopes")
-    def take_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
+    def take_envelopes(self, envelopes: list[Value]) -> Promise[list[BundleAnswer]]:
         """A bundle: whole small envelopes, each committed or rolled back before the next one begins."""
-        bundle = self._begin_bundle(envelopes)
-        answers = self._author_thread.give(partial(take_all, self._calls, bundle, self._is_closing))
+        bundle = read_bundle(envelopes)
+        self.deliveries.open_all(bundle)
+        answers = self._author_thread.give(partial(take_all, self._calls, bundle, self.deliveries))
         answers.add_done_callback(lambda _: self.deliveries.end_all(bundle))
         return answers
 
     @verb("xbus.prepare_envelopes")
-    def prepare_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
+    def prepare_envelopes(self, envelopes: list[Value]) -> Promise[list[BundleAnswer]]:
         """A bundle that other consumers decide about as well: what goes well stays open until the decision comes."""
-        bundle = self._begin_bundle(envelopes)
-        answers = self._author_thread.give(partial(take_all, self._calls, bundle, self._is_closing, commits=False))
+        bundle = read_bundle(envelopes)
+        self.deliveries.open_all(bundle)
+        answers = self._author_thread.give(partial(take_all, self._calls, bundle, self.deliveries, commits=False))
         answers.add_done_callback(
             lambda _: self.deliveries.end_all([whole for whole in bundle if not whole.is_prepared])
         )
         return answers
 
     @verb("xbus.commit_envelopes")
-    def commit_envelopes(self, envelope_ids: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
+    def commit_envelopes(self, envelope_ids: list[Value]) -> Promise[list[BundleAnswer]]:
         """Commit envelopes that were prepared: all of their consumers took them."""
         deliveries = [self.deliveries.get(str(envelope_id)) for envelope_id in envelope_ids]
         answers = self._author_thread.give(partial(commit_all, self._calls, deliveries))
         answers.add_done_callback(lambda done: self._end_committed(deliveries, done))
         return answers
 
-    def _begin_bundle(self, envelopes: list[Value]) -> list[WholeEnvelope]:
-        bundle = read_bundle(envelopes)
-        self.deliveries.open_all(bundle)
-        return bundle
-
-    def _is_closing(self) -> bool:
-        return self.deliveries.is_closing
-
-    def _end_committed(self, deliveries: list[EnvelopeDelivery], done: "asyncio.Future[list[BundleAnswer]]") -> None:
+    def _end_committed(self, deliveries: list[EnvelopeDelivery], done: Promise[list[BundleAnswer]]) -> None:
         pairs = zip(deliveries, done.result(), strict=True)
         self.deliveries.end_all([delivery for delivery, answer in pairs if answer and answer[0] is True])
 
@@ -308,7 +297,7 @@ class RecipientApi:
         return answer
 
     @verb("stop_envelope")
-    def stop_envelope(self, envelope_id: str) -> "asyncio.Future[bool]":
+    def stop_envelope(self, envelope_id: str) -> Promise[bool]:
         """Roll back, also an envelope that is not known here: a crash may have left something of it."""
         self.deliveries.check_caller()
         if self._jobs is not None:

@@ -18,8 +18,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
-from xbus.recipient.envelope import Envelope, Event
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.envelope import Batch, Envelope, Event, Item
 from xbus.recipient.outputs import made_of, values_of
 from xbus.recipient.refusal import Refusal
 

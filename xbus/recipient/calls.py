@@ -1,18 +1,90 @@
-"""Calls the author's methods, and puts their answers into the wire's form."""
+"""Calls the author's methods, in the one thread in which they run, job after job."""
 
+import asyncio
+import inspect
 import logging
-from collections.abc import Iterable, Iterator
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from xbus.errors import Failed, ProtocolError, Refused
-from xbus.recipient.author_thread import AuthorThread
+from xbus.loop_turn import LoopTurn
 from xbus.recipient.base import Consumer, Recipient, Worker, about, is_asynchronous
-from xbus.recipient.envelope import Envelope, Event
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.envelope import Batch, Envelope, Event, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import pack
+from xbus.rpc.deferred import Promise
+from xbus.texts import fault
+
+T = TypeVar("T")
+
+CODE_FAILED = "recipient_failed"
+"""The code of every failure of the author's code."""
+
+
+class AuthorThread:
+    """Runs jobs off the event loop, so that pings are answered while the author's code works.
+
+    To be made in a running loop.
+
+    Args:
+        name: of the thread.
+        turn: each outcome is told in a turn of it, so that the answer goes at the end of that.
+    """
+
+    def __init__(self, name: str, turn: LoopTurn | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._turn = turn or LoopTurn()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
+        # A daemon: author's code that never returns must not keep the program from ending.
+        self.steps = 0
+        """Grows with each job that begins or ends."""
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def give(self, job: Callable[[], T]) -> Promise[T]:
+        """Put a job behind those given before; the promise gets its result or its exception."""
+        outcome: Promise[T] = Promise()
+        self._jobs.put((job, outcome))
+        return outcome
+
+    def finished(self, answer: object) -> object:
+        """Give, inside a job, the answer of the author's method; let the loop run an asynchronous one."""
+        # Most methods answer nothing, and the question costs more than they do.
+        if answer is None or not inspect.isawaitable(answer):
+            return answer
+        return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
+
+    def close(self) -> None:
+        """Take no further jobs; one that still runs is left to itself."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        tell: Callable[[Any], None]
+        told: object
+        while (given := self._jobs.get()) is not None:
+            job, outcome = given
+            self.steps += 1
+            try:
+                tell, told = outcome.set_result, job()
+            except Exception as error:
+                tell, told = outcome.set_exception, error
+            except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
+                failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
+                tell, told = outcome.set_exception, failure
+            self.steps += 1
+            try:
+                self._loop.call_soon_threadsafe(self._turn.run, tell, told)
+            except RuntimeError:  # the loop is closed
+                return
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer
+
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +114,7 @@ class Calls:
     Attributes:
         is_worker: whether the author's is a worker.
         takes_single_items: whether ``whole_item`` brings an item straight to the author's ``on_item``.
+        has_commit: whether the author has a ``commit``.
     """
 
     takes_single_items: bool
@@ -54,7 +127,7 @@ class Calls:
         # Asked once. A method that the author leaves as it is need not be called.
         self._has_event_start = self._is_own("on_event_start")
         self._has_event_end = self._is_own("on_event_end")
-        self._has_commit = self._is_own("commit")
+        self.has_commit = self._is_own("commit")
         self.takes_single_items = (
             isinstance(recipient, Consumer) and not self._is_own("on_batch") and not is_asynchronous(recipient.on_item)
         )
@@ -152,7 +225,7 @@ class Calls:
             raise stopped()
         for file in envelope.files:
             file.publish()
-        if self._has_commit:
+        if self.has_commit:
             self._finished(self._recipient.commit(envelope))
 
     def rollback(self, envelope: Envelope) -> None:

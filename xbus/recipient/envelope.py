@@ -1,16 +1,17 @@
-"""Envelopes and events as the author of a recipient sees them."""
+"""Envelopes, events and items as the author of a recipient sees them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
-from xbus.errors import Refused
+from xbus.errors import ProtocolError, Refused
 from xbus.files import IncomingFile
 from xbus.headers import HeaderValue, unpack_headers
 from xbus.recipient.refusal import Refusal
-from xbus.rpc.codec import Key, Value
+from xbus.rpc.codec import Key, Value, unpack, unpack_items
+from xbus.rpc.items import item_bytes
 
 NOTE_FIELDS = 6
 """The fields of a note that are read; a newer broker may tell more behind them."""
@@ -125,27 +126,24 @@ class Envelope:
         (self._note,) = read_notes([note])
 
 
-def read_notes(notes: Sequence[list[Value]]) -> Sequence[Note]:
+def read_notes(notes: Sequence[Any]) -> Sequence[Note]:
     """Read notes; no function of Python is called for each.
 
     Raises:
         Refused: one of them is none (``wrong_arguments``).
     """
     columns = list(zip(*notes, strict=False))
-    if notes and not (
-        len(columns) >= NOTE_FIELDS
-        and all(set(map(type, column)) <= kinds for column, kinds in zip(columns, _NOTE_KINDS, strict=False))
-        and False
-        not in [
-            _EARLIEST <= moment < _LATEST
-            for moment in cast("Sequence[float | None]", columns[_SEALED_AT])
-            if moment is not None
-        ]
-    ):
+    are_good = not notes or len(columns) >= NOTE_FIELDS
+    for column, kinds in zip(columns, _NOTE_KINDS, strict=False):
+        are_good = are_good and {*map(type, column)} <= kinds
+    if notes and are_good:
+        for moment in columns[_SEALED_AT]:
+            are_good = are_good and (moment is None or _EARLIEST <= moment < _LATEST)
+    if not are_good:
         raise Refused(
             "a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments"
         )
-    return cast("Sequence[Note]", notes)
+    return notes
 
 
 class WireHeaders(NamedTuple):
@@ -182,6 +180,7 @@ class Event:
         envelope: the envelope that it belongs to.
         taken: how many of its items have been through the author's code.
         partition_key: as the emitter gave it, None without one.
+        reports: how often ``progress`` was called.
         file: what ``save`` writes, with the name and the size that its sender gave; None without it.
     """
 
@@ -190,8 +189,8 @@ class Event:
     file: IncomingFile | None = None
     _state: dict[str, Any] | None = None
     _headers: Mapping[str, HeaderValue] | None = None
+    reports: int = 0
     _told: tuple[int, int | None] | None = None
-    _steps: int = 0
 
     def __init__(self, event_id: str, type_name: str, envelope: Envelope) -> None:
         self.id = event_id
@@ -269,14 +268,209 @@ class Event:
         """
         # A heartbeat with anything else could not be sent.
         self._told = (min(int(done), MOST_TOLD), None if of is None else min(int(of), MOST_TOLD))
-        self._steps += 1
+        self.reports += 1
 
     @property
     def steps(self) -> int:
         """Grows while the author's code advances."""
-        return self.taken + self._steps
+        return self.taken + self.reports
 
     @property
     def told(self) -> tuple[int, int | None]:
         """The work done, and the whole of it: as the author reported, otherwise the items taken."""
         return self._told or (self.taken, None)
+
+
+NO_INDEX = -1
+
+WIRE_FIELDS = 4
+"""The fields of a batch in a call: first index, number of items, data, indices."""
+
+_NOT_READ = object()
+
+
+class Item:
+    """One item of an event.
+
+    Attributes:
+        data: its bytes as they came.
+        index: the first of its indices; -1 where it has none.
+    """
+
+    __slots__ = ("_indices", "_value", "data", "index")
+
+    def __init__(self, data: bytes, index: int, indices: list[int] | None = None) -> None:
+        self.data = data
+        self.index = index
+        self._indices = indices
+        self._value = _NOT_READ
+
+    @classmethod
+    def of(cls, value: object, indices: Iterable[int] = ()) -> "Item":
+        """Make a new item, for a worker to answer.
+
+        Args:
+            value: bytes as they are; any other value is packed by msgpack.
+            indices: the emitter's indexes of the items that it was made of.
+
+        Raises:
+            Refused: msgpack has no way to write the value (``bad_items``).
+        """
+        made_of = list(indices)
+        return cls(item_bytes(value), made_of[0] if made_of else NO_INDEX, made_of)
+
+    @property
+    def value(self) -> Any:
+        """The value of the bytes in msgpack, unpacked at its first use.
+
+        Raises:
+            Refusal: they are no msgpack; they never will be.
+        """
+        if self._value is _NOT_READ:
+            try:
+                self._value = unpack(self.data)
+            except ProtocolError as error:
+                raise Refusal(f"the item is not msgpack: {error.cause}", self.indices) from error
+        return self._value
+
+    @property
+    def indices(self) -> list[int]:
+        """The places, counted from 0, of the items in the emitter's event that this one was made of."""
+        return [self.index] if self._indices is None else self._indices
+
+    @property
+    def is_original(self) -> bool:
+        """True if it is the one item at ``index``."""
+        return self._indices is None
+
+    def with_value(self, value: object) -> "Item":
+        """Make a new item from this one: another value, the same indices.
+
+        Raises:
+            Refused: msgpack has no way to write the value (``bad_items``).
+        """
+        return Item(item_bytes(value), self.index, self._indices)
+
+
+def indices_of(items: list[Item]) -> list[list[int]] | None:
+    """Give the indices of each item; None where all are original, and each has the place behind the one before it."""
+    first = items[0].index
+    # No call for each item: a worker that passes items on does little else.
+    if [item._indices for item in items].count(None) == len(items) and [item.index for item in items] == list(
+        range(first, first + len(items))
+    ):
+        return None
+    return [item.indices for item in items]
+
+
+class RoutedItem(Item):
+    """An item of which its worker says as which event type it goes on.
+
+    Attributes:
+        event_type: the name of that type.
+    """
+
+    __slots__ = ("event_type",)
+
+    def __init__(self, event_type: str, item: Item) -> None:
+        super().__init__(item.data, item.index, item._indices)
+        self.event_type = event_type
+
+
+class Out:
+    """A worker's answer that says as which event type it goes on: one of those that its node emits::
+
+        def on_item(self, event, item):
+            yield Out("refunds", value) if value["amount"] < 0 else value
+
+    Args:
+        event_type: the name of the type.
+        value: bytes as they are, an ``Item``, or any value that msgpack can pack.
+    """
+
+    __slots__ = ("event_type", "value")
+
+    def __init__(self, event_type: str, value: object) -> None:
+        self.event_type = event_type
+        self.value = value
+
+    def made_of(self, source: Item | None) -> RoutedItem:
+        """Make the item, with the indices of the one that it was made of, unless the value has its own."""
+        if isinstance(self.value, Item):
+            return RoutedItem(self.event_type, self.value)
+        made = Item.of(self.value) if source is None else source.with_value(self.value)
+        return RoutedItem(self.event_type, made)
+
+
+class Batch:
+    """Items of one event that came together; iterating over it gives each as an ``Item``.
+
+    Attributes:
+        data: the bytes of each item, the fastest way to them.
+    """
+
+    __slots__ = ("_first_index", "_indices", "data")
+
+    def __init__(self, data: list[bytes], first_index: int, indices: list[list[int]] | None = None) -> None:
+        self.data = data
+        self._first_index = first_index
+        self._indices = indices
+
+    @classmethod
+    def unpacked(cls, first_index: int, items: int, data: bytes, indices: list[Value] | None) -> "Batch":
+        """Read the batch in the arguments of ``xbus.send_items``.
+
+        Raises:
+            Refused: they do not fit together (``bad_items``).
+        """
+        if indices is not None and not _are_indices(indices, items):
+            raise Refused("the indices of a batch are not one list of numbers per item", code="bad_items")
+        try:
+            return cls(unpack_items(data, items), first_index, indices)
+        except ProtocolError as error:
+            raise Refused(error.cause, error.next_step, code="bad_items") from error
+
+    @classmethod
+    def of_item(cls, data: bytes, indices: list[Value]) -> "Batch":
+        """Read the batch in the arguments of ``send_item``, which brings one item.
+
+        Raises:
+            Refused: its indices are no numbers (``bad_items``).
+        """
+        of_items: list[Value] = [indices]
+        if not _are_indices(of_items, 1):
+            raise Refused("the indices of an item are not a list of numbers", code="bad_items")
+        return cls([data], 0, of_items)
+
+    @classmethod
+    def of_wire(cls, batch: Value) -> "Batch":
+        """Read the batch in ``[first_index, items, data, indices]``.
+
+        Raises:
+            Refused: it has not that form, or does not fit together (``bad_items``).
+        """
+        if isinstance(batch, list) and len(batch) == WIRE_FIELDS:
+            first_index, items, data, indices = batch
+            if (
+                isinstance(first_index, int)
+                and isinstance(items, int)
+                and isinstance(data, bytes)
+                and (indices is None or isinstance(indices, list))
+            ):
+                return cls.unpacked(first_index, items, data, indices)
+        raise Refused("a batch is not [first_index, items, data, indices]", code="bad_items")
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[Item]:
+        if self._indices is None:
+            return map(Item, self.data, range(self._first_index, self._first_index + len(self.data)))
+        first_ones = (indices[0] if indices else NO_INDEX for indices in self._indices)
+        return map(Item, self.data, first_ones, self._indices)
+
+
+def _are_indices(indices: list[Value], items: int) -> TypeGuard[list[list[int]]]:
+    return len(indices) == items and all(
+        type(of_item) is list and all(type(index) is int for index in of_item) for of_item in indices
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TypeAlias, cast
 
-from xbus.recipient.item import Batch, Item, Out, RoutedItem, indices_of
+from xbus.recipient.envelope import Batch, Item, Out, RoutedItem, indices_of
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import cut
 

@@ -8,6 +8,7 @@ from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
 from xbus.ids import token_hash
+from xbus.loop_turn import LoopTurn
 from xbus.pause_notes import PauseNotes
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerWay
@@ -82,6 +83,11 @@ class Registration:
     def channels(self) -> Channels:
         """By them the broker may call over this connection."""
         return self._client.channels
+
+    @property
+    def turn(self) -> LoopTurn:
+        """At its end messages go over this connection."""
+        return self._client.turn
 
     async def keep(self, way: BrokerWay, api: RecipientApi) -> NoReturn:
         """Keep the role registered, for ever.

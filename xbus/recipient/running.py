@@ -121,7 +121,9 @@ async def serve(
         exit_stack.callback(context.destroy)
         registration = Registration(context, back_url, login, password, heartbeat_seconds, clock)
         exit_stack.callback(registration.close)
-        service = RecipientService(author, login, clock, registration.tell_ready, registration.call, waits)
+        service = RecipientService(
+            author, login, clock, registration.tell_ready, registration.call, waits, registration.turn
+        )
         exit_stack.callback(service.close)
         service.choose_way(registration.channels, context, parse_address(back_url), bind, advertise)
 

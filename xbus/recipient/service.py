@@ -8,12 +8,12 @@ from typing import Any
 
 from xbus.clock import Clock
 from xbus.errors import ConfigurationError
+from xbus.loop_turn import LoopTurn
 from xbus.recipient.api import RecipientApi
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.bulk.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
-from xbus.recipient.calls import Calls
+from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerDoor, BrokerProof, BrokerWay, OwnConnection, OwnPort
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress
@@ -51,7 +51,13 @@ class RecipientService:
         on_worker_ready: see ``RecipientApi``.
         call: calls the back, with the token of the role.
         waits: how long its end may take.
+        turn: that of the connection by which the broker calls.
+
+    Attributes:
+        way: by which the broker comes, once it is chosen.
     """
+
+    way: BrokerWay
 
     def __init__(
         self,
@@ -61,23 +67,15 @@ class RecipientService:
         on_worker_ready: Callable[[], None],
         call: Call,
         waits: ServiceWaits,
+        turn: LoopTurn,
     ) -> None:
         self._waits = waits
         self._login = login
         self._clock = clock
-        self._way: BrokerWay | None = None
-        self._author_thread = AuthorThread(f"recipient {login}")
+        self._author_thread = AuthorThread(f"recipient {login}", turn)
         self._calls = Calls(author, self._author_thread)
         self._jobs = BulkJobs(author, call, waits.jobs) if isinstance(author, BulkWorker) else None
-        self.api = RecipientApi(
-            author, self._calls, self._author_thread, clock, on_worker_ready, lambda: self.way.caller, self._jobs
-        )
-
-    @property
-    def way(self) -> BrokerWay:
-        """The way by which the broker comes; it must have been chosen."""
-        assert self._way is not None
-        return self._way
+        self.api = RecipientApi(author, self._calls, self._author_thread, clock, on_worker_ready, self._jobs)
 
     def choose_way(
         self, channels: Channels, context: Context, broker: BrokerAddress, bind: str, advertise: str
@@ -95,15 +93,16 @@ class RecipientService:
             ConfigurationError: an address can't be used.
         """
         if bind:
-            self._way = self._listen(context, broker, bind, advertise)
-            return
-        if advertise:
+            self.way = self._listen(context, broker, bind, advertise)
+        elif advertise:
             raise ConfigurationError(
                 f"the recipient has an address for the broker, {advertise}, and does not listen",
                 "say where it listens: bind=, on the command line --bind; or leave both out",
                 code="bad_address",
             )
-        self._way = OwnConnection(channels, Dispatch(self.api))
+        else:
+            self.way = OwnConnection(channels, Dispatch(self.api))
+        self.api.deliveries.way = self.way
 
     def _listen(self, context: Context, broker: BrokerAddress, address: str, advertise: str) -> OwnPort:
         proof = BrokerProof(lambda: server.caller)
@@ -145,8 +144,8 @@ class RecipientService:
 
     def close(self) -> None:
         """Take no more calls, and end the thread."""
-        if self._way is not None:
-            self._way.close()
+        if hasattr(self, "way"):
+            self.way.close()
         self._author_thread.close()
 
     async def _stop_author(self) -> None:

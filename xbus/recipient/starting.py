@@ -8,7 +8,7 @@ from pathlib import Path
 from xbus.backoff import Backoff, Patience
 from xbus.ending import NOT_NOW, exit_code
 from xbus.errors import ConfigurationError, Failed, XbusError
-from xbus.recipient.author_thread import CODE_FAILED
+from xbus.recipient.calls import CODE_FAILED
 from xbus.recipient.service import RecipientService
 
 logger = logging.getLogger(__name__)

@@ -306,7 +306,8 @@ class Connections:
     """
 
     def __init__(self) -> None:
-        self._current = b""
+        self.current = b""
+        """The one that may call; empty before there is any."""
         self._introduced: deque[bytes] = deque(maxlen=MAX_INTRODUCED)
         self._is_registered = False
 
@@ -316,7 +317,7 @@ class Connections:
         Raises:
             Failed: not_asked_for, as this recipient is registered already.
         """
-        if caller == self._current or caller in self._introduced:
+        if caller == self.current or caller in self._introduced:
             return
         if self._is_registered:
             raise Failed("this recipient is registered already", "it registers anew by itself", code="not_asked_for")
@@ -338,14 +339,14 @@ class Connections:
         if caller in self._introduced:
             while self._introduced.popleft() != caller:
                 pass
-            self._current = caller
+            self.current = caller
             return True
-        if self._current not in (b"", caller):
+        if self.current not in (b"", caller):
             raise Failed("the broker has connected anew", "call by the new connection", code="connection_superseded")
         return False
 
     def close(self) -> None:
         """Turn away what the broker still sends by the connection that it has: a new one is to come."""
         self._is_registered = False
-        if self._current:
-            self._current = NOBODY
+        if self.current:
+            self.current = NOBODY

@@ -56,8 +56,8 @@ class Client:
         self._refusal: Failed | None = None
         self.turn = LoopTurn()
         """At its end the calls and the answers of a turn of the loop are sent."""
-        self._calls = OwedCalls(self.name, clock, self._sent)
-        self.channels = Channels(self.name, clock, self._sent)
+        self._calls = OwedCalls(self.name, clock, _unsent)
+        self.channels = Channels(self.name, clock, _unsent)
         """By them the other side may call us. All of them end with the connection."""
 
     @property
@@ -92,6 +92,7 @@ class Client:
             self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn)
         else:
             self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
+        self._calls.send = self.channels.send = self._dealer.send
         self._dealer.connect()
 
     def call(
@@ -150,9 +151,6 @@ class Client:
     def _closed_here(self) -> ConnectionLost:
         return ConnectionLost(f"{self.name}: the connection was closed here")
 
-    def _sent(self, frames: Sequence[Frame]) -> bool:
-        return self._dealer is not None and self._dealer.send(frames)
-
     def _why_refused(self, refusal: ConnectionRefusal) -> Failed:
         if refusal is ConnectionRefusal.KEY:
             return Failed(f"{self.name}: our key is not allowed there", "allow it: xbus keys allow", code="key_refused")
@@ -191,15 +189,21 @@ class Client:
         if self._on_lost is not None:
             self._on_lost()
 
-    def take(self, frames: list[bytes]) -> None:
-        """Take an answer, or a call of the other side."""
+    def take(self, frames: list[bytes]) -> bool:
+        """Take an answer, or a call of the other side; always."""
         if len(frames) == CHANNEL_CALL_FRAMES:
             self.channels.take(frames)
-            return
+            return True
         try:
             reply = decode_reply(frames)
         except (ProtocolError, RecursionError) as error:
             extra = {"action": "unreadable_reply", "cause": str(error)}
             log.warning("%s: the server sends what is no reply", self.name, extra=extra)
-            return
+            return True
         self._calls.answered(reply)
+        return True
+
+
+def _unsent(frames: Sequence[Frame]) -> bool:
+    """Send nothing, as nobody has said where to."""
+    return False

@@ -93,7 +93,15 @@ def pack(value: object, default: Callable[[object], object] | None = None) -> by
         packed: bytes = msgpack.packb(value, default=default, use_bin_type=True)
         return packed
     except (TypeError, ValueError, OverflowError) as error:
-        raise ProtocolError(f"a value can't be sent: {error}", code="bad_value") from error
+        raise _bad_value(error) from error
+
+
+def _bad_value(error: Exception) -> ProtocolError:
+    return ProtocolError(f"a value can't be sent: {error}", code="bad_value")
+
+
+KEPT_BYTES = 64 * 1024
+"""A packer whose buffer has grown beyond this is dropped."""
 
 
 def kept_packer() -> Callable[[object], bytes]:
@@ -267,27 +275,32 @@ def _check_bytes(items: Sequence[bytes]) -> None:
         raise ProtocolError("an item is not bytes", code=BAD_ITEMS)
 
 
-def pack_arguments(args: tuple[object, ...]) -> Frame:
+def pack_arguments(args: tuple[object, ...], encode: Callable[[object], bytes] = pack) -> Frame:
     """Encode the arguments of a call. Large bytes among them stay pieces.
+
+    Args:
+        encode: as ``pack``; it may raise the errors of ``kept_packer``.
 
     Raises:
         ProtocolError: an argument can't be encoded.
     """
-    if len(args) > _MOST_SHORT_ARRAY or not any(map(_is_large, args)):
-        return pack(args)
+    for argument in args if len(args) <= _MOST_SHORT_ARRAY else ():
+        if type(argument) is Pieces or (type(argument) is bytes and len(argument) >= _PIECE_BYTES):
+            break
+    else:
+        try:
+            return encode(args)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _bad_value(error) from error
     pieces: list[bytes] = []
     small = bytes([_SHORT_ARRAY | len(args)])
     for each in args:
-        if isinstance(each, (bytes, Pieces)) and _is_large(each):
+        if type(each) is Pieces or (type(each) is bytes and len(each) >= _PIECE_BYTES):
             pieces += (small + bin_header(len(each)), *(each.pieces if isinstance(each, Pieces) else (each,)))
             small = b""
         else:
             small += pack(each)
     return Pieces([*pieces, small] if small else pieces)
-
-
-def _is_large(argument: object) -> bool:
-    return isinstance(argument, Pieces) or (type(argument) is bytes and len(argument) >= _PIECE_BYTES)
 
 
 def bin_header(length: int) -> bytes:

@@ -57,7 +57,7 @@ class Drain:
     def __init__(
         self,
         socket: "zmq.Socket[bytes]",
-        on_message: Callable[[list[bytes]], None],
+        on_message: Callable[[list[bytes]], object],
         may_read: Callable[[], bool] = always,
     ) -> None:
         self._socket = socket

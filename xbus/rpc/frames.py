@@ -13,6 +13,8 @@ reply is matched by its id alone. The answer of an error reply is ``[type name, 
 """
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
@@ -74,13 +76,22 @@ class Reply(NamedTuple):
     error: CallError | None
 
 
+_reply: Callable[[tuple[int, Value, None]], Reply] = partial(tuple.__new__, Reply)
+"""Makes an answer without a call of a Python function."""
+
+
 def sender_prefix(pid: int, random: int) -> bytes:
     """Make the 4 bytes that open each header: process id and a random number of the connection, both modulo 65536."""
     return _SENDER.pack(pid % 0x10000, random % 0x10000)
 
 
 def encode_request(
-    sender: bytes, request_id: int, sent_at: float, method: str, args: tuple[object, ...]
+    sender: bytes,
+    request_id: int,
+    sent_at: float,
+    method: str,
+    args: tuple[object, ...],
+    encode: Callable[[object], bytes] = pack,
 ) -> list[Frame]:
     """Encode a call as frames.
 
@@ -88,11 +99,12 @@ def encode_request(
         sender: of ``sender_prefix``.
         request_id: 0 to 2**32 - 1; the reply comes back with it.
         sent_at: unix time in seconds.
+        encode: as of ``pack_arguments``.
 
     Raises:
         ProtocolError: an argument can't be encoded.
     """
-    return [sender + _REQUEST.pack(request_id, sent_at), method.encode(), pack_arguments(args), _EMPTY_MAP]
+    return [sender + _REQUEST.pack(request_id, sent_at), method.encode(), pack_arguments(args, encode), _EMPTY_MAP]
 
 
 def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Request:
@@ -192,7 +204,7 @@ def decode_reply(frames: list[bytes]) -> Reply:
         return Reply(request_id, None, Refused(f"the answer can't be read: {error.cause}", code=BAD_ANSWER))
     if is_error:
         return Reply(request_id, None, _error_of(answer))
-    return Reply(request_id, answer, None)
+    return _reply((request_id, answer, None))
 
 
 def _details(rest: list[Value]) -> dict[str, float]:

@@ -30,7 +30,7 @@ _Said: TypeAlias = _Done | Awaitable[object]
 
 
 class SteppingThread:
-    """Stands in for ``recipient.author_thread.AuthorThread``: loop and thread take turns, and never run both.
+    """Stands in for ``recipient.calls.AuthorThread``: loop and thread take turns, and never run both.
 
     To be made in a running loop.
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from xbus.clock import Clock
 from xbus.errors import ConnectionLost, Failed, XbusError
 from xbus.recipient.api import RecipientApi
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk.jobs import BulkJobs
-from xbus.recipient.calls import Calls
+from xbus.recipient.calls import AuthorThread, Calls
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import Dispatch
 from xbus.testing.broker import VirtualBroker
@@ -45,6 +44,7 @@ class RecipientEndpoint:
 
     Attributes:
         api: the verbs that the broker calls.
+        caller: the connection of the call that is carried out now.
         channel: by which alone the broker may call; None where the process is called at its address.
         started: done when the author's ``on_start`` has returned.
     """
@@ -52,12 +52,13 @@ class RecipientEndpoint:
     def __init__(
         self, author: Recipient, calls: Calls, desk: AuthorThread, clock: Clock, jobs: BulkJobs | None = None
     ) -> None:
-        self._caller = b""
+        self.caller = b""
         self.channel: bytes | None = None
         self._calls = calls
         self._jobs = jobs
         self._desk = desk
-        self.api = RecipientApi(author, calls, desk, clock, lambda: None, lambda: self._caller, jobs)
+        self.api = RecipientApi(author, calls, desk, clock, lambda: None, jobs)
+        self.api.deliveries.way = self
         self._dispatch = Dispatch(self.api)
         self.started = desk.give(calls.start)
 
@@ -69,7 +70,7 @@ class RecipientEndpoint:
         """
         if self.channel not in (None, caller):
             raise Failed("the recipient has registered anew", code="connection_superseded")
-        self._caller = caller
+        self.caller = caller
         return self._dispatch.call(verb, args, {})
 
     async def end(self) -> None:

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from xbus.errors import ProtocolError
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker
-from xbus.recipient.calls import Calls
-from xbus.recipient.envelope import Envelope, Event
-from xbus.recipient.item import Batch, Item
+from xbus.recipient.calls import AuthorThread, Calls
+from xbus.recipient.envelope import Batch, Envelope, Event, Item
 from xbus.rpc.codec import unpack
 
 CrashPoint: TypeAlias = Literal["items", "before_commit", "after_commit"]

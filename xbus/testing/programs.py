@@ -10,8 +10,8 @@ from typing import TypeAlias, cast
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.clock import Clock
 from xbus.errors import Refused
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient
+from xbus.recipient.calls import AuthorThread
 from xbus.testing.broker import VirtualBroker
 from xbus.testing.desk import SteppingThread
 from xbus.testing.endpoint import RecipientEndpoint, VirtualRecipient

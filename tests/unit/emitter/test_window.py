@@ -2,7 +2,7 @@
 
 import asyncio
 
-from xbus.emitter.stream import SendWindow
+from xbus.emitter.session import SendWindow
 
 
 async def test_there_is_room_up_to_the_limit_and_for_the_batch_that_passes_it() -> None:

@@ -111,7 +111,7 @@ class Undoes(Printer):
 
 
 @pytest.mark.parametrize(
-    ("author", "prepares"), [(Printer, 128), (Several, 5), (Store, None), (Undoes, None), (Worker, None)]
+    ("author", "prepares"), [(Printer, 128), (Several, 5), (Store, 1), (Undoes, 1), (Worker, None)]
 )
 async def test_who_may_leave_several_open_says_how_many(author: type[Recipient], prepares: int | None) -> None:
     bench = Bench(author())

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,9 +23,8 @@ from xbus.errors import CallError, Failed, ProtocolError, Refused, WentBack, Xbu
 from xbus.http.problems import problem
 from xbus.recipient import BulkWorker, Consumer, Event, Handover, Item, Made, Refusal
 from xbus.recipient.api import RecipientApi
-from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.bulk.jobs import BulkJobs
-from xbus.recipient.calls import Calls
+from xbus.recipient.calls import AuthorThread, Calls
 from xbus.rpc.codec import Value, pack, pack_items, unpack
 from xbus.rpc.dispatch import Dispatch, verb
 from xbus.rpc.exchange import Answering, Call
@@ -220,7 +220,8 @@ async def test_a_recipient_answers_whatever_its_author_raises(method: str, error
     author = Raising(error)
     try:
         calls = Calls(author, thread)
-        api = RecipientApi(author, calls, thread, SystemClock(), lambda: None, lambda: b"one")
+        api = RecipientApi(author, calls, thread, SystemClock(), lambda: None)
+        api.deliveries.way = SimpleNamespace(caller=b"one")
         reply = await answers(Dispatch(api), method, *BRINGING[method])
     finally:
         thread.close()
@@ -302,7 +303,7 @@ PACKED = {
     ("xbus/rpc/values.py", "_is_packable"): "a check",
     ("xbus/rpc/items.py", "item_bytes"): "an emitter's item, refused at once",
     ("xbus/headers/packing.py", "_packed"): "an emitter's headers, refused at once",
-    ("xbus/recipient/bundles.py", "_answer_to"): "a check",
+    ("xbus/recipient/deliveries.py", "_answer_to"): "a check",
     ("xbus/recipient/calls.py", "_check_reply"): "a check",
     ("xbus/bots/job.py", "line"): "a run, as it came over the wire",
     ("xbus/files/outgoing.py", "next_item"): "a file's name and hash",

@@ -80,6 +80,10 @@ class Front:
         self._clock = clock
         self._envelopes = EnvelopeDirectory(journal, clock, checks, replies, tasks)
         self._large_bytes = journal.large_bytes
+        self.keeps_objects = journal.keeps_objects
+        """Whether large data goes to an object store: then emitters wait for their own data only."""
+        self.heard_of = self._envelopes.heard_of
+        """Gives those of some envelopes that are open, or for which a call is under way."""
 
     @property
     def intake(self) -> Intake:
@@ -303,15 +307,6 @@ class Front:
         self._checks.throttle.charge(emitter_id, sum(event.items for event in events), data_bytes)
         write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
-
-    def heard_of(self, envelope_ids: Sequence[bytes]) -> set[bytes]:
-        """Give those of some envelopes that are open, or for which a call is under way."""
-        return self._envelopes.heard_of(envelope_ids)
-
-    @property
-    def keeps_objects(self) -> bool:
-        """Check whether large data goes to an object store: then emitters wait for their own data only."""
-        return self._large_bytes is not None
 
     def check_group(self, group: NewGroup) -> None:
         """Let envelopes of a group pass, apart from limits that they would use up.

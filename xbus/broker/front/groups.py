@@ -190,7 +190,8 @@ class GroupIntake:
             for message in messages:
                 message.set_exception(error)
             return
-        sealed = writing.result()
+        sealed = writing.answer
+        assert sealed is not None, "it is sealed without an error"
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
         if not sealed.taken:
             for message in messages:

@@ -36,8 +36,8 @@ class DealerOwner(Protocol):
     def lost(self) -> None:
         """Take note that the connection was lost; the dealer makes another one."""
 
-    def take(self, frames: list[bytes]) -> None:
-        """Take a message."""
+    def take(self, frames: list[bytes]) -> bool:
+        """Take a message; always."""
 
 
 class Dealer(Protocol):

@@ -32,6 +32,7 @@ class PlainDealer:
         self, owner: DealerOwner, endpoint: str, max_message_bytes: int, signs: LifeSigns, turn: LoopTurn
     ) -> None:
         self._owner = owner
+        self.take = owner.take
         self._endpoint = endpoint
         self._signs = signs
         self._turn = turn
@@ -158,11 +159,6 @@ class PlainDealer:
         if self._signs.heartbeat_seconds:
             self._timer = self._loop.call_later(self._signs.heartbeat_seconds, self._ask_for_life)
         self._owner.connected()
-
-    def take(self, message: list[bytes]) -> bool:
-        """Hand a message on."""
-        self._owner.take(message)
-        return True
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:
         """Bound nothing more: the server is trusted with what a client asked for."""

@@ -21,7 +21,7 @@ from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
-from xbus.rpc.codec import Value, kept_packer
+from xbus.rpc.codec import KEPT_BYTES, Value, kept_packer
 from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.frames import (
@@ -43,9 +43,6 @@ TOKEN = "token"  # noqa: S105 - the name of the parameter
 
 STRANGER_BYTES = 4096
 """The most bytes of arguments that are looked at before it is known who calls."""
-
-_KEPT_BYTES = 64 * 1024
-"""A buffer for answers that has grown beyond this is dropped."""
 
 SUPERSEDED = "connection_superseded"
 """The code of a call by a channel that is closed."""
@@ -282,7 +279,7 @@ class Answering:
             # Whatever a handler returned: its caller waits for an answer.
             self._answer_error(call, error)
         else:
-            if len(frames[-1]) > _KEPT_BYTES:
+            if len(frames[-1]) > KEPT_BYTES:
                 self._encode = kept_packer()
             if not self._send(call, frames):
                 self._dispatch.undo(call.method, answer)
@@ -315,7 +312,7 @@ class Channels:
 
     def __init__(self, name: str, clock: Clock, send: Callable[[list[bytes]], bool]) -> None:
         self._name = name
-        self._send = send
+        self.send = send
         self._open: dict[bytes, Answering] = {}
         self._closed: dict[bytes, Answering] = {}
         self._unreadable = LogThrottle(clock)
@@ -366,7 +363,7 @@ class Channels:
             log.info("%s: a call belongs to no registration", self._name, extra=extra)
 
     def _send_answer(self, call: Call, frames: list[bytes]) -> bool:
-        return self._send(frames)
+        return self.send(frames)
 
 
 def _superseded() -> Failed:

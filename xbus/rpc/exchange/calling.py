@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, ProtocolError, Refused, TimedOut
-from xbus.rpc.codec import Frame, Value
+from xbus.rpc.codec import KEPT_BYTES, Frame, Value, kept_packer
 from xbus.rpc.deferred import Promise, settled
 from xbus.rpc.frames import Reply, decode_reply, encode_request, sender_prefix
 
@@ -124,7 +124,8 @@ class OwedCalls:
     ) -> None:
         self.name = name
         self._clock = clock
-        self._send = send
+        self.send = send
+        self._encode = kept_packer()
         self._loop = asyncio.get_running_loop()
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._ids = itertools.count() if ids is None else ids
@@ -132,6 +133,7 @@ class OwedCalls:
         self._unsent: dict[int, Sequence[Frame]] = {}
         self._overdue: dict[int, OverdueCall] = {}
         self._next_look: asyncio.TimerHandle | None = None
+        self._next_look_at = math.inf
         self._settled: Promise[None] | None = None
         """Settled when nothing is owed any more, while somebody waits for that."""
         self.heard_at: float | None = None
@@ -179,14 +181,16 @@ class OwedCalls:
             ProtocolError: an argument can't be encoded.
         """
         request_id = next(self._ids) % _REQUEST_IDS
-        frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args)
+        frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args, self._encode)
+        if len(frames[2]) > KEPT_BYTES:
+            self._encode = kept_packer()
         call = _AwaitedCall(method, taker, timeout, renewed)
         if timeout is not None:
             call.due_at = self._loop.time() + timeout
-            if self._next_look is None or call.due_at < self._next_look.when():
+            if call.due_at < self._next_look_at:
                 self._look_at(call.due_at)
         self._calls[request_id] = call
-        if self._unsent or not self._send(frames):
+        if self._unsent or not self.send(frames):
             self._unsent[request_id] = frames
 
     def refuse(self, error: CallError) -> "asyncio.Future[Value]":
@@ -214,16 +218,22 @@ class OwedCalls:
     def send_unsent(self) -> None:
         """Send the calls that wait, in their order, as far as they can be sent now."""
         for request_id, frames in list(self._unsent.items()):
-            if not self._send(frames):
+            if not self.send(frames):
                 return
             del self._unsent[request_id]
 
     def answered(self, reply: Reply) -> bool:
         """Give an answer to its caller; false if it belongs to no call of this connection."""
         self.heard_at = self._loop.time()
-        call = self._forget(reply.id)
+        request_id, answer, error = reply
+        # As of ``_forget``, whose call each answer would pay for.
+        if self._overdue:
+            self._overdue.pop(request_id, None)
+        call = self._calls.pop(request_id, None)
+        if self._settled is not None:
+            self._look_whether_settled()
         if call is not None:
-            call.taker(reply.answer, reply.error)
+            call.taker(answer, error)
         return call is not None
 
     def _look_whether_settled(self) -> None:
@@ -238,7 +248,7 @@ class OwedCalls:
         self._look_whether_settled()
         if self._next_look is not None:
             self._next_look.cancel()
-            self._next_look = None
+            self._next_look, self._next_look_at = None, math.inf
         for call in calls.values():
             call.taker(None, error)
 
@@ -246,10 +256,10 @@ class OwedCalls:
         """Look for calls whose time is over; one timer serves all of them, as most are answered long before."""
         if self._next_look is not None:
             self._next_look.cancel()
-        self._next_look = self._loop.call_at(moment, self._look)
+        self._next_look, self._next_look_at = self._loop.call_at(moment, self._look), moment
 
     def _look(self) -> None:
-        self._next_look = None
+        self._next_look, self._next_look_at = None, math.inf
         now = self._loop.time()
         for request_id, call in [(request_id, call) for request_id, call in self._calls.items() if call.due_at <= now]:
             self._time_out(request_id, call, now)

@@ -266,7 +266,7 @@ class BundleCalls:
 
     async def _to_several(self, shares: Shares) -> Outcome:
         """Have several consumers decide about a bundle that reaches each as it was sent."""
-        if not all(consumer.abilities.prepares > 1 for consumer in shares):
+        if not all(consumer.abilities.prepares > 0 for consumer in shares):
             return {consumer: [BundleStatus.GOES_ALONE] * len(bundle) for consumer, bundle in shares.items()}
         highest = max((small.position for bundle in shares.values() for small in bundle), default=0)
         try:

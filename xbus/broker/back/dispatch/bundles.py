@@ -85,7 +85,7 @@ class Bundles:
             takes.difference_update(behind_workers)
         voters = [each for each in recipients if not each.role.own]
         parties = [[each] for each in recipients if each.role.own]
-        if len(voters) == 1 or not any(each.abilities.prepares <= 1 or ways[each] != () for each in voters):
+        if len(voters) == 1 or not any(not each.abilities.prepares or ways[each] != () for each in voters):
             parties.append(voters)
         return [party for party in parties if party and takes.issuperset(party)]
 

@@ -195,7 +195,7 @@ class GroupDelivery:
             and cursor is not None
             and (cursor.until_position is None or part.positions[-1] < cursor.until_position)
             and abilities.bundles
-            and (len(party.recipients) == 1 or abilities.prepares > 1)
+            and (len(party.recipients) == 1 or abilities.prepares > 0)
             and (not abilities.immediate_reply or part.type_names.isdisjoint(abilities.immediate_reply))
             and (not role.keys.is_wanted or not role.predecessors(recipient))
             and (self._bundles.parties_of.get(recipient) == [party] or self._bundles.has_only(recipient, party))

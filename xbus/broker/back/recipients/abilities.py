@@ -14,7 +14,7 @@ class Abilities:
         batches: whether it takes items by the batch, call behind call.
         envelopes: how many envelopes, or events of a worker, it takes at once.
         bundles: whether it takes several whole envelopes in one call.
-        prepares: how many of those may be open until it is decided about them; 1 where each is ended before the next.
+        prepares: how many whole envelopes may be open until it is decided about them; 0 where none may.
         notes: whether it wants a note with each envelope.
         headers: whether it wants the headers of envelopes and events.
         outs: whether it may name event types as which items that it made go on.
@@ -27,7 +27,7 @@ class Abilities:
     batches: bool = False
     envelopes: int = 1
     bundles: bool = False
-    prepares: int = 1
+    prepares: int = 0
     notes: bool = False
     headers: bool = False
     outs: bool = False
@@ -46,7 +46,7 @@ class Abilities:
                     batches=True,
                     envelopes=envelopes,
                     bundles=more.get("bundles") is True,
-                    prepares=_at_least_one(more.get("prepares")),
+                    prepares=_number(more.get("prepares")),
                     notes=more.get("notes") is True,
                     headers=more.get("headers") is True,
                     outs=more.get("outs") is True,
@@ -82,5 +82,5 @@ class Abilities:
         return self.bulk_items is not None and items >= max(self.bulk_items, 1)
 
 
-def _at_least_one(number: object) -> int:
-    return max(1, number) if type(number) is int else 1
+def _number(announced: object) -> int:
+    return max(0, announced) if type(announced) is int else 0

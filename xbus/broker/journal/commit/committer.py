@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.fence import Fence, Seen, this_holder
@@ -20,6 +21,7 @@ from xbus.broker.journal.database.engine import (
     DriverTransaction,
     driver_of,
     is_memory,
+    journal_error,
     journal_errors,
 )
 from xbus.broker.journal.database.promises import check_durable
@@ -101,6 +103,8 @@ class Committer:
         self._fence = Fence(name, seen or Seen(), this_holder(SystemClock().now()))
         self._max_segment_bytes = max_segment_bytes
         self._connection: sa.Connection | None = None
+        self._driver: DBAPIConnection | None = None
+        """The driver's connection of that."""
         self._is_new = True
         self._undecided: _Undecided | None = None
         self._lacked_bytes = 0
@@ -286,20 +290,27 @@ class Committer:
         group = [call.what for call in calls if isinstance(call.what, Write)]
         data_bytes = 0
         try:
-            with journal_errors():
-                connection = self._connected()
-                driver = driver_of(connection)
-                is_past_sqlalchemy = not leaves_taken and goes_past_sqlalchemy(group)
-                with DriverTransaction(connection, driver) if is_past_sqlalchemy else connection.begin():
-                    write = carry_out_free if leaves_taken else carry_out
-                    answers = write(connection, group, self._max_segment_bytes)
-                    data_bytes = stored_bytes(group, answers)
-                    self._fence.stamp(driver, data_bytes, is_first=self._is_new)
-                    committing = True
-        except JournalUnavailable as error:
+            connection = self._connection or self._connected()
+            driver = self._driver or driver_of(connection)
+            is_past_sqlalchemy = not leaves_taken and goes_past_sqlalchemy(group)
+            transaction = DriverTransaction(connection, driver) if is_past_sqlalchemy else connection.begin()
+            try:
+                write = carry_out_free if leaves_taken else carry_out
+                answers = write(connection, group, self._max_segment_bytes)
+                data_bytes = stored_bytes(group, answers)
+                self._fence.stamp(driver, data_bytes, is_first=self._is_new)
+                committing = True
+                transaction.commit()
+            except BaseException:
+                transaction.rollback()
+                raise
+        except Exception as raised:
+            error = journal_error(raised)
+            if not isinstance(error, JournalUnavailable):
+                raise error from error.__cause__
             self._disconnect()
             if not committing:
-                raise
+                raise error from error.__cause__
             number = self._fence.number
             committed = self._was_committed(number)
             if committed is None:
@@ -307,7 +318,7 @@ class Committer:
                 self._note_outage(error, data_bytes)
                 return [UNDECIDED] * len(calls)
             if not committed:
-                raise
+                raise error from error.__cause__
         self._confirm(group)
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
@@ -319,7 +330,7 @@ class Committer:
         return answers
 
     def _confirm(self, written: Sequence[Write[object]] = ()) -> None:
-        self._fence.confirm()
+        self._fence.committed = self._fence.number
         self._is_new = False
         # A full disk takes what is small, long after it refused what is large.
         if self._lacked_bytes == 0 or sum(map(write_size, written)) >= self._lacked_bytes:
@@ -337,7 +348,7 @@ class Committer:
             return None
         undecided, self._undecided = self._undecided, None
         if committed:
-            self._fence.confirm()
+            self._fence.committed = self._fence.number
             return undecided.answers
         self._note_faults(undecided.calls)
         return [_away()] * len(undecided.calls)
@@ -392,13 +403,13 @@ class Committer:
 
     def forget_faults(self, known: int) -> None:
         """Drop so many faults that the makers of all calls to come know of."""
-        if self._last_fault_of:
-            self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
-            self._taken_in = {key: taken for key, taken in self._taken_in.items() if key in self._last_fault_of}
+        self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
+        self._taken_in = {key: taken for key, taken in self._taken_in.items() if key in self._last_fault_of}
 
     def _connected(self) -> sa.Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
+            self._driver = driver_of(self._connection)
             self._is_new = True
             if self._engine.dialect.name == "postgresql":
                 with self._connection.begin():
@@ -408,7 +419,7 @@ class Committer:
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection = self._driver = None
 
     def close(self) -> None:
         """Give the connection up."""

@@ -63,7 +63,8 @@ class Fence:
         self._seen = seen
         self._holder = holder
         self._epoch = 0
-        self._committed = 0
+        self.committed = 0
+        """The number of the last transaction that is known to be committed."""
         self._own: dict[str, Any] = {}
         """What the row of this writer has, as long as no other one takes over."""
         self.number = 0
@@ -99,7 +100,7 @@ class Fence:
             self._epoch, self.number = own.epoch + 1, own.group_number
         connection.execute(_NEW_EPOCHS, {"names": list(found), "new_holder": self._holder})
         self._own = {"of_name": self._name, "of_epoch": self._epoch, "of_holder": self._holder}
-        self._committed = self.number
+        self.committed = self.number
 
     def stamp(self, driver: Driver, data_bytes: int = 0, *, is_first: bool = False) -> None:
         """Number the transaction, if this process may still write.
@@ -115,18 +116,14 @@ class Fence:
         """
         self.number += 1
         end = self._seen.end
-        values = {"committed": self._committed, "number": self.number, "data_bytes": data_bytes, **self._own}
+        values = {"committed": self.committed, "number": self.number, "data_bytes": data_bytes, **self._own}
         if not is_first or end.envelope_id is None:
             cursor = _STAMP.execute(driver, values)
         else:
             cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.position, "seen_id": end.envelope_id.hex})
         if cursor.rowcount != 1:
             self._check(driver, _ROW_OF_WRITER.execute(driver, {"of_name": self._name}).fetchall())
-            raise self._went_back(driver, self._committed)
-
-    def confirm(self) -> None:
-        """Note that the transaction that was stamped last is committed."""
-        self._committed = self.number
+            raise self._went_back(driver, self.committed)
 
     def look(self, connection: sa.Connection) -> None:
         """Check without writing whether this process may still write.
@@ -163,12 +160,12 @@ class Fence:
                 f"another broker writes to this journal now ({holder or 'unknown'})",
                 "start this one again only if it is to take the journal over",
             )
-        if committed < self._committed:
+        if committed < self.committed:
             raise self._went_back(driver, committed)
 
     def _went_back(self, driver: Driver, number: int) -> WentBack:
         ((found,),) = _READ_HEAD.execute(driver, {}).fetchall()
-        return WentBack(self._committed - number, self._seen.end.position, found)
+        return WentBack(self.committed - number, self._seen.end.position, found)
 
 
 def _session_name(name: str) -> str:

@@ -253,7 +253,10 @@ class Writer:
         """
         self._gather(write, write_size(write), answer)
         if promises:
-            self._hand_over_soon()
+            if not self._is_handing_over:
+                # What this turn of the loop submits shares a commit, and wakes the thread once.
+                self._is_handing_over = True
+                self._turn.at_end(self._hand_over)
         elif not self._unpromised_since:
             self._unpromised_since = time.monotonic()
             if self._timer is None:
@@ -345,7 +348,7 @@ class Writer:
                 if not self._undecided:
                     self._busy_since = None
                 self._tell((group, answers, self._committer.faults))
-                if group:
+                if group and self._committer.faults:
                     # What the first of them knew, all that come behind them know.
                     self._committer.forget_faults(group[0].faults_known)
         except BaseException as error:

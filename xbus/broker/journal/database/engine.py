@@ -176,10 +176,10 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     return engine
 
 
-class DriverTransaction(AbstractContextManager[None, None]):
-    """A transaction straight at the driver, for statements that go past SQLAlchemy as well.
+class DriverTransaction:
+    """A transaction straight at the driver, for statements that go past SQLAlchemy as well. It has begun.
 
-    It takes a fifth of the calls. A statement of SQLAlchemy fails in it, or makes the next transaction fail.
+    It takes a tenth of the calls. A statement of SQLAlchemy fails in it, or makes the next transaction fail.
 
     Args:
         connection: which is in no transaction.
@@ -189,30 +189,24 @@ class DriverTransaction(AbstractContextManager[None, None]):
         JournalUnavailable: the database only reads.
     """
 
-    __slots__ = ("_connection", "_dialect", "_driver")
+    __slots__ = ("_dialect", "_driver")
 
     def __init__(self, connection: sa.Connection, driver: DBAPIConnection) -> None:
-        self._connection = connection
         self._dialect = connection.dialect
         self._driver = driver
-
-    def __enter__(self) -> None:
-        if isinstance(self._driver, sqlite3.Connection):
-            self._driver.execute("BEGIN IMMEDIATE")
-        elif sessions.is_read_only(cast(PostgresSession, self._driver)):
-            self._connection.invalidate()
+        if isinstance(driver, sqlite3.Connection):
+            driver.execute("BEGIN IMMEDIATE")
+        elif sessions.is_read_only(cast(PostgresSession, driver)):
+            connection.invalidate()
             raise sessions.read_only_error()
-        self._dialect.do_begin(self._driver)  # type: ignore[arg-type]
 
-    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        is_committed = False
-        try:
-            if error is None:
-                self._dialect.do_commit(self._driver)  # type: ignore[arg-type]
-                is_committed = True
-        finally:
-            if not is_committed:
-                self._driver.rollback()
+    def commit(self) -> None:
+        """Commit it."""
+        self._dialect.do_commit(self._driver)  # type: ignore[arg-type]
+
+    def rollback(self) -> None:
+        """Roll it back, also where its commit has failed."""
+        self._driver.rollback()
 
 
 def driver_of(connection: sa.Connection) -> DBAPIConnection:
@@ -245,8 +239,8 @@ class _JournalErrors(AbstractContextManager[None, None]):
     def __enter__(self) -> None: ...
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        if error is not None:
-            _translate(error)
+        if error is not None and (translated := journal_error(error)) is not error:
+            raise translated
 
 
 def journal_errors() -> AbstractContextManager[None, None]:
@@ -262,22 +256,28 @@ def journal_errors() -> AbstractContextManager[None, None]:
 _JOURNAL_ERRORS = _JournalErrors()
 
 
-def _translate(error: BaseException) -> None:
+def journal_error(error: BaseException) -> BaseException:
+    """Translate an error of the driver, which is the cause of ours; any other stays as it is."""
     if isinstance(error, _WRONG):
         if sessions.ends_session(error.orig if isinstance(error, exc.DBAPIError) else error):
-            raise _unavailable(error) from error
-        raise JournalError(f"the database refused a statement ({_first_line(error)})") from error
+            return _unavailable(error)
+        return _caused(JournalError(f"the database refused a statement ({_first_line(error)})"), error)
     if isinstance(error, exc.DBAPIError | psycopg2.Error | sqlite3.Error):
-        raise _unavailable(error) from error
+        return _unavailable(error)
     if isinstance(error, exc.StatementError | ValueError | OverflowError):
         # The driver could not even write the value down, as with a zero character in a text for PostgreSQL.
-        raise JournalError(f"a value can't be stored ({error})") from error
+        return _caused(JournalError(f"a value can't be stored ({error})"), error)
+    return error
 
 
-def _unavailable(error: Exception) -> JournalUnavailable:
-    return JournalUnavailable(
-        f"the database can't do its work now ({_first_line(error)})", "see that it runs and has room, then repeat"
-    )
+def _unavailable(error: Exception) -> JournalError:
+    cause = f"the database can't do its work now ({_first_line(error)})"
+    return _caused(JournalUnavailable(cause, "see that it runs and has room, then repeat"), error)
+
+
+def _caused(error: JournalError, cause: Exception) -> JournalError:
+    error.__cause__ = cause
+    return error
 
 
 _WRONG = (

@@ -84,7 +84,7 @@ def write_size(write: Write[object]) -> int:
         case PutEnvelope():
             return 200 + 400 * len(write.events) + write.size + write.header_bytes
         case PutGroup():
-            return 200 + 600 * len(write) + write.size
+            return 200 + 600 * len(write.envelope_ids) + write.size
         case StartEnvelope():
             return 200 + len(write.head.headers or b"")
         case StartEvent():

@@ -9,7 +9,6 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
@@ -45,30 +44,20 @@ class Prepared:
 
     def __init__(self, statement: sa.ClauseElement) -> None:
         self._statement = statement
-        self._written: dict[type, _Written] = {}
+        self._written: dict[type, str] = {}
 
     def execute(self, driver: Driver, parameters: dict[str, Any]) -> DBAPICursor:
         """Execute it with values for its parameters."""
-        text, in_order = self._written.get(type(driver)) or self._write(driver)
         cursor = driver.cursor()
-        cursor.execute(text, parameters if in_order is None else in_order(parameters))
+        cursor.execute(self._written.get(type(driver)) or self._write(driver), parameters)
         return cursor
 
-    def _write(self, driver: Driver) -> "_Written":
+    def _write(self, driver: Driver) -> str:
+        # Both know parameters by their names.
         is_sqlite = isinstance(driver, sqlite3.Connection)
-        dialect: Dialect = sqlite.dialect() if is_sqlite else psycopg2.dialect()  # type: ignore[no-untyped-call]
-        compiled = self._statement.compile(dialect=dialect)
-        order = getattr(compiled, "positiontup", None)
-        in_order: Callable[[dict[str, Any]], tuple[object, ...]] | None = None
-        if order:
-            # A getter of one value would give it bare.
-            in_order = itemgetter(*order) if len(order) > 1 else lambda values: (values[order[0]],)
-        written = self._written[type(driver)] = (str(compiled), in_order)
+        dialect: Dialect = sqlite.dialect(paramstyle="named") if is_sqlite else psycopg2.dialect()  # type: ignore[no-untyped-call]
+        written = self._written[type(driver)] = str(self._statement.compile(dialect=dialect))
         return written
-
-
-_Written: TypeAlias = tuple[str, Callable[[dict[str, Any]], tuple[object, ...]] | None]
-"""A statement's text, and a function that gives its values in their order; None where the driver knows their names."""
 
 
 class RowStatement:
