@@ -1,4 +1,4 @@
-"""What a terminal shows while a command works: how far it is, or the same list anew every 2 seconds."""
+"""Shows on a terminal, while a command works, how far it is, or the same list anew every 2 seconds."""
 
 import io
 import logging
