@@ -191,18 +191,7 @@ def _names(config_path: Path | None, sections: Collection[Section]) -> Collectio
         return ()
 
 
-ROLE, SERVICE, READER, TYPE, EMITTER, BOT, SUBSCRIPTION = map(
-    Name,
-    (
-        Section.ROLE,
-        Section.SERVICE,
-        Section.READER,
-        Section.EVENT_TYPE,
-        Section.EMITTER,
-        Section.BOT,
-        Section.SUBSCRIPTION,
-    ),
-)
+ROLE, SERVICE, TYPE, EMITTER, BOT, READER, SUBSCRIPTION = map(Name, KINDS.values())
 READER_OR_ROLE = Name(Section.ROLE, Section.READER, Section.SUBSCRIPTION)
 OF_KIND = Name()
 PERSON = PersonName()

@@ -41,7 +41,7 @@ COMMANDS = (
     "login.session",
     "login.token",
     "top",
-    "trace",
+    "why.trace",
     "subscription",
     "type",
     "why",

@@ -14,7 +14,6 @@ from xbus.monitor.features import (
     envelopes,
     failures,
     home,
-    log_in,
     parked,
     people,
     readers,
@@ -25,7 +24,7 @@ from xbus.monitor.features import (
 PAGES: tuple[APIRouter, ...] = (
     *(home.router, envelopes.router, envelopes.item_pages, parked.router, failures.router, clearing.router),
     *(recipients.router, readers.router, parked.batch_pages, bots.router, entries.for_all, entries.router),
-    *(entries.entry_pages, people.router, people.audit, upload.router, log_in.router),
+    *(entries.entry_pages, people.router, people.audit, upload.router, people.log_in),
 )
 
 RESOURCES: tuple[APIRouter, ...] = (

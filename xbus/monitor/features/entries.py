@@ -48,27 +48,20 @@ from xbus.monitor.rendering import MonitorPage, TheBus, ThePage, TheVisitor, res
 
 entry_pages = APIRouter()
 
-WORDS = {
-    Section.EVENT_TYPE: "Event type",
-    Section.SERVICE: "Service",
-    Section.READER: "Reader",
-    Section.ROLE: "Role",
-    Section.EMITTER_PROFILE: "Emitter profile",
-    Section.EMITTER: "Emitter",
-    Section.BOT: "Bot",
-    Section.SUBSCRIPTION: "Subscription",
+_SHOWN = {
+    Section.EVENT_TYPE: ("Event type", "/types/"),
+    Section.SERVICE: ("Service", "/services/"),
+    Section.READER: ("Reader", "/readers/"),
+    Section.ROLE: ("Role", "/recipients/"),
+    Section.EMITTER_PROFILE: ("Emitter profile", "/profiles/"),
+    Section.EMITTER: ("Emitter", "/emitters/"),
+    Section.BOT: ("Bot", "/bots/"),
+    Section.SUBSCRIPTION: ("Subscription", "/readers/subscription%2F"),
 }
 
-PLACES = {
-    Section.EVENT_TYPE: "/types/",
-    Section.SERVICE: "/services/",
-    Section.READER: "/readers/",
-    Section.ROLE: "/recipients/",
-    Section.EMITTER_PROFILE: "/profiles/",
-    Section.EMITTER: "/emitters/",
-    Section.BOT: "/bots/",
-    Section.SUBSCRIPTION: "/readers/subscription%2F",
-}
+WORDS = {section: word for section, (word, _) in _SHOWN.items()}
+
+PLACES = {section: place for section, (_, place) in _SHOWN.items()}
 """The address of an entry's page, before its name."""
 
 

@@ -1,11 +1,12 @@
-"""Persons with their rights and tokens, the passwords of programs, and the audit of what all of them did."""
+"""Persons with their rights and tokens, how they log in, the passwords of programs, and the audit of what all did."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from http import HTTPStatus
 from typing import Annotated, ClassVar
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
 from xbus.admin.output import counted, moment
@@ -14,14 +15,77 @@ from xbus.broker.journal.audit.reading import list_acts
 from xbus.broker.journal.configuration import Section, check_login, set_password
 from xbus.broker.journal.log.sessions import LoginKind
 from xbus.broker.journal.people import Right, write_rights
-from xbus.errors import Refused
+from xbus.broker.logins import Caller
+from xbus.errors import CallError, Refused
 from xbus.monitor.actions import Action, TypedSecret, asked
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import PLACES
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import AuditQuery, until_of
-from xbus.monitor.rendering import TheBus, ThePage, link, reserved_for
+from xbus.monitor.rendering import (
+    SESSION_COOKIE,
+    MonitorPage,
+    TheBus,
+    ThePage,
+    TheParts,
+    TheVisitor,
+    link,
+    local,
+    origin_of,
+    reserved_for,
+)
+from xbus.monitor.shield import LOG_IN, status_of
 from xbus.passwords import check_new
+
+log_in = APIRouter()
+
+MOST_LETTERS = 1024
+
+
+@log_in.get(LOG_IN)
+def ask(request: Request, parts: TheParts, then: str = "/") -> HTMLResponse:
+    """Ask for name and password."""
+    return _form(request, parts, then)
+
+
+@log_in.post(LOG_IN)
+async def enter(
+    request: Request,
+    parts: TheParts,
+    name: Annotated[str, Form(max_length=MOST_LETTERS)],
+    password: Annotated[str, Form(max_length=MOST_LETTERS)],
+    then: Annotated[str, Form()] = "/",
+) -> Response:
+    """Begin a session."""
+    try:
+        token = await parts.door.enter(name, password, caller_of(request))
+    except CallError as error:
+        return _form(request, parts, then, name, error)
+    answer = RedirectResponse(local(then), HTTPStatus.SEE_OTHER)
+    answer.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="lax", secure=parts.is_encrypted)
+    return answer
+
+
+@log_in.post("/log-out")
+def leave(parts: TheParts, visitor: TheVisitor) -> Response:
+    """End the session."""
+    parts.door.leave(visitor)
+    answer = RedirectResponse(LOG_IN, HTTPStatus.SEE_OTHER)
+    answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="lax", secure=parts.is_encrypted)
+    return answer
+
+
+def caller_of(request: Request) -> Caller:
+    """Tell by which connection and from which address a request came."""
+    origin = origin_of(request)
+    return Caller(f"{origin} {request.client.port if request.client else 0}".encode(), origin)
+
+
+def _form(request: Request, parts: TheParts, then: str, name: str = "", error: CallError | None = None) -> HTMLResponse:
+    page = MonitorPage(parts.renderer, parts.bus.now(), None, request.url.path)
+    status = HTTPStatus.OK if error is None else status_of(error)
+    return page("log_in.html", status=status, then=local(then), name=name, error=error)
+
 
 router = APIRouter(prefix="/people", route_class=reserved_for(Right.MANAGER))
 
