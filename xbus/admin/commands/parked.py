@@ -404,7 +404,7 @@ def batch() -> None:
 @limit_option
 @watch_option
 @output_option("batch")
-def list_batches_(
+def list_batches(
     config_path: Path | None, subscription: str | None, reader: str | None, limit: int, output: Output
 ) -> None:
     """Show parked batches, the newest first."""

@@ -117,7 +117,7 @@ _ENTRY = re.compile(rf'({"|".join(Section)}) "(.+)"', re.DOTALL)
 
 
 @audit.get("/audit")
-def list_acts_(bus: TheBus, page: ThePage, query: Annotated[AuditQuery, Query()]) -> HTMLResponse:
+def acts(bus: TheBus, page: ThePage, query: Annotated[AuditQuery, Query()]) -> HTMLResponse:
     """Show what people and programs did, the newest first."""
     filters = query.filters()
     found = bus.read(lambda connection: list_acts(connection, filters, PAGE_ROWS))
