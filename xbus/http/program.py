@@ -26,7 +26,7 @@ from xbus.extras import installed_version, needing
 from xbus.http import problems
 from xbus.http.batches import BackConnection
 from xbus.http.bodies import Room
-from xbus.http.callbacks import SubscriptionLook, call_subscribers
+from xbus.http.callbacks.service import SubscriptionLook, call_subscribers
 from xbus.http.dialects import cloudevents, native, routemaster
 from xbus.http.dialects.gateway import Gateway, Operation, describe
 from xbus.http.figures import OPERATION, CountedRequests, HttpFigures, RoutemasterCounters, StatsdReports

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import httpcore2
 import pytest
 
-from xbus.http.callbacks import CallbackClient, CallOutcome, CallTimes
-from xbus.http.callbacks.client import CheckedNetwork
+from xbus.http.callbacks.client import CallbackClient, CallOutcome, CallTimes, CheckedNetwork
 from xbus.http.targets import AllowedAddresses
 
 Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

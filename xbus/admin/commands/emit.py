@@ -16,18 +16,10 @@ from xbus.admin.address import (
     timeout_option,
 )
 from xbus.admin.arguments import TYPE
-from xbus.admin.files import (
-    KINDS,
-    STANDARD_INPUT,
-    CollectBadLines,
-    Descriptor,
-    ItemFile,
-    PlainForm,
-    SkipBadLines,
-    StopAtBadLine,
-    read_descriptor,
-)
-from xbus.admin.files.item_file import send_files
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.descriptor_file import read_descriptor
+from xbus.admin.files.item_file import CollectBadLines, ItemFile, SkipBadLines, StopAtBadLine, send_files
+from xbus.admin.files.text import KINDS, STANDARD_INPUT, PlainForm
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell

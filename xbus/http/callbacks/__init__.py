@@ -5,8 +5,3 @@ what is settled. Here is no store. ``service`` follows the subscriptions, ``call
 calls, ``addresses`` looks where they go, and ``look`` measures how subscriptions are. ``signing`` and ``formats`` are
 pure. Only ``application`` imports this package.
 """
-
-from xbus.http.callbacks.client import CallbackClient, CallOutcome, CallTimes
-from xbus.http.callbacks.service import SubscriptionLook, call_subscribers
-
-__all__ = ["CallOutcome", "CallTimes", "CallbackClient", "SubscriptionLook", "call_subscribers"]

@@ -15,8 +15,10 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from xbus.admin.address import broker_address
-from xbus.admin.files import Descriptor, ItemFile, PlainForm, SkipBadLines, StopAtBadLine, parse_descriptor
-from xbus.admin.files.item_file import send_files
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.descriptor_file import parse_descriptor
+from xbus.admin.files.item_file import ItemFile, SkipBadLines, StopAtBadLine, send_files
+from xbus.admin.files.text import PlainForm
 from xbus.admin.repair.payload import showable
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.configuration import read_stored

@@ -11,7 +11,10 @@ import click
 
 from xbus.admin.arguments import TYPE
 from xbus.admin.commands.recipient import load_recipient
-from xbus.admin.files import KINDS, Descriptor, ItemFile, PlainForm, read_descriptor
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.descriptor_file import read_descriptor
+from xbus.admin.files.item_file import ItemFile
+from xbus.admin.files.text import KINDS, PlainForm
 from xbus.admin.output import counted, on_one_line, one_json
 from xbus.admin.program import CommandGroup, json_option
 from xbus.admin.repair.payload import showable
