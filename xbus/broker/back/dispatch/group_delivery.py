@@ -131,8 +131,9 @@ class GroupDelivery:
         for head in group.heads:
             if head.headers is not None and tracing.IN_BYTES in head.headers:
                 return None
-        shares: dict[BundleParty, GroupPart] = {}
-        graph_ids = {types[0].graph_id} if types.count(types[0]) == len(types) else {each.graph_id for each in types}
+        is_single = types.count(types[0]) == len(types)
+        graph_ids = {types[0].graph_id} if is_single else {each.graph_id for each in set(types)}
+        leading: dict[BundleParty, set[int]] = {}
         for graph_id in graph_ids:
             graph, way = self._log.known_graphs.get(graph_id), self._ways.get((lane, graph_id))
             if graph is None:
@@ -141,13 +142,12 @@ class GroupDelivery:
                 way = self._ways[lane, graph_id] = self._find_way(lane, graph)
             if way.parties is None:
                 return None
-            if way.parties:
-                if len(graph_ids) > 1:
-                    part = GroupPart.of_graph(sealed, graph_id)
-                else:
-                    part = GroupPart(sealed, range(len(types)), range(sealed.first, sealed.last + 1), group.size)
-                for party in way.parties:
-                    shares[party] = part if party not in shares else shares[party].with_those_of(part)
+            for party in way.parties:
+                leading.setdefault(party, set()).add(graph_id)
+        whole = GroupPart(sealed, range(len(types)), range(sealed.first, sealed.last + 1), group.size)
+        shares: dict[BundleParty, GroupPart] = {}
+        for party, of_party in leading.items():
+            shares[party] = whole if len(of_party) == len(graph_ids) else GroupPart.of_graphs(sealed, of_party)
         return shares
 
     def _find_way(self, lane: Lane, graph: Graph) -> _Way:

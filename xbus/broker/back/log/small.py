@@ -1,6 +1,6 @@
 """Small envelopes: those that are brought whole, in one call; pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
@@ -52,9 +52,9 @@ class GroupPart(NamedTuple):
         return cls(sealed, places, [first + place for place in places], _size(sealed, places))
 
     @classmethod
-    def of_graph(cls, sealed: SealedGroup, graph_id: int) -> "GroupPart":
-        """Give the part of the envelopes that take a graph."""
-        return cls.at(sealed, [place for place, each in enumerate(sealed.group.types) if each.graph_id == graph_id])
+    def of_graphs(cls, sealed: SealedGroup, graph_ids: Collection[int]) -> "GroupPart":
+        """Give the part of the envelopes that take any of some graphs."""
+        return cls.at(sealed, [place for place, each in enumerate(sealed.group.types) if each.graph_id in graph_ids])
 
     def group(self) -> PutGroup:
         """Give the columns of these envelopes alone."""
@@ -99,10 +99,6 @@ class GroupPart(NamedTuple):
             return self
         first, last, hashes = self.positions[0], self.positions[-1], self.column(self.sealed.hashes)
         return GroupPart(SealedGroup(first, last, self.group(), hashes), range(len(hashes)), self.positions, self.size)
-
-    def with_those_of(self, other: "GroupPart") -> "GroupPart":
-        """Give the part of the envelopes of two parts of a group."""
-        return GroupPart.at(self.sealed, sorted([*self.places, *other.places]))
 
 
 def _size(sealed: SealedGroup, places: Sequence[int]) -> int:
@@ -228,12 +224,13 @@ def parts_on_wire(
             envelope_id = f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}"
             event_id = f"{two[:8]}-{two[8:12]}-{two[12:16]}-{two[16:20]}-{two[20:]}"
             batches: WireBatches = [(0, items[place], data[place], None)] if items[place] else []
-            event: WireEvent = (event_id, types[place].name, batches)
+            told: HeadersMap = {}
             if wants_headers and tags[place] is not NO_TAGS:
-                if told := headers_map(tags[place], head.headers):
-                    event = (*event[:3], told)
+                told = headers_map(tags[place], head.headers)
             elif wants_headers and head.headers is not None:
-                event = (*event[:3], HeadersMap(envelope_headers=head.headers))
+                told = {"envelope_headers": head.headers}
+            name = types[place].name
+            event: WireEvent = (event_id, name, batches, told) if told else (event_id, name, batches)
             if logins is None:
                 found.append((envelope_id, [event]))
             else:
