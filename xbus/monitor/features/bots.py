@@ -37,8 +37,7 @@ RunId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 @router.get("/bots")
 def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Show the bots: when each runs next, and how its last run ended."""
-    with bus.reading() as connection:
-        bots = list_bots(connection, bus.now())
+    bots = bus.read(lambda connection: list_bots(connection, bus.now()))
     return page("bots/list.html", bots=bots)
 
 
@@ -113,8 +112,7 @@ def runs_json(
     limit: Limit = 20,
 ) -> ObjectResponse:
     """List runs of bots, the newest first."""
-    with bus.reading() as connection:
-        found = list_runs(connection, bot, limit, state, before)
+    found = bus.read(lambda connection: list_runs(connection, bot, limit, state, before))
     return answer_list(map(of_run, found), {"before": found[-1].id} if len(found) == limit else None)
 
 
@@ -164,8 +162,7 @@ class ReleaseBot(Action):
     reason: Reason
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
-        with bus.reading() as connection:
-            _, failures = bots.check_release(connection, self.name)
+        _, failures = bus.read(lambda connection: bots.check_release(connection, self.name))
         yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
         yield "Let it go on at once."
 

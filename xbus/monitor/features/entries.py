@@ -122,8 +122,7 @@ def event_type(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
 @entry_pages.get("/services/{name:path}")
 def service(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     """Show a service: who provides it, and which event types lead to it."""
-    with bus.reading() as connection:
-        shown = read_entry(connection, Section.SERVICE, name)
+    shown = bus.read(lambda connection: read_entry(connection, Section.SERVICE, name))
     in_use = shown.stored.in_use
     types = [each for each in in_use.event_types.values() if any(node.service == name for node in each.nodes.values())]
     roles = [each for each in in_use.roles.values() if each.service == name]
@@ -133,8 +132,7 @@ def service(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
 @entry_pages.get("/profiles/{name:path}")
 def profile(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     """Show a profile: what its emitters may send, and who they are."""
-    with bus.reading() as connection:
-        shown = read_entry(connection, Section.EMITTER_PROFILE, name)
+    shown = bus.read(lambda connection: read_entry(connection, Section.EMITTER_PROFILE, name))
     in_use = shown.stored.in_use
     emitters = [each for each in in_use.emitters.values() if each.profile == name]
     return page(
@@ -441,16 +439,14 @@ def send(bus: TheBus, page: ThePage, given: TheForm) -> HTMLResponse:
 @router.get("/remove")
 def remove(bus: TheBus, page: ThePage, section: Section, name: str) -> HTMLResponse:
     """Show the plan that removes an entry."""
-    with bus.reading() as connection:
-        base = read_entry(connection, section, name).text
+    base = bus.read(lambda connection: read_entry(connection, section, name).text)
     return _plan(bus, page, PlannedFile(file="", base=base, section=section, stored=name, prune=True))
 
 
 @for_all.get("/file")
 def whole(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Show the whole bus file, for a manager in an editor."""
-    with bus.reading() as connection:
-        text = text_of(read_stored(connection), None, "")
+    text = bus.read(lambda connection: text_of(read_stored(connection), None, ""))
     return page("configuration/file.html", asked=PlannedFile(file=text, base=text, prune=True), problems=())
 
 

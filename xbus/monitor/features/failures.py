@@ -70,8 +70,7 @@ def list_(bus: TheBus, page: ThePage, query: Annotated[FailureQuery, Query()]) -
 @router.get("/groups/{fingerprint}")
 def show_one_group(bus: TheBus, page: ThePage, fingerprint: str, before: Before = None) -> HTMLResponse:
     """Show a group: how many and since when, its newest failures, and what people did with all of it."""
-    with bus.reading() as connection:
-        detail = show_group(connection, fingerprint, before=before, limit=PAGE_ROWS)
+    detail = bus.read(lambda connection: show_group(connection, fingerprint, before=before, limit=PAGE_ROWS))
     here = f"/failures/groups/{fingerprint}"
     older = link(here, before=detail.failures[-1].id) if len(detail.failures) == PAGE_ROWS else None
     return page("failures/group.html", detail=detail, it=detail.group, here=here, older=older, states=SET_STATES)
@@ -146,16 +145,14 @@ def show_group_json(
     bus: TheBus, _: TheVisitor, fingerprint: str, before: Before = None, limit: Limit = 20
 ) -> ObjectResponse:
     """Show a group: its newest failures, and what people did with all of it."""
-    with bus.reading() as connection:
-        detail = show_group(connection, fingerprint, before=before, limit=limit)
+    detail = bus.read(lambda connection: show_group(connection, fingerprint, before=before, limit=limit))
     return answer(of_group_detail(detail))
 
 
 @api.get("/{failure_id:int}", operation_id="show_failure")
 def show_json(bus: TheBus, _: TheVisitor, failure_id: int) -> ObjectResponse:
     """Show a failure: where it happened, the recipient's words, and what people did about it."""
-    with bus.reading() as connection:
-        detail = show_failure(connection, failure_id)
+    detail = bus.read(lambda connection: show_failure(connection, failure_id))
     if detail is None:
         raise unknown_failure(failure_id)
     return answer(of_failure_detail(detail))

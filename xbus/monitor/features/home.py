@@ -213,8 +213,7 @@ def plots(bus: TheBus, page: ThePage, shown: TheRange = USUAL) -> HTMLResponse:
 def figures(bus: TheBus, page: ThePage, sampler: TheSampler, shown: TheRange = USUAL) -> HTMLResponse:
     """Show graph and plots as tables."""
     range_, now = RANGES[shown], bus.now()
-    with bus.reading() as connection:
-        samples = read_totals(connection, range_.step, range_.since(now))
+    samples = bus.read(lambda connection: read_totals(connection, range_.step, range_.since(now)))
     parts = [part for part in parts_of(samples, range_, now) if part.sample is not None]
     return page("figures.html", now_shown=sampler.newest, parts=parts[::-1], ranges=RANGES, shown=shown)
 
@@ -248,6 +247,5 @@ def _drawing(sampler: Sampler) -> BusDrawing | None:
 
 def _plots(bus: BusAccess, shown: RangeName) -> Sequence[LinePlot]:
     range_, now = RANGES[shown], bus.now()
-    with bus.reading() as connection:
-        samples = read_totals(connection, range_.step, range_.since(now))
+    samples = bus.read(lambda connection: read_totals(connection, range_.step, range_.since(now)))
     return draw_plots(samples, range_, now)

@@ -93,16 +93,14 @@ api = APIRouter(prefix="/parked", tags=["parked"], default_response_class=Object
 @api.get("", operation_id="list_parked")
 def list_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()], limit: Limit = 20) -> ObjectResponse:
     """List parked envelopes and items, the newest first."""
-    with bus.reading() as connection:
-        found = list_parked(connection, query.filters(), limit)
+    found = bus.read(lambda connection: list_parked(connection, query.filters(), limit))
     return answer_list(map(of_parked_part, found))
 
 
 @api.get("/groups", operation_id="count_parked")
 def groups_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()]) -> ObjectResponse:
     """Count what is parked, by role and code."""
-    with bus.reading() as connection:
-        found = count_parked_groups(connection, query.filters())
+    found = bus.read(lambda connection: count_parked_groups(connection, query.filters()))
     return answer_list(map(shown, found))
 
 
@@ -111,8 +109,7 @@ def show_json(
     bus: TheBus, _: TheVisitor, envelope_id: Id, role: Annotated[str | None, Query(max_length=255)] = None
 ) -> ObjectResponse:
     """Show a parked envelope: for whom, why, and the items that failures name."""
-    with bus.reading() as connection:
-        found = view(connection, resolve_envelope(connection, digits_of(envelope_id)), role)
+    found = bus.read(lambda connection: view(connection, resolve_envelope(connection, digits_of(envelope_id)), role))
     return answer(found.plain())
 
 
@@ -158,8 +155,7 @@ class ResumeParked(_OfEnvelopes):
     reason: OptionalReason = ""
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
-        with bus.reading() as connection:
-            found = self.find(connection)
+        found = bus.read(self.find)
         return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in found)
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
@@ -181,8 +177,7 @@ class DropParked(_OfEnvelopes):
     reason: Reason
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
-        with bus.reading() as connection:
-            found = self.find(connection)
+        found = bus.read(self.find)
         return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in found)
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
@@ -306,8 +301,7 @@ SHOWN_EVENTS = 1000
 @batch_pages.get("")
 def list_batches(bus: TheBus, page: ThePage, subscription: Annotated[Name | None, Query()] = None) -> HTMLResponse:
     """Show the batches that are parked, the newest first."""
-    with bus.reading() as connection:
-        found = list_parked_batches(connection, subscription, SHOWN_BATCHES + 1)
+    found = bus.read(lambda connection: list_parked_batches(connection, subscription, SHOWN_BATCHES + 1))
     is_cut = len(found) > SHOWN_BATCHES
     return page("batches/list.html", found=found[:SHOWN_BATCHES], is_cut=is_cut, subscription=subscription)
 
@@ -333,8 +327,7 @@ def list_batches_json(
     limit: Limit = 20,
 ) -> ObjectResponse:
     """List the batches that subscribers did not take, and those with damaged items, the newest first."""
-    with bus.reading() as connection:
-        found = list_parked_batches(connection, subscription, limit, reader=reader)
+    found = bus.read(lambda connection: list_parked_batches(connection, subscription, limit, reader=reader))
     return answer_list(map(of_parked_batch, found))
 
 

@@ -44,8 +44,7 @@ Moves = Annotated[int, Query(ge=1, le=1000)]
 @router.get("/readers")
 def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Show the readers: how far they are, and who reads."""
-    with bus.reading() as connection:
-        readers = list_readers(connection)
+    readers = bus.read(list_readers)
     return page("readers/list.html", readers=readers, most=MOST_COUNTED_EVENTS)
 
 

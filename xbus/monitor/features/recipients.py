@@ -44,8 +44,7 @@ SHOWN_FAILURES = 10
 @router.get("/recipients")
 def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Show the roles: their state, their lag and their work."""
-    with bus.reading() as connection:
-        roles = list_roles(connection)
+    roles = bus.read(list_roles)
     owed_days, now = bus.config.journal.owed_days, bus.now()
     late = {role.role for role in roles if role.owes_too_long(owed_days, now)}
     return page("recipients/list.html", roles=roles, late=late, progress_of=progress_of, most=MOST_COUNTED)
@@ -212,8 +211,7 @@ class _OfSubject(Action):
         Raises:
             Refused: nothing of that kind has this name (``unknown_login``, ``unknown_name``).
         """
-        with bus.reading() as connection:
-            pausing.find_subject(connection, self.kind, self.name)
+        bus.read(lambda connection: pausing.find_subject(connection, self.kind, self.name))
 
 
 class Pause(_OfSubject):
@@ -271,8 +269,7 @@ class ResumePaused(_OfSubject):
     reason: OptionalReason = ""
 
     def preview(self, bus: BusAccess) -> Iterator[str]:
-        with bus.reading() as connection:
-            paused = pausing.find_pause(connection, self.kind, self.name)
+        paused = bus.read(lambda connection: pausing.find_pause(connection, self.kind, self.name))
         yield f"The {paused.told}, since {moment(paused.since)}."
         yield "Let it go on. The broker brings what waited."
 
