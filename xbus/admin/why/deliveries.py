@@ -1,4 +1,4 @@
-"""Explains why a role has an envelope, has not got it yet, or never gets it; and both as a whole. Pure.
+"""Explains why a role has an envelope, has not got it yet, or never gets it. Roles and envelopes as a whole, too; pure.
 
 The journal comes first: it is what counts. Only of an envelope that would arrive by itself the memory of the back says
 what keeps it.
