@@ -41,7 +41,7 @@ class Length(NamedTuple):
     ("database", "nodes", "is_tagged", "ceiling"),
     [
         pytest.param("sqlite", CONSUMER, False, Length(54, 10, 197, 1450), id="plain"),
-        pytest.param("sqlite", CONSUMER, True, Length(65, 10, 255, 1665), id="tagged"),
+        pytest.param("sqlite", CONSUMER, True, Length(65, 10, 242, 1635), id="tagged"),
         pytest.param("sqlite", WORKER_AND_TWO, False, Length(94, 41, 582, 2515), id="worker"),
         pytest.param("postgres", CONSUMER, False, Length(55, 10, 218, 1505), id="on_postgresql"),
     ],
