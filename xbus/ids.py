@@ -59,7 +59,7 @@ class Ids:
         fixed = int.from_bytes((time + _VERSION_7) * number, "big")
         chance = int.from_bytes(self._random_bytes(length), "big") & int.from_bytes(_RANDOM_BITS * number, "big")
         made = (fixed | chance).to_bytes(length, "big")
-        return [made[k : k + 16] for k in range(0, length, 16)]
+        return list(map(made.__getitem__, map(slice, range(0, length, 16), range(16, length + 16, 16))))
 
     def token(self) -> str:
         """Make a session token that nobody can guess: 256 random bits in URL-safe text."""

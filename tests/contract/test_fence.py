@@ -17,7 +17,7 @@ from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, looking
 from xbus import model
 from xbus.broker.back.log import LogReader
-from xbus.broker.journal.commit.fence import SeenEnd
+from xbus.broker.journal.commit.committer import SeenEnd
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal

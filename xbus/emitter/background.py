@@ -108,7 +108,7 @@ class HostedClient:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the client and wait for what it returns or raises; see ``background``."""
-        return self.background.run(coroutine)
+        return (self._background or self.background).run(coroutine)
 
     def open(self) -> None:
         """Start the thread, and enter the client; what that raises is raised, and leaves nothing behind."""

@@ -207,7 +207,7 @@ class AsyncEvent:
 
     def _linger_over(self) -> None:
         # A full window gathers on: what came meanwhile makes the next batch larger.
-        if self._context.window.is_open():
+        if self._context.window.is_open:
             self._send_batch()
         if self._stream.error is None:
             self._arm_timer()

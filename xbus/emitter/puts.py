@@ -181,7 +181,7 @@ class Puts:
     def _send(self) -> None:
         self._is_due = False
         while self._waiting and len(self._out) < MESSAGES_OUT:
-            if not self._window.is_open():
+            if not self._window.is_open:
                 self._is_due = True
                 if self._room is None:
                     self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
@@ -199,28 +199,27 @@ class Puts:
                 are_wanted = [not receipt.done() for receipt in receipts]
                 puts, receipts = list(compress(puts, are_wanted)), list(compress(receipts, are_wanted))
                 size = sum([len(put[2]) for put in puts])
-            if puts:
-                self._transmit(puts, receipts, size)
-
-    def _transmit(self, puts: "Sequence[_Put]", receipts: "list[asyncio.Future[Receipt]]", size: int) -> None:
-        message = _PutMessage(self._entries(puts), receipts, size, self._context.clock.monotonic())
-        self._out.add(message)
-        self._window.take(size)
-        try:
-            self._context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
-        except Exception:
-            # One of them has no form on the wire: by calls of their own the others go, and that one raises.
-            self._out.discard(message)
-            self._window.give(size)
-            _fail(receipts, GoesAlone(()))
+                if not puts:
+                    continue
+            message = _PutMessage(self._entries(puts), receipts, size, self._context.clock.monotonic())
+            self._out.add(message)
+            self._window.take(size)
+            try:
+                self._context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
+            except Exception:
+                # One of them has no form on the wire: by calls of their own the others go, and that one raises.
+                self._out.discard(message)
+                self._window.give(size)
+                _fail(receipts, GoesAlone(()))
 
     def _entries(self, puts: "Sequence[_Put]") -> Sequence[Entry]:
         ids = iter(self._context.ids.new_bytes(2 * len(puts)))
-        # From that of an envelope with a key its ids follow.
-        return [
-            (envelope_id, event_id, *put) if put[3] is None or put[3].key is None else (None, None, *put)
-            for envelope_id, event_id, put in zip(ids, ids, puts, strict=False)
-        ]
+        entries: list[Entry] = []
+        for envelope_id, event_id, put in zip(ids, ids, puts, strict=False):
+            # From the key of an envelope its ids follow.
+            has_key = put[3] is not None and put[3].key is not None
+            entries.append((None, None, *put) if has_key else (envelope_id, event_id, *put))
+        return entries
 
     async def _send_with_room(self) -> None:
         await self._window.room()

@@ -108,32 +108,33 @@ class SendWindow:
 
     Args:
         max_bytes: from this many bytes on it is full; the batch that passes the limit still goes.
+
+    Attributes:
+        is_open: whether a further batch may go now.
     """
 
     def __init__(self, max_bytes: int) -> None:
+        self.is_open = max_bytes > 0
         self._max_bytes = max_bytes
         self._bytes = 0
         self._has_room = asyncio.Event()
         """Asked only while the window is full."""
 
-    def is_open(self) -> bool:
-        """Check whether a further batch may go now."""
-        return self._bytes < self._max_bytes
-
     def take(self, size: int) -> None:
         """Count ``size`` bytes as sent."""
         self._bytes += size
+        self.is_open = self._bytes < self._max_bytes
 
     def give(self, size: int) -> None:
         """Count ``size`` bytes as answered or abandoned."""
-        was_full = self._bytes >= self._max_bytes
         self._bytes -= size
-        if was_full and self._bytes < self._max_bytes:
+        if not self.is_open and self._bytes < self._max_bytes:
+            self.is_open = True
             self._has_room.set()
 
     async def room(self) -> None:
         """Return when a further batch may go."""
-        while self._bytes >= self._max_bytes:
+        while not self.is_open:
             self._has_room.clear()
             await self._has_room.wait()
 

@@ -226,7 +226,9 @@ class Calls:
         for file in envelope.files:
             file.publish()
         if self.has_commit:
-            self._finished(self._recipient.commit(envelope))
+            answer = self._recipient.commit(envelope)
+            if answer is not None:
+                self._finished(answer)
 
     def rollback(self, envelope: Envelope) -> None:
         """Forget it."""

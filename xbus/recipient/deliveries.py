@@ -8,20 +8,17 @@ would fail alike. A refusal leaves the others alone.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
-from operator import sub
-from types import NoneType
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import WIRE_FIELDS, Batch, Envelope, Event, Note, read_notes
+from xbus.recipient.envelope import WIRE_FIELDS, Batch, Envelope, Event, Note, checked_note
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
-from xbus.rpc.codec import BIN_HEADERS, Key, Value, pack, unpack_items
+from xbus.rpc.codec import SHORT_BIN, Key, Value, pack
 from xbus.rpc.deferred import Promise
 from xbus.rpc.messages import EnvelopeWork
 from xbus.texts import MOST_CHARACTERS, fault, plain
@@ -227,7 +224,6 @@ class OpenDeliveries:
         way: tells by which connection the call came that is carried out now. It is chosen before the first call.
         connections: by which the broker may call.
         is_closing: whether envelopes that are not open yet are turned away.
-        idle: set while no envelope is open.
     """
 
     way: CallerOfNow
@@ -235,16 +231,27 @@ class OpenDeliveries:
     def __init__(self, calls: Calls, author_thread: AuthorThread) -> None:
         self.connections = Connections()
         self.is_closing = False
-        self.idle = asyncio.Event()
-        self.idle.set()
         self._calls = calls
         self._author_thread = author_thread
         self._open: dict[str, EnvelopeDelivery] = {}
         self._stopping: set[EnvelopeDelivery] = set()
         self._steps_of_old = 0
+        self._ended: asyncio.Event | None = None
+        """Set when none is open any more, while somebody waits for that."""
 
     def __contains__(self, envelope_id: str) -> bool:
         return envelope_id in self._open
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no envelope is open."""
+        return not self._open
+
+    async def idle(self) -> None:
+        """Return once no envelope is open."""
+        while self._open:
+            self._ended = self._ended or asyncio.Event()
+            await self._ended.wait()
 
     def work(self) -> list[EnvelopeWork]:
         """Describe, for a heartbeat, each open envelope and each that is about to be rolled back."""
@@ -265,7 +272,6 @@ class OpenDeliveries:
         if envelope_id not in self._open:
             if self.is_closing:
                 raise _about_to_stop()
-            self.idle.clear()
             self._open[envelope_id] = delivery
         return delivery
 
@@ -277,14 +283,14 @@ class OpenDeliveries:
             Refused: one of them has begun (``envelope_open``).
         """
         self.check_caller()
-        begun = dict(zip([delivery.id for delivery in deliveries], deliveries, strict=True))
+        begun: dict[str, EnvelopeDelivery] = {}
+        for delivery in deliveries:
+            begun[delivery.id] = delivery
         if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
         if self.is_closing:
             raise _about_to_stop()
         self._open |= begun
-        if begun:
-            self.idle.clear()
 
     def get(self, envelope_id: str) -> EnvelopeDelivery:
         """Give an open envelope.
@@ -306,8 +312,8 @@ class OpenDeliveries:
                 for event in delivery.events.values():
                     self._steps_of_old += event.taken + event.reports
                 delivery.let_go()
-        if not self._open:
-            self.idle.set()
+        if self._ended is not None:
+            self._look_whether_idle()
 
     def stop(self, envelope_id: str) -> Promise[bool]:
         """Roll an envelope back, also one that is not open here."""
@@ -355,9 +361,13 @@ class OpenDeliveries:
 
     def _close(self, envelope_id: str) -> EnvelopeDelivery | None:
         delivery = self._open.pop(envelope_id, None)
-        if not self._open:
-            self.idle.set()
+        self._look_whether_idle()
         return delivery
+
+    def _look_whether_idle(self) -> None:
+        if self._ended is not None and not self._open:
+            self._ended.set()
+            self._ended = None
 
 
 MOST_PREPARED = 128
@@ -373,17 +383,6 @@ event_id)`` of a refusal; ``(None, (code, cause), event_id)`` of a failure; ``()
 TAKEN: BundleAnswer = (True,)
 
 _TOO_LARGE: BundleAnswer = (None, ("output_too_large", "what was made of the envelope is too large for a bundle"), None)
-
-WireEvent: TypeAlias = tuple[str, str, Sequence[Value], dict[Key, Value] | None]
-"""An event as it came: its id, its type, its batches, and its headers."""
-
-_EnvelopeColumns: TypeAlias = tuple[Sequence[str], Sequence[list[list[Value]]], Sequence[Note | None]]
-_EventColumns: TypeAlias = tuple[
-    Sequence[str], Sequence[str], Sequence[list[list[Value]]], Sequence[dict[Key, Value] | None]
-]
-_ENVELOPE_KINDS: Sequence[set[type]] = ({str}, {list}, {list, NoneType})
-_EVENT_KINDS: Sequence[set[type]] = ({str}, {str}, {list}, {dict, NoneType})
-"""The types that the fields of an envelope and of an event may have."""
 
 
 def takes_bundles(recipient: Recipient) -> bool:
@@ -424,16 +423,39 @@ class WholeEnvelope(EnvelopeDelivery):
     item: bytes | None = None
     _contents: list[tuple[Event, list[Batch]]] | None = None
 
-    def read_events(self, events: Iterable[WireEvent]) -> None:
+    def read_events(self, events: list[Value]) -> None:
         """Take up the events.
 
         Raises:
-            Refused: one of them comes twice (``event_open``), or its items do not fit together (``bad_items``).
+            Refused: as ``read_bundle``.
         """
-        self._contents = [
-            (self.add_event(event_id, type_name, headers), [Batch.of_wire(batch) for batch in batches])
-            for event_id, type_name, batches, headers in events
-        ]
+        contents: list[tuple[Event, list[Batch]]] = []
+        for row in events:
+            if type(row) is not list or not 3 <= len(row) <= 4:
+                raise _wrong_form()
+            event_id, name, batches, headers = row if len(row) == 4 else (*row, None)
+            if type(event_id) is not str or type(name) is not str or type(batches) is not list:
+                raise _wrong_form()
+            if event_id in self.events or not (headers is None or type(headers) is dict):
+                raise _wrong_form()
+            self.events[event_id] = event = Event(event_id, name, self)
+            if headers:
+                event.read_headers(headers)
+            # Most envelopes have one event of one item, and most items less than 256 bytes.
+            if len(events) == len(batches) == 1:
+                batch = batches[0]
+                if type(batch) is list and len(batch) == WIRE_FIELDS:
+                    first_index, items, data, indices = batch
+                    if (
+                        type(data) is bytes
+                        and data[:1] == SHORT_BIN
+                        and len(data) == data[1] + 2
+                        and (first_index, items, indices) == (0, 1, None)
+                    ):
+                        self.item = data[2:]
+                        return
+            contents.append((event, [Batch.of_wire(batch) for batch in batches]))
+        self._contents = contents
 
     def let_go(self) -> None:  # of each envelope of a bundle, so it calls no other method
         """Keep neither the item nor what refers back to the envelope."""
@@ -462,7 +484,7 @@ class WholeEnvelope(EnvelopeDelivery):
 
 
 def read_bundle(envelopes: list[Value]) -> list[WholeEnvelope]:
-    """Read a bundle by its columns: few functions of Python are called for each envelope.
+    """Read a bundle.
 
     Args:
         envelopes: each ``[envelope_id, [[event_id, type_name, batches], ...]]``, with or without a note behind. Behind
@@ -471,71 +493,17 @@ def read_bundle(envelopes: list[Value]) -> list[WholeEnvelope]:
     Raises:
         Refused: an envelope has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
     """
-    ids, entries, notes = cast("_EnvelopeColumns", _columns(envelopes, 2, _ENVELOPE_KINDS))
-    events = list(chain.from_iterable(entries))
-    event_columns = event_ids, names, batches, headers = cast("_EventColumns", _columns(events, 3, _EVENT_KINDS))
-    read_notes([note for note in notes if note is not None] if None in notes else notes)
-    bundle = list(map(WholeEnvelope, ids, notes))
-    items = _single_items(list(chain.from_iterable(batches))) if {1} == {*map(len, entries), *map(len, batches)} else []
-    if items:
-        for whole, item, event_id, name, told in zip(bundle, items, event_ids, names, headers, strict=True):
-            whole.item = item
-            whole.events[event_id] = event = Event(event_id, name, whole)
-            if told:
-                event.read_headers(told)
-        return bundle
-    rest = zip(*event_columns, strict=True)
-    for whole, entry in zip(bundle, entries, strict=True):
-        of_envelope = list(islice(rest, len(entry)))
-        if len({event_id for event_id, *_ in of_envelope}) < len(entry):
+    bundle: list[WholeEnvelope] = []
+    for row in envelopes:
+        if type(row) is not list or not 2 <= len(row) <= 3:
             raise _wrong_form()
-        whole.read_events(of_envelope)
+        envelope_id, events, note = row if len(row) == 3 else (*row, None)
+        if type(envelope_id) is not str or type(events) is not list:
+            raise _wrong_form()
+        whole = WholeEnvelope(envelope_id, None if note is None else checked_note(note))
+        whole.read_events(events)
+        bundle.append(whole)
     return bundle
-
-
-def _columns(rows: Sequence[Value], least: int, kinds: Sequence[set[type]]) -> list[Sequence[Value]]:
-    """Give the columns of rows; a row that is shorter has None in the columns that it lacks.
-
-    Args:
-        rows: lists.
-        least: the fields that each row has.
-        kinds: the types that the values of each column may have.
-
-    Raises:
-        Refused: one of the rows is no such list (``wrong_arguments``).
-    """
-    if not {*map(type, rows)} <= {list}:
-        raise _wrong_form()
-    lists: Sequence[list[Value]] = rows  # type: ignore[assignment]  # a cast would be a call for each bundle
-    lengths = {*map(len, lists)}
-    if not lengths <= {*range(least, len(kinds) + 1)}:
-        raise _wrong_form()
-    if len(lengths) > 1:
-        lists = [[*row, *[None] * (len(kinds) - len(row))] for row in lists]
-    columns: list[Sequence[Value]] = list(zip(*lists, strict=True))
-    columns += [(None,) * len(rows)] * (len(kinds) - len(columns))
-    for column, kind in zip(columns, kinds, strict=True):
-        if not {*map(type, column)} <= kind:
-            raise _wrong_form()
-    return columns
-
-
-def _single_items(batches: Sequence[list[Value]]) -> Sequence[bytes]:
-    """Read batches of one original item each, all in one go; empty where one of them is of another kind."""
-    if {*map(type, batches)} != {list} or {*map(len, batches)} != {WIRE_FIELDS}:
-        return []
-    first_indices, counts, data, indices = zip(*batches, strict=True)
-    number = len(batches)
-    are_single = first_indices.count(0) == counts.count(1) == indices.count(None) == number
-    if not are_single or {*map(type, data)} != {bytes} or not all(data):
-        return []
-    try:
-        items = unpack_items(b"".join(data), number)
-    except ProtocolError:
-        return []
-    # Each item fills its batch: read as one, the next begins where the next batch does.
-    headers = [BIN_HEADERS.get(batch[0]) for batch in data]
-    return items if [*map(sub, map(len, data), map(len, items))] == headers else []
 
 
 def take_all(

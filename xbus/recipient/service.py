@@ -132,7 +132,7 @@ class RecipientService:
         """Take no new envelopes, and give those that are open some time to come to their end."""
         logger.info("stopping", extra={"action": "recipient_stopping"})
         self.api.deliveries.is_closing = True
-        if not await _within(seconds, self.api.deliveries.idle.wait()):
+        if not await _within(seconds, self.api.deliveries.idle()):
             logger.warning("envelopes still open, rolling back", extra={"action": "recipient_stop_timeout"})
         if self._jobs is not None:
             await self._jobs.close()

@@ -61,7 +61,10 @@ _LONGEST_FIRST = 1024
 """Bytes in which the first text is looked for."""
 
 _SHORT_BIN = 0xC4
-BIN_HEADERS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
+SHORT_BIN = bytes((_SHORT_BIN,))
+"""Begins an item of less than 256 bytes; its length follows."""
+
+_BIN_HEADERS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
 """The size of the header of an item, by its first byte."""
 
 _SHORT_HEADERS = [bytes((_SHORT_BIN, length)) for length in range(2**8)]
@@ -377,7 +380,7 @@ def _large_items(data: bytes, items: int) -> Iterator[tuple[int, int]]:
     """Find where large items begin and end: msgpack would copy the whole segment, and then each of them."""
     place = 0
     for _ in range(items):
-        header = BIN_HEADERS.get(data[place] if place < len(data) else 0)
+        header = _BIN_HEADERS.get(data[place] if place < len(data) else 0)
         if header is None:
             raise _bad_items(data, items)
         begin = place + header

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import zmq
 
@@ -138,7 +139,7 @@ class Server:
             unreadable=self._unreadable_call,
             max_call_bytes=limits.max_call_bytes,
         )
-        self._queue = CallQueue(self._turns, self._answering.take, self._may_carry_out, self._read_on)
+        self._queue = CallQueue(self._turns, self._answering.take, partial(self._may_read, True), self._read_on)
         self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
         reading = (self._serve, self._may_read, self._turns.has_room_for, self._turns.line)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
@@ -297,10 +298,10 @@ class Server:
         for port in self._ports:
             port.read_all()
 
-    def _may_read(self) -> bool:
-        return not self._turns.is_full and self._may_carry_out()
-
-    def _may_carry_out(self) -> bool:
+    def _may_read(self, has_waited: bool = False) -> bool:
+        # Calls that have waited make it full.
+        if self._turns.is_full and not has_waited:
+            return False
         if self._answering.unanswered_bytes > self._max_unanswered_bytes:
             self._held_back = True
         return not self._held_back and (self._may_read_on is None or self._may_read_on())

@@ -132,7 +132,7 @@ class VirtualRecipient(VirtualProcess):
         self.api.deliveries.is_closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
-                await self.api.deliveries.idle.wait()
+                await self.api.deliveries.idle()
         registered = None
         if broker is not None and broker.serves:
             registered = broker.back.registry.find(role_id, self.name.encode())

@@ -179,7 +179,7 @@ class Programs:
         return [
             login
             for login, program in self._by_login.items()
-            if program.served is not None and not program.api.deliveries.idle.is_set()
+            if program.served is not None and not program.api.deliveries.is_idle
         ]
 
 

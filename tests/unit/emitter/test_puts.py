@@ -15,7 +15,7 @@ from xbus.emitter.options import Options
 from xbus.emitter.puts import MESSAGES_OUT, GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits
-from xbus.errors import CallError
+from xbus.errors import CallError, ConnectionLost, Failed, Refused
 from xbus.headers import NO_TAGS
 from xbus.ids import Ids
 from xbus.loop_turn import LoopTurn
@@ -31,8 +31,12 @@ class TakingFront:
 
     def __init__(self) -> None:
         self.messages: list[int] = []
+        self.ids: list[bytes] = []
         self.instead: dict[int, Value] = {}
         """Answers to envelopes of a message, by their places."""
+        self.failures: list[CallError] = []
+        """The outcomes of the next messages, in the place of an answer."""
+        self.is_silent = False
         self._positions = count(1)
         self.turn = LoopTurn()
 
@@ -42,10 +46,14 @@ class TakingFront:
         pack(arguments)
         (entries,) = arguments
         self.messages.append(len(entries))
+        self.ids += [entry[0] for entry in entries]
         taken: list[Value] = [[entry[0], next(self._positions), b"hash"] for entry in entries]
         for place, told in self.instead.items():
             taken[place] = told
-        loop.call_soon(answer.set_result, taken)
+        if self.failures:
+            loop.call_soon(answer.set_exception, self.failures.pop(0))
+        elif not self.is_silent:
+            loop.call_soon(answer.set_result, taken)
         return answer
 
     def ask(self, verb: str, arguments: tuple[Any, ...], taker: AnswerTaker, seconds: float) -> None:
@@ -125,6 +133,51 @@ async def test_those_that_wait_for_room_are_told_of_the_end(context: EmitterCont
     assert front.messages == []
 
 
+async def test_those_that_are_out_are_told_of_the_end(context: EmitterContext, front: TakingFront) -> None:
+    front.is_silent = True
+    receipt = put(context)
+    await asyncio.sleep(0)
+    assert front.messages == [1]
+    context.close()
+    with pytest.raises(Refused, match="closed"):
+        await receipt
+    # They take nothing of the window any more.
+    context.window.take(99)
+    assert context.window.is_open
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_failed_goes_again_with_the_same_ids(context: EmitterContext, front: TakingFront) -> None:
+    front.failures = [ConnectionLost("the connection was lost")]
+    receipts = [put(context) for _ in range(3)]
+    assert [receipt.position for receipt in await asyncio.gather(*receipts)] == [4, 5, 6]
+    assert front.messages == [3, 3]
+    assert front.ids[:3] == front.ids[3:]
+    assert context.puts.failure is None
+    context.window.take(99)
+    assert context.window.is_open
+
+
+async def test_a_message_that_is_refused_goes_once(context: EmitterContext, front: TakingFront) -> None:
+    front.failures = [Refused("no", code="type_unknown")]
+    receipt = put(context)
+    with pytest.raises(Refused, match="no"):
+        await receipt
+    assert front.messages == [1]
+    assert (await put(context)).position == 2
+
+
+async def test_the_failure_is_told_while_a_message_goes_again(context: EmitterContext, front: TakingFront) -> None:
+    front.failures = [Failed("the journal is away", code="journal_unavailable")]
+    receipt = put(context)
+    while context.puts.failure is None:
+        await asyncio.sleep(0)
+    assert context.puts.failure.code == "journal_unavailable"
+    assert (await receipt).position == 2
+
+
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 BAD_ENTRIES: list[Value] = [
@@ -174,4 +227,4 @@ async def test_behind_one_that_can_not_be_packed_the_others_go(
     assert front.messages == [1]
     # Nothing of the window is lost to them.
     context.window.take(99)
-    assert context.window.is_open()
+    assert context.window.is_open

@@ -17,11 +17,12 @@ from tests.support.counting import calls_of
 from xbus.clock import SystemClock
 from xbus.errors import Failed, Refused
 from xbus.headers import pack_headers
+from xbus.loop_turn import LoopTurn
 from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.deliveries import OUTPUT_BYTES, OpenDeliveries, read_bundle, take_all
-from xbus.recipient.envelope import read_notes
+from xbus.recipient.envelope import checked_note
 from xbus.rpc.codec import Value, pack, pack_items
 
 FAILED = ("recipient_failed", "KeyError: 'client'")
@@ -124,7 +125,30 @@ async def test_one_is_committed_before_the_next_begins(bench: Bench, store: Stor
         *("start B", "item b1", "item b2", "end B", "start B", "end B", "start B", "item b3", "end B", "commit B"),
     ]
     assert bench.open == []
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
+
+
+async def test_the_outcome_is_told_in_a_turn_so_that_the_answer_goes_at_its_end() -> None:
+    turn = LoopTurn()
+    desk = AuthorThread("author", turn)
+    are_busy: list[bool] = []
+    outcome = desk.give(lambda: "done")
+    outcome.add_done_callback(lambda _: are_busy.append(turn.is_busy))
+    assert await outcome == "done"
+    desk.close()
+    assert are_busy == [True]
+
+
+async def test_who_waits_for_the_end_of_all_goes_on_behind_the_last(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"wait")])
+    await until(store.waits.is_set)
+    waiting = [asyncio.ensure_future(bench.api.deliveries.idle()) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not bench.api.deliveries.is_idle
+    store.may_go_on.set()
+    await taking
+    await asyncio.gather(*waiting)
+    assert bench.api.deliveries.is_idle
 
 
 async def test_an_empty_bundle_is_no_work(bench: Bench, store: Store) -> None:
@@ -299,7 +323,7 @@ async def test_one_that_waits_in_line_is_stopped_and_never_begun(bench: Bench, s
     assert store.calls.count("rollback B") == 1
     assert "start B" not in store.calls
     await until(lambda: bench.open == [])
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 async def test_the_one_under_way_is_rolled_back_behind_all_that_it_does(bench: Bench, store: Store) -> None:
@@ -354,7 +378,7 @@ async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Stor
         await bench.api.take_envelopes([whole("B", b"b")])
     assert failed.value.code == "recipient_stopping"
     assert bench.open == []
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 # -- refused calls leave nothing open --------------------------------------------------------------------------------
@@ -399,7 +423,7 @@ async def test_a_malformed_bundle_is_refused_as_a_whole(
         await bench.api.take_envelopes(bundle)
     assert refused.value.code == code
     assert (bench.open, store.calls) == ([], [])
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 @pytest.mark.parametrize("sealed_at", [float("nan"), float("inf"), 1e300, -1e12, 10**30, 253_402_300_800.0])
@@ -415,7 +439,7 @@ async def test_a_note_of_a_moment_that_no_calendar_has_is_refused(bench: Bench, 
 
 @pytest.mark.parametrize("sealed_at", [-62_135_596_800, 0.0, 253_402_300_799.0, None])
 def test_a_note_that_is_taken_can_be_read(sealed_at: float | None) -> None:
-    envelope = Envelope("A", read_notes([[None, None, None, 7, sealed_at, 1]])[0])
+    envelope = Envelope("A", checked_note([None, None, None, 7, sealed_at, 1]))
     assert (None if envelope.sealed_at is None else envelope.sealed_at.timestamp()) == sealed_at
 
 

@@ -31,7 +31,7 @@ async def test_what_is_prepared_stays_open_until_it_is_decided(bench: Bench, sto
     assert await bench.api.commit_envelopes(["A", "C"]) == [(True,), (True,)]
     assert store.calls[-3:] == ["rollback B", "commit A", "commit C"]
     assert bench.open == []
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 async def test_a_refused_one_is_rolled_back_and_leaves_the_others_alone(bench: Bench, store: Store) -> None:
@@ -80,7 +80,7 @@ async def test_who_registers_anew_has_rolled_back_what_was_prepared(bench: Bench
     await bench.api.prepare_envelopes([whole("A", b"a"), whole("B", b"b")])
     await bench.api.roll_back_all()
     assert store.calls[-2:] == ["rollback A", "rollback B"]
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 async def test_who_is_about_to_stop_ends_what_is_prepared_and_begins_nothing(bench: Bench) -> None:
@@ -89,7 +89,7 @@ async def test_who_is_about_to_stop_ends_what_is_prepared_and_begins_nothing(ben
     with pytest.raises(Failed, match="about to stop"):
         bench.api.prepare_envelopes([whole("B", b"b")])
     assert await bench.api.commit_envelopes(["A"]) == [(True,)]
-    assert bench.api.deliveries.idle.is_set()
+    assert bench.api.deliveries.is_idle
 
 
 class Printer(Consumer):

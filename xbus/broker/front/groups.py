@@ -4,6 +4,7 @@ An envelope leaves the group where something is wrong with it, where its id is k
 reached a limit. Alone it takes the way of a single call, so that it gets the same answer.
 """
 
+import asyncio
 import itertools
 import logging
 import math
@@ -17,8 +18,9 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.answers import on_wire, promised_answer
-from xbus.broker.front.envelopes import NewEvent, head_of_array, tags_of_array
+from xbus.broker.front.envelopes import NewEvent, Throttle, head_of_array, tags_of_array
 from xbus.broker.front.front import Front, NewGroup
+from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
@@ -26,9 +28,9 @@ from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Ref
 from xbus.headers import NO_TAGS
 from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids, token_hash
 from xbus.loop_turn import LoopTurn
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
-from xbus.rpc.dispatch import verb
+from xbus.rpc.dispatch import Dispatch, verb
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
 
@@ -557,3 +559,99 @@ def _error_of(error: BaseException) -> GroupedError:
         "next_step": told.next_step,
         "details": dict(told.details),
     }
+
+
+# -- limits of calls in flight ---------------------------------------------------------------------------------------
+
+BOUND = frozenset(
+    {
+        "start_event",
+        "send_item",
+        "end_event",
+        "end_envelope",
+        "retry_event",
+        "replay_envelope",
+        "xbus.start_envelope",
+        "xbus.start_event",
+        "xbus.send_items",
+        "xbus.end_event",
+        "xbus.end_envelope",
+        "xbus.put_envelope",
+        "xbus.put_envelopes",
+        "xbus.retry_event",
+        "xbus.replay_envelope",
+    }
+)
+"""The verbs that are bounded: those that may wait for the journal, and that nobody needs to end something."""
+
+_GATHERED = "xbus.put_envelopes"
+
+
+class ThrottlingDispatch(Dispatch):
+    """Serves the verbs of some objects, and refuses calls beyond the limits of their emitters.
+
+    Args:
+        objects: as of ``Dispatch``.
+        sessions: the emitters'; they say who calls.
+        throttle: counts what is in flight.
+        groups: gathers the messages of a turn of the loop. They are put before any other call is carried out.
+        note_error: as of ``Dispatch``.
+    """
+
+    def __init__(
+        self,
+        *objects: object,
+        sessions: Sessions,
+        throttle: Throttle,
+        groups: GroupIntake,
+        note_error: Callable[[str, list[Value], CallError], None],
+    ) -> None:
+        super().__init__(*objects, knows=sessions.knows, note_error=note_error)
+        self._emitters = sessions
+        self._throttle = throttle
+        self._groups = groups
+        self._seen: Catalog | None = None
+        self._bounds_calls = False
+        """Whether the calls in flight of any emitter of that catalog are limited."""
+
+    def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
+        if self._groups.gathered and name != _GATHERED:
+            self._groups.flush()
+        catalog = self._throttle.configuration.catalog
+        if catalog is not self._seen:
+            self._seen, self._bounds_calls = catalog, self._throttle.bounds_calls
+        if not self._bounds_calls or (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
+            return (self.handlers.get(name) or self.handler(name))(args, kwargs)
+        size = _carried_bytes([args, *kwargs.values()])
+        try:
+            self._throttle.begin_call(emitter_id, size)
+        except Failed as error:
+            return self.refuse(name, error)
+        end = partial(self._throttle.end_call, emitter_id, size)
+        outcome: object = None
+        try:
+            outcome = self.handler(name)(args, kwargs)
+        finally:
+            if not isinstance(outcome, Deferred | Promise | asyncio.Future):
+                end()
+        if isinstance(outcome, Deferred | Promise | asyncio.Future):
+            outcome.add_done_callback(lambda _: end())
+        return outcome
+
+    def _bounded_emitter(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> int | None:
+        """Give the emitter that calls, if its calls in flight have a limit."""
+        token = args[0] if args else kwargs.get("token")
+        if name not in BOUND or not isinstance(token, str):
+            return None
+        try:
+            emitter_id = self._emitters.owner(token)
+        except Refused:
+            return None
+        return emitter_id if self._throttle.counts_calls(emitter_id) else None
+
+
+def _carried_bytes(value: Value) -> int:
+    """Count the bytes of items in the arguments of a call."""
+    if isinstance(value, bytes):
+        return len(value)
+    return sum(map(_carried_bytes, value)) if isinstance(value, list) else 0

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.fence import Seen, SeenEnd, read_holder
+from xbus.broker.journal.commit.committer import Seen, SeenEnd, read_holder
 from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors

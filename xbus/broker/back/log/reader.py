@@ -17,7 +17,7 @@ from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
 from xbus.broker.back.log.tail import LogTail
 from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_output_items, read_output_page
-from xbus.broker.journal.commit.fence import NOTHING_SEEN, SeenEnd
+from xbus.broker.journal.commit.committer import NOTHING_SEEN, SeenEnd
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, find_for_services

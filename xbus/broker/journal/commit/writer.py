@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
-from xbus.broker.journal.commit.fence import Seen
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Seen, Step, WriteJob
 from xbus.broker.journal.writes import (
     Append,
     PutEnvelope,
@@ -145,7 +144,8 @@ class Writer:
         self._taken: deque[_Pending | None] = deque()
         self._undecided: list[_Pending] = []
         self._pending_bytes = 0
-        self._full = False
+        self.has_room = True
+        """Whether more should be submitted; false means: let those who send wait."""
         self._faults_known = 0
         self._closing = False
         self._busy_since: float | None = None
@@ -202,11 +202,6 @@ class Writer:
         return not self._thread.is_alive()
 
     @property
-    def has_room(self) -> bool:
-        """Check whether more should be submitted; false means: let those who send wait."""
-        return not self._full
-
-    @property
     def outage(self) -> JournalUnavailable | None:
         """Why nothing can be written now; None while all goes well, as far as it was tried."""
         return self._committer.outage or self.overdue
@@ -243,15 +238,28 @@ class Writer:
         assert self._ended is not None, "the writer is not started"
         await asyncio.shield(self._ended)
 
-    def submit(self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True) -> None:
-        """Have ``write`` made durable, behind all that was submitted before.
+    def submit(
+        self,
+        write: Write[T] | Step | Callable[[sa.Connection], T],
+        answer: WriteAnswer[T],
+        *,
+        promises: bool = True,
+    ) -> None:
+        """Have something made durable, behind all that was submitted before.
 
         Args:
+            write: the write, or a step or another errand.
             answer: gets the call's answer (see ``carry_out``) when the transaction is committed; or
                 JournalUnavailable or JournalError, and then nothing of the call was kept.
             promises: false where nobody waits for it: then it waits a moment for one that promises something.
         """
-        self._gather(write, write_size(write), answer)
+        if (self._closing or not self.has_room) and self._refuse(answer):
+            return
+        size = write_size(write)
+        self._pending_bytes += size
+        if self._pending_bytes > self.max_pending_bytes:
+            self.has_room = False
+        self._gathered.append(_Pending(write, self._faults_known, size, answer))
         if promises:
             if not self._is_handing_over:
                 # What this turn of the loop submits shares a commit, and wakes the thread once.
@@ -265,46 +273,35 @@ class Writer:
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
         self._pending_bytes += size
-        self._full = self._full or self._pending_bytes > self.max_pending_bytes
+        self.has_room = self.has_room and self._pending_bytes <= self.max_pending_bytes
         self._look_for_room()
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
         if self._unpromised_since:
-            self._hand_over_soon()
+            self._turn.at_end(self._hand_over)
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._gather(errand, 0, answer)
+        self.submit(errand, answer)
         self._hand_over()
         return answer
 
     def step(self, row: int, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something to one row on the write connection, in a transaction that it shares; see ``Step``."""
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._gather(Step(row, errand), 0, answer)
-        self._hand_over_soon()
+        self.submit(Step(row, errand), answer)
         return answer
 
-    def _gather(self, what: Write[T] | Step | Callable[[sa.Connection], T], size: int, answer: WriteAnswer[T]) -> None:
-        if self._closing or self._full:
-            refusal = self.overdue
-            if self._closing:
-                refusal = JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
-            if refusal is not None:
-                if not answer.done():
-                    answer.set_exception(refusal)
-                return
-        self._pending_bytes += size
-        self._full = self._full or self._pending_bytes > self.max_pending_bytes
-        self._gathered.append(_Pending(what, self._faults_known, size, answer))
-
-    def _hand_over_soon(self) -> None:
-        """Hand over when this turn of the loop is done: what it submits shares a commit, and wakes the thread once."""
-        if not self._is_handing_over:
-            self._is_handing_over = True
-            self._turn.at_end(self._hand_over)
+    def _refuse(self, answer: WriteAnswer[T]) -> bool:
+        """Refuse a write if the journal is closed or, while there is no room, the database is silent."""
+        refusal = self.overdue
+        if self._closing:
+            refusal = JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
+        if refusal is not None and not answer.done():
+            answer.set_exception(refusal)
+        return refusal is not None
 
     def _hand_over_late(self) -> None:
         """Hand over what promises nothing, if it has waited long enough."""
@@ -451,12 +448,12 @@ class Writer:
                 pending.answer.set_exception(answer)
             else:
                 pending.answer.set_result(answer)
-        if self._full:
+        if not self.has_room:
             self._look_for_room()
 
     def _look_for_room(self) -> None:
-        if self._full and self._pending_bytes <= self.max_pending_bytes // 2:
-            self._full = False
+        if not self.has_room and self._pending_bytes <= self.max_pending_bytes // 2:
+            self.has_room = True
             for tell_room in self.room_listeners:
                 tell_room()
 

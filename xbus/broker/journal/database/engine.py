@@ -196,9 +196,12 @@ class DriverTransaction:
         self._driver = driver
         if isinstance(driver, sqlite3.Connection):
             driver.execute("BEGIN IMMEDIATE")
-        elif sessions.is_read_only(cast(PostgresSession, driver)):
+            return
+        session = cast(PostgresSession, driver)
+        if sessions.is_read_only(session):
             connection.invalidate()
             raise sessions.read_only_error()
+        session.begin_with_next()
 
     def commit(self) -> None:
         """Commit it."""

@@ -61,8 +61,13 @@ def ends_session(error: BaseException | None) -> bool:
 class PostgresCursor(extensions.cursor):
     """A cursor that ends its session by an error after which that serves nobody."""
 
+    connection: "PostgresSession"
+
     def execute(self, query: Any, vars: Parameters = None) -> None:
         """Execute a statement."""
+        if self.connection.begins:
+            self.connection.begins = False
+            query = f"BEGIN; {query}"
         try:
             super().execute(query, vars)
         except psycopg2.Error as error:
@@ -71,6 +76,7 @@ class PostgresCursor(extensions.cursor):
 
     def executemany(self, query: Any, vars_list: Parameters) -> None:
         """Execute a statement with each of the values."""
+        self._begin()
         try:
             super().executemany(query, vars_list)
         except psycopg2.Error as error:
@@ -79,11 +85,18 @@ class PostgresCursor(extensions.cursor):
 
     def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
         """Copy rows in or out."""
+        self._begin()
         try:
             super().copy_expert(sql, file, size)
         except psycopg2.Error as error:
             self._look_at(error)
             raise
+
+    def _begin(self) -> None:
+        """Begin the transaction, as a ``COPY`` can't share a message."""
+        if self.connection.begins:
+            self.connection.begins = False
+            self.execute("BEGIN")
 
     def _look_at(self, error: psycopg2.Error) -> None:
         if ends_session(error):
@@ -100,9 +113,31 @@ class PostgresSession(extensions.connection):
         super().__init__(*arguments, **options)
         self.prepared: set[str] = set()
         """The names of the statements that the session has prepared."""
+        self.begins = False
+        """Whether the next statement begins a transaction."""
+        self._is_own = False
+        """Whether this class began the transaction, and not the driver."""
+
+    def begin_with_next(self) -> None:
+        """Begin a transaction together with the next statement: the driver would wait for an answer to ``BEGIN``."""
+        self.autocommit = True
+        self.begins = self._is_own = True
+
+    def _end_own(self, statement: str) -> None:
+        has_begun, self.begins, self._is_own = not self.begins, False, False
+        try:
+            if has_begun:
+                with closing(self.cursor()) as cursor:
+                    cursor.execute(statement)
+        finally:
+            if not self.closed:
+                self.autocommit = False
 
     def commit(self) -> None:
         """Commit the transaction."""
+        if self._is_own:
+            self._end_own("COMMIT")
+            return
         try:
             super().commit()
         except psycopg2.Error as error:
@@ -112,7 +147,9 @@ class PostgresSession(extensions.connection):
 
     def rollback(self) -> None:
         """Roll the transaction back; that of a closed session is rolled back, and the error that closed it goes on."""
-        if not self.closed:
+        if self._is_own and not self.closed:
+            self._end_own("ROLLBACK")
+        elif not self.closed:
             super().rollback()
 
 

@@ -76,8 +76,8 @@ from xbus.broker.journal.writes.sessions import (
 from xbus.broker.journal.writes.write import EarlierWrite, Write, WriteAnswer
 
 
-def write_size(write: Write[object]) -> int:
-    """Estimate the bytes of memory that a write takes until its commit."""
+def write_size(write: object) -> int:
+    """Estimate the bytes of memory that a write, or an errand, takes until its commit."""
     match write:
         case Append():
             return 200 + write.size

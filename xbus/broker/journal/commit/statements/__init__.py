@@ -18,7 +18,7 @@ from xbus.broker.journal.commit.statements import (
     replies,
     sessions,
 )
-from xbus.broker.journal.commit.statements.put import leave_taken
+from xbus.broker.journal.commit.statements.closing import leave_taken
 from xbus.broker.journal.commit.statements.stored import lasting_appends
 from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather

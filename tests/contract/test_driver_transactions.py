@@ -1,0 +1,97 @@
+"""A transaction straight at the driver is begun, committed and rolled back on both databases."""
+
+import io
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import psycopg2
+import pytest
+import sqlalchemy as sa
+from psycopg2 import extensions
+
+from xbus.broker.journal.database.engine import DriverTransaction, create_engine, driver_of
+
+MOVE = "UPDATE head SET position = position + 1 RETURNING position"
+
+Session: TypeAlias = tuple[sa.Connection, Any]
+"""A connection of SQLAlchemy and that of its driver."""
+
+
+def session_of(url: str) -> Iterator[Session]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        yield connection, driver_of(connection)
+    engine.dispose()
+
+
+@pytest.fixture
+def session(database_url: str) -> Iterator[Session]:
+    yield from session_of(database_url)
+
+
+@pytest.fixture
+def of_postgres(postgres_url: str) -> Iterator[Session]:
+    yield from session_of(postgres_url)
+
+
+def moved(driver: Any) -> Any:
+    cursor = driver.cursor()
+    cursor.execute(MOVE)
+    return cursor.fetchall()[0][0]
+
+
+def position(connection: sa.Connection) -> Any:
+    with connection.begin():
+        return connection.scalar(sa.text("SELECT position FROM head"))
+
+
+def test_what_is_committed_stays_and_what_is_rolled_back_does_not(session: Session) -> None:
+    connection, driver = session
+    transaction = DriverTransaction(connection, driver)
+    assert moved(driver) == 1
+    transaction.commit()
+    transaction = DriverTransaction(connection, driver)
+    assert [moved(driver), moved(driver)] == [2, 3]
+    transaction.rollback()
+    assert position(connection) == 1
+
+
+def test_one_without_a_statement_changes_nothing(session: Session) -> None:
+    connection, driver = session
+    DriverTransaction(connection, driver).commit()
+    DriverTransaction(connection, driver).rollback()
+    assert position(connection) == 0
+
+
+def test_one_begins_at_postgresql_in_the_message_of_its_first_statement(of_postgres: Session) -> None:
+    connection, driver = of_postgres
+    transaction = DriverTransaction(connection, driver)
+    assert driver.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE
+    assert moved(driver) == 1
+    assert driver.info.transaction_status == extensions.TRANSACTION_STATUS_INTRANS
+    transaction.commit()
+    assert driver.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE
+
+
+def test_one_that_copies_first_is_rolled_back(of_postgres: Session) -> None:
+    connection, driver = of_postgres
+    with connection.begin():
+        connection.execute(sa.text("CREATE TABLE copied (number integer)"))
+    transaction = DriverTransaction(connection, driver)
+    driver.cursor().copy_expert("COPY copied FROM STDIN", io.StringIO("1\n2\n"))
+    transaction.rollback()
+    with connection.begin():
+        assert connection.scalar(sa.text("SELECT count(*) FROM copied")) == 0
+
+
+def test_one_whose_first_statement_fails_leaves_the_session_usable(of_postgres: Session) -> None:
+    connection, driver = of_postgres
+    transaction = DriverTransaction(connection, driver)
+    with pytest.raises(psycopg2.ProgrammingError):
+        driver.cursor().execute("UPDATE no_table SET position = 1")
+    transaction.rollback()
+    assert position(connection) == 0
+    transaction = DriverTransaction(connection, driver)
+    assert moved(driver) == 1
+    transaction.commit()
+    assert position(connection) == 1
