@@ -28,7 +28,7 @@ ROUNDS = 20
 PUTS = 20
 """The puts of a round, each made when the one before is answered."""
 
-CALLS_OF_ONE = 290
+CALLS_OF_ONE = 245
 """The calls for an envelope that is alone."""
 
 CALLS_OF_A_FURTHER_ONE = 1.5

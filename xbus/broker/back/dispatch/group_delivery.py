@@ -248,15 +248,16 @@ class GroupDelivery:
             role = self._roles[recipient.role.id]
             if role.keys.is_wanted:
                 in_hand = {*(in_hand or ()), *role.keys_in_hand.all()}
-        is_vote = len(instances) > 1
-        most = min(map(self._gathering.may_prepare, instances)) if is_vote and may_go else MOST_ENVELOPES
+        most = MOST_ENVELOPES
+        if may_go and len(instances) > 1 and (len(party.parts) > 1 or len(party.parts[0].places) > 1):
+            most = min(map(self._gathering.may_prepare, instances))
         parts = party.take_parts(in_hand, most) if may_go else ()
         if not parts:
             for each in instances:
                 self._slots.free(each)
             return False
         slots = dict.fromkeys(instances, 1)
-        if is_vote:
+        if len(instances) > 1 and (len(parts) > 1 or len(parts[0].places) > 1):
             further = sum([len(part.places) for part in parts]) - 1
             for each, number in self._gathering.take_further(list(instances), further).items():
                 slots[each] += number

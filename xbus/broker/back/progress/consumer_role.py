@@ -1,12 +1,10 @@
 """A consumer role, as one object: its state, cursor, lane, pace, breaker, blocked keys, and what is in flight to it."""
 
 import asyncio
-from collections import deque
-from collections.abc import Collection, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Sequence, Set
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
-from xbus.broker.back.progress.in_flight import InFlight
-from xbus.broker.back.progress.keys_in_hand import KeysInHand
 from xbus.broker.back.progress.lane import Lane
 from xbus.broker.back.progress.pace import Pace
 from xbus.broker.back.recipients import CircuitBreaker, CircuitBreakers, ServedRole
@@ -34,6 +32,112 @@ class Reservations:
     def reached(self, position: int) -> int:
         """Give the position up to which hand-overs are durable as soon as that at ``position`` is, asked just now."""
         return self._steps[0][0] if self._steps else position
+
+
+class InFlight:
+    """The envelopes that runs bring to a role just now, and its rows that changed since they were read; pure."""
+
+    def __init__(self) -> None:
+        self.positions: set[int] = set()
+        """The positions of the envelopes in flight; whoever brings a group adds its, and takes them away."""
+        self._outdated: set[int] = set()
+
+    # -- envelopes -------------------------------------------------------------------------------------------------
+
+    def begin(self, position: int) -> None:
+        """Note that a run begins to bring an envelope."""
+        self.positions.add(position)
+
+    def begin_all(self, positions: Iterable[int]) -> None:
+        """Note that envelopes begin to be brought."""
+        self.positions.update(positions)
+
+    def has_any(self, positions: Iterable[int]) -> bool:
+        """Check whether an envelope at any of these positions is being brought."""
+        return not self.positions.isdisjoint(positions)
+
+    def end(self, position: int) -> None:
+        """Note that the run has ended, and that its results are noted."""
+        self.positions.discard(position)
+
+    def end_all(self, positions: Iterable[int]) -> None:
+        """The same for several envelopes, or none of them was begun."""
+        self.positions.difference_update(positions)
+
+    # -- delivery rows ---------------------------------------------------------------------------------------------
+
+    def begin_reading(self) -> Set[int]:
+        """Begin to read the rows of the role.
+
+        Returns:
+            What is not to be taken up of the rows that will be found: what is being brought to the role, to which is
+            added what is outdated until this is called again. A run may begin and end while rows are read, and its row
+            be found all the same.
+        """
+        self._outdated = set(self.positions)
+        return self._outdated
+
+    def outdate(self, position: int) -> None:
+        """Mark a row as outdated for those who have read it: a run took it, or it changed."""
+        self._outdated.add(position)
+
+    def is_outdated(self, position: int) -> bool:
+        """Check whether a row that was read is outdated."""
+        return position in self._outdated
+
+
+class KeysInHand:
+    """Ordering keys from the hand-over of an envelope until its outcome is noted; empty for a role without order.
+
+    An envelope that failed has its row by then, which blocks the key: so nothing of the key can come in between.
+    """
+
+    def __init__(self) -> None:
+        self.key_at: dict[int, str] = {}
+        """The keys by the positions of their envelopes."""
+        self._counts: Counter[str] = Counter()
+        self._change = asyncio.Event()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._counts
+
+    def all(self) -> Collection[str]:
+        """Give all of them."""
+        return self._counts.keys()
+
+    def begin(self, position: int, key: str | None) -> None:
+        """Note that an envelope is handed over; without a key its role wants no order."""
+        if key is not None and position not in self.key_at:
+            self.key_at[position] = key
+            self._counts[key] += 1
+
+    def begin_all(self, positions: Iterable[int], keys: Iterable[str]) -> None:
+        """Note that envelopes are handed over that are not in hand yet, each with its key."""
+        found = dict(zip(positions, keys, strict=True))
+        self.key_at.update(found)
+        self._counts.update(found.values())
+
+    def end(self, positions: Iterable[int]) -> None:
+        """Note that the outcome of some envelopes is noted."""
+        if not self.key_at:
+            return
+        ended = [self.key_at.pop(position) for position in positions if position in self.key_at]
+        for key in ended:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+        if ended:
+            self._change.set()
+            self._change = asyncio.Event()
+
+    async def free(self, key: str | None) -> None:
+        """Wait until no instance has an envelope of a key."""
+        while key in self._counts:
+            await self._change.wait()
+
+    async def changed(self) -> None:
+        """Wait until the outcome of some envelope is noted."""
+        await self._change.wait()
 
 
 class ConsumerRole:

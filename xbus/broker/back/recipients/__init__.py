@@ -5,7 +5,7 @@ the log.
 """
 
 from xbus.broker.back.recipients.abilities import Abilities
-from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
+from xbus.broker.back.recipients.circuit_breaker import BreakerProbes, CircuitBreaker, CircuitBreakers
 from xbus.broker.back.recipients.failures import (
     FailureClass,
     ItemError,
@@ -19,7 +19,6 @@ from xbus.broker.back.recipients.failures import (
 from xbus.broker.back.recipients.handshake import Handshake, introduce
 from xbus.broker.back.recipients.hosts import RecipientHosts
 from xbus.broker.back.recipients.own_registrations import OwnRegistrations
-from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, Transformed

@@ -139,12 +139,7 @@ class EnvelopeCalls:
             begins: whether the call brings the envelopes, with all that is to be told of them.
         """
         renewed = self._begin_call(ids, verb, begins=begins)
-
-        def answered(answer: Value, error: CallError | None) -> None:
-            self._end_call()
-            taker(answer, error)
-
-        self._client.ask(name, (argument,), answered, seconds, renewed)
+        self._client.ask(name, (argument,), partial(self._end_call, taker), seconds, renewed)
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""
@@ -181,7 +176,7 @@ class EnvelopeCalls:
         renewed = self._begin_call(ids, verb, begins=begins)
         spans = tracing.begin_calls(verb, ids, self._login)
         call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
-        call.add_done_callback(self._end_call)
+        call.add_done_callback(partial(self._end_call, None))
         for span in spans:
             call.add_done_callback(span.ended_by)
         return call
@@ -198,11 +193,13 @@ class EnvelopeCalls:
         self._unanswered += 1
         return None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)
 
-    def _end_call(self, _: object = None) -> None:
-        """Note the answer to a call, or its lack."""
+    def _end_call(self, taker: Callable[..., object] | None, *answer: object) -> None:
+        """Note the answer to a call, or its lack, and hand it on to whoever takes it."""
         self._unanswered -= 1
         if not self._unanswered:
             self._busy_before += self._now() - self._busy_since
+        if taker is not None:
+            taker(*answer)
 
 
 class RecipientProxy:

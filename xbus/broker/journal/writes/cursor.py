@@ -70,7 +70,8 @@ class Cursor:
             # However long it is, no bits are needed for it.
             self.above >>= length
             self.position = last
-            self._advance()
+            if self.above:
+                self._advance()
         else:
             self.above |= (1 << length) - 1 << offset
 

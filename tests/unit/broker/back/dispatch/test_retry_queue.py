@@ -18,8 +18,7 @@ from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
-from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.circuit_breaker import BreakerProbes, CircuitBreakers
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.served import ServedRole
