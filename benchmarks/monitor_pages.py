@@ -34,8 +34,8 @@ from xbus.broker.journal.samples.lags import LagReader
 from xbus.broker.journal.samples.taking import take
 from xbus.clock import SystemClock
 from xbus.config import load
-from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.program import build
 
 ENVELOPES = 1_000_000
 ROUNDS = 7

@@ -25,9 +25,8 @@ from tests.support.daemon import Daemon
 from tests.support.long_journal import KEY, fill
 from tests.support.processes import script
 from xbus import model
-from xbus.admin.why.asking import RunningBroker
 from xbus.admin.why.findings import Finding
-from xbus.admin.why.inquiry import BrokerAccess, Inquiry
+from xbus.admin.why.inquiry import BrokerAccess, Inquiry, RunningBroker
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.pool import ConnectionPool

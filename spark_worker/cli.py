@@ -12,9 +12,8 @@ from spark_worker.spark.master import parsed_settings
 from spark_worker.transform.transforms import Transform, load_function, load_sql
 from spark_worker.worker.serving import WorkerOptions, serve_for_ever
 from xbus import ending, logs
-from xbus.admin.address import back_option
+from xbus.admin.address import back_option, login_and_password, login_option, password_file_option
 from xbus.admin.program import config_option
-from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.errors import ConfigurationError

@@ -23,7 +23,7 @@ from spark_worker.archive.restoring import restore as put_back
 from spark_worker.archive.run import ArchiveRun, begun
 from spark_worker.spark.command_options import checked_master, conf_option
 from xbus import extras
-from xbus.admin.moments import Moment
+from xbus.admin.arguments import Moment
 from xbus.admin.output import one_json
 from xbus.admin.program import EnvelopeId, config_option, database_url, json_option
 from xbus.admin.progress import shown_on_terminal

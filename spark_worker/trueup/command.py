@@ -25,10 +25,9 @@ from spark_worker.trueup.comparing import (
     count,
     parse_items,
 )
-from xbus.admin.address import broker_address, command_emitter
+from xbus.admin.address import broker_address, command_emitter, password_file_option, password_of
 from xbus.admin.output import facts, one_json
 from xbus.admin.program import config_option, database_url, json_option
-from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
 

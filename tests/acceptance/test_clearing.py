@@ -29,8 +29,8 @@ from xbus.broker.journal.people import Right, add_person
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.emitter import AsyncEmitter, Emitter
-from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.program import build
 from xbus.passwords import Passwords
 
 TYPES: dict[str, Nodes] = {"client": {"clients": []}, "data_clearing": {"clients": []}}

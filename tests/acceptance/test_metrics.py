@@ -29,7 +29,7 @@ from tests.support.processes import run, script
 from tests.support.sdk import Keeps, emit, send_values
 from tests.support.serving import serving
 from tests.support.waiting import eventually, wait_until
-from xbus.admin.why.asking import RunningBroker
+from xbus.admin.why.inquiry import RunningBroker
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.roles import list_roles
 from xbus.broker.journal.samples.sample import Delivered

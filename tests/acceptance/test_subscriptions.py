@@ -34,8 +34,8 @@ from xbus.broker.journal.api_tokens import add_api_token
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
-from xbus.http.callbacks.back import GatewayBack
-from xbus.http.connection import connected
+from xbus.http.callbacks.service import GatewayBack
+from xbus.http.front import connected
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ENVELOPES = 60

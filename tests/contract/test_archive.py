@@ -28,8 +28,7 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe, looking, settle_all
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.admin.why.deliveries import Surroundings
-from xbus.admin.why.envelopes import explain_envelope
+from xbus.admin.why.deliveries import Surroundings, explain_envelope
 from xbus.admin.why.findings import Code
 from xbus.broker.journal.archive.plans import FilePlan, Round
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, read_whereabouts

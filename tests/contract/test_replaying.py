@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe, looking
 from xbus import model
-from xbus.admin.replay.replaying import ReplayRequest, preview, send_again
+from xbus.admin.replay import ReplayRequest, preview, send_again
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration.detaching import detach
 from xbus.broker.journal.replay.pages import PAGE_ENVELOPES

@@ -12,9 +12,8 @@ import sqlalchemy as sa
 from tests.support.why_states import OF_STATE, read_state
 from tests.torture import bus
 from tests.torture.history import Received, Routes
-from xbus.admin.why.asking import RunningBroker
 from xbus.admin.why.findings import Code, Finding
-from xbus.admin.why.inquiry import Inquiry
+from xbus.admin.why.inquiry import Inquiry, RunningBroker
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.why.envelopes import AskedPart
 from xbus.clock import SystemClock

@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any
 
-from xbus.http.counters import Gauge, RoutemasterCounters, gauges
-from xbus.http.statsd import MOST_DATAGRAM_BYTES, StatsdReports, datagrams
+from xbus.http.figures import MOST_DATAGRAM_BYTES, Gauge, RoutemasterCounters, StatsdReports, datagrams, gauges
 
 
 def health(name: str, **facts: Any) -> Any:

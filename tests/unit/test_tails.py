@@ -2,7 +2,7 @@
 
 import asyncio
 
-from xbus.http.reading.tails import Tail, TailChunk, TailPace, TailQuestion
+from xbus.http.tails import Tail, TailChunk, TailPace, TailQuestion
 from xbus.rpc.codec import Value
 
 KIB = 1024

@@ -1,7 +1,7 @@
 """Finds the clearing databases that consumers announce, and reads what waits there for a person."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xbus.broker.journal.database.clearing_items import ClearingItem, read_clearing_items
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
@@ -63,3 +63,35 @@ def clearing_databases(
                 names = tuple(sorted(map(str, types)))
                 if request_type is None or request_type in names:
                     yield ClearingDatabase(str(metadata.get("name", "a consumer")), url, names)
+
+
+@dataclass(frozen=True, slots=True)
+class ClearingList:
+    """Items of all clearing databases.
+
+    Args:
+        items: each with its database.
+        errors: of the databases that can't be read.
+        below: the id below which the list goes on; None at its end. Each database has ids of its own, so items of the
+            one that is behind come twice.
+    """
+
+    items: list[tuple[ClearingItem, ClearingDatabase]]
+    errors: list[XbusError]
+    below: int | None
+
+
+def read_all(databases: Iterable[ClearingDatabase], state: str | None, before: int | None, limit: int) -> ClearingList:
+    """Read the items of several databases, the newest of each first; the arguments are those of ``read``."""
+    found = ClearingList([], [], None)
+    unfinished: list[int] = []
+    for database in databases:
+        try:
+            items = database.read(state, before, limit)
+        except XbusError as error:
+            found.errors.append(error)
+            continue
+        found.items.extend((item, database) for item in items)
+        if len(items) == limit:
+            unfinished.append(items[-1].id)
+    return replace(found, below=max(unfinished, default=None))

@@ -1,4 +1,4 @@
-"""The ``xbus`` command: the table of its commands. A new command is a module in ``commands`` and a line here."""
+"""The ``xbus`` command: the table of its commands. A new one is a function in ``commands`` and a line here."""
 
 import click
 
@@ -22,8 +22,8 @@ COMMANDS = (
     "failure",
     "find",
     "fsck",
-    "state.doctor",
-    "state.health",
+    "doctor",
+    "health",
     "import_legacy",
     "journal",
     "keys",
@@ -34,17 +34,17 @@ COMMANDS = (
     "pausing.pause",
     "pausing.resume",
     "person",
-    "read",
+    "find.read",
     "reader",
     "recipient",
     "replay",
     "login.session",
     "login.token",
     "top",
-    "state.trace",
+    "why.trace",
     "subscription",
     "type",
-    "state.why",
+    "why",
 )
 """Each is imported when it is asked for: all of them together take half a second."""
 

@@ -1,20 +1,192 @@
-"""Output of several commands: facts and tables for people, JSON for programs."""
+"""Output of commands: aligned columns fitted to a width and facts for people, JSON for programs."""
 
 import json
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Any
 
 import click
 
-from xbus.admin.table import Column, on_one_line, table
+from xbus.clock import SystemClock
+from xbus.ending import printable
 from xbus.states import TONE_OF, Tone
+
+GAP = 2
+
+Paint = Callable[[str], str]
+"""Adds colours to a text, which takes as much room as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        name: its head.
+        narrows: how many characters it keeps at the least where the width does not suffice; 0 for a column that keeps
+            its width.
+        breaks: whether its texts are sentences, which may go on in further lines. Others are cut or keep their width.
+        to_right: whether its texts are aligned to the right; numbers always are.
+        wide_only: whether it is left out of narrow tables.
+        optional: whether it is left out where no row has anything in it.
+        painted: whether its words get colours.
+    """
+
+    name: str
+    narrows: int = 0
+    breaks: bool = False
+    to_right: bool = False
+    wide_only: bool = False
+    optional: bool = False
+    painted: bool = False
+
+
+Row = Mapping[Any, object]
+"""A row of a table: its cells by their columns, each a :class:`Column` or its head. The first row has all columns."""
+
+
+def rows_of(heads: Sequence[Column | str], cells: Iterable[Sequence[object]]) -> list[Row]:
+    """Make rows of a small table, whose cells come in the order of its columns."""
+    return [dict(zip(heads, row, strict=True)) for row in cells]
+
+
+def _of_rows(rows: Sequence[Row], width: int | None, **how: Any) -> Iterator[str]:
+    if rows:
+        heads = [*rows[0]]
+        yield from table(heads, [[row.get(head) for head in heads] for row in rows], width, **how)
+
+
+def table(
+    heads: Sequence[Column | str],
+    rows: Sequence[Sequence[object]],
+    width: int | None = None,
+    *,
+    wraps: bool = False,
+    narrow: bool = False,
+    paint: Paint | None = None,
+) -> Iterator[str]:
+    """Write the lines of a table: two blanks between columns, columns of numbers to the right, None as a dash.
+
+    Args:
+        heads: the columns; a text is a column with this head.
+        width: how many characters a line may have; None for any number.
+        wraps: whether sentences that are too wide go on in further lines, and nothing is cut.
+        narrow: whether columns are left out that are for wide tables only.
+        paint: colours the painted columns.
+    """
+    columns = [Column(head) if isinstance(head, str) else head for head in heads]
+    shown = [place for place, column in enumerate(columns) if _is_shown(column, [row[place] for row in rows], narrow)]
+    columns = [columns[place] for place in shown]
+    cells = [[_text(row[place]) for place in shown] for row in rows]
+    right = [
+        column.to_right or any(isinstance(row[place], int) for row in rows)
+        for place, column in zip(shown, columns, strict=True)
+    ]
+    natural = [max(map(columns_of, texts)) for texts in zip(_heads(columns), *cells, strict=True)]
+    widths = _fitted([_floor(column, wraps) for column in columns], natural, width)
+    painters = [paint if column.painted else None for column in columns]
+    yield _line(_heads(columns), widths, right, [None] * len(columns))
+    for row in cells:
+        for line in _lines(row, widths, wraps):
+            yield _line(line, widths, right, painters)
+
+
+def _floor(column: Column, wraps: bool) -> int:
+    """Give the least width of a column; 0 if it keeps its own."""
+    return max(column.narrows, columns_of(column.name)) if column.narrows and (column.breaks or not wraps) else 0
+
+
+def _is_shown(column: Column, values: Sequence[object], narrow: bool) -> bool:
+    if column.wide_only and narrow:
+        return False
+    return not column.optional or any(value is not None for value in values)
+
+
+def _heads(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]
+
+
+def _fitted(floors: Sequence[int], widths: list[int], width: int | None) -> list[int]:
+    """Narrow the widest columns that may be narrowed, until a line fits or none can give way any more.
+
+    Args:
+        floors: the least width of each column; 0 for one that keeps its own.
+    """
+    if width is None:
+        return widths
+    floors = [min(natural, floor or natural) for floor, natural in zip(floors, widths, strict=True)]
+    fitted = [*widths]
+    surplus = sum(fitted) + GAP * (len(fitted) - 1) - width
+    while surplus > 0:
+        room = [fitted[place] - floors[place] > 0 for place in range(len(fitted))]
+        if not any(room):
+            break
+        widest = max((place for place, has_room in enumerate(room) if has_room), key=lambda place: fitted[place])
+        others = [fitted[place] for place, has_room in enumerate(room) if has_room and place != widest]
+        cut = max(1, min(surplus, fitted[widest] - max([floors[widest], *others])))
+        fitted[widest] -= cut
+        surplus -= cut
+    return fitted
+
+
+def _lines(row: Sequence[str], widths: Sequence[int], wraps: bool) -> Iterator[Sequence[str]]:
+    if not wraps:
+        yield [cut(cell, width) for cell, width in zip(row, widths, strict=True)]
+        return
+    wrapped = [wrap(cell, max(1, width)) for cell, width in zip(row, widths, strict=True)]
+    yield from zip_longest(*wrapped, fillvalue="")
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], painters: Sequence[Paint | None]) -> str:
+    aligned = []
+    for cell, width, to_right, paint in zip(cells, widths, right, painters, strict=True):
+        blanks = " " * max(0, width - columns_of(cell))
+        text = cell if paint is None else paint(cell)
+        aligned.append(blanks + text if to_right else text + blanks)
+    return (" " * GAP).join(aligned).rstrip()
+
+
+def cut(text: str, width: int) -> str:
+    """Cut a text that takes more columns of a terminal than ``width``."""
+    if columns_of(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if columns_of(kept + character) > width - 1:
+            break
+        kept += character
+    return kept.rstrip() + "…"
+
+
+def columns_of(text: str) -> int:
+    """Count the columns of a terminal that a text takes: some characters take two, some none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
+
+
+def on_one_line(text: str) -> str:
+    """Write the text on one line, with what a terminal would obey written out: recipients may have written it."""
+    return printable(" ".join(text.split()))
+
 
 SHOWN_INDICES = 5
 
@@ -57,12 +229,14 @@ class Output:
         width: characters of a line of a list; None for any number.
         wraps_at: characters of a line of details; None for any number.
         coloured: whether states get colours.
+        now: the moment from which ages count.
     """
 
     form: Form
     width: int | None = None
     wraps_at: int | None = None
     coloured: bool = False
+    now: datetime = field(default_factory=lambda: SystemClock().now())
 
     @classmethod
     def of(cls, form: Form) -> "Output":
@@ -87,46 +261,48 @@ class Output:
         for each in found:
             click.echo(one_json(each))
 
-    def table(self, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-        """Write a list: a line for each row, cut where the width does not suffice."""
-        return table(heads, rows, self.width, narrow=not self.is_wide, paint=self._paint)
+    def table(self, rows: Sequence[Row]) -> Iterator[str]:
+        """Write a list: a line for each row, cut where the width does not suffice; nothing without rows."""
+        return _of_rows(rows, self.width, narrow=not self.is_wide, paint=self._paint)
 
     def listing(
-        self,
-        objects: Iterable[Mapping[str, Any]],
-        heads: Sequence[Column | str],
-        rows: Sequence[Sequence[object]],
-        none: str,
+        self, objects: Iterable[Mapping[str, Any]], rows: Iterable[Row], none: str, more: str | None = None
     ) -> None:
-        """Write a list as objects or as a table, or ``none`` where it is empty."""
+        """Write a list as objects or as a table, or ``none`` where it is empty.
+
+        Args:
+            more: goes behind the table.
+        """
         if self.as_json:
             self.objects(objects)
-        else:
-            click.echo("\n".join(self.table(heads, rows)) if rows else none)
+            return
+        click.echo("\n".join(self.table([*rows])) or none)
+        if more:
+            click.echo(more)
 
     def paragraph(self, text: str) -> str:
         """Write a sentence, cut into lines at spaces where a terminal is narrow."""
         safe = on_one_line(text)
         return safe if self.wraps_at is None else textwrap.fill(safe, self.wraps_at, break_on_hyphens=False)
 
-    def block(self, title: str, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    def block(self, title: str, rows: Sequence[Row]) -> Iterator[str]:
         """Write a table under a title behind an empty line, and cut nothing; nothing without rows."""
         if rows:
             width = None if self.wraps_at is None else self.wraps_at - INDENT
-            lines = table(heads, rows, width, wraps=width is not None, narrow=not self.is_wide, paint=self._paint)
+            lines = _of_rows(rows, width, wraps=width is not None, narrow=not self.is_wide, paint=self._paint)
             yield ""
             yield title
             yield from (f"{'':{INDENT}}{line}" for line in lines)
 
-    def when(self, at: datetime | None, now: datetime) -> str | None:
+    def when(self, at: datetime | None) -> str | None:
         """Write a moment of a list: its age, or the moment itself where the command may be wide."""
-        return moment(at) if self.is_wide else age(at, now)
+        return moment(at) if self.is_wide else age(at, self.now)
 
-    def ahead(self, at: datetime | None, now: datetime) -> str | None:
+    def ahead(self, at: datetime | None) -> str | None:
         """Write a moment to come in a list: the time until then, or the moment itself where the command may be wide."""
         if at is None or self.is_wide:
             return moment(at)
-        return age(now, at) if at > now else "over"
+        return age(self.now, at) if at > self.now else "over"
 
     def _paint(self, text: str) -> str:
         return _COLOURED.sub(_painted, text) if self.coloured else text
@@ -179,7 +355,7 @@ def counted(number: int, what: str = "item", *, at_least: bool = False) -> str:
 
 def one_json(value: Mapping[str, Any]) -> str:
     """Write an object in JSON on one line; ids and moments become text, hashes hexadecimal."""
-    return escaped(json.dumps(value, default=_plain, ensure_ascii=False))
+    return escaped(json.dumps(value, default=plain, ensure_ascii=False))
 
 
 def escaped(document: str) -> str:
@@ -196,7 +372,8 @@ def _fact(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """Convert a value that JSON lacks to text: moments, and bytes to hexadecimal."""
     if isinstance(value, datetime):
         return value.isoformat()
     return value.hex() if isinstance(value, bytes) else str(value)

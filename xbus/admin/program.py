@@ -1,25 +1,64 @@
-"""The frame of all commands: it reads the configuration, and turns an error into a line and an exit code."""
+"""The frame of all commands: it finds them, reads the configuration, and turns an error into a line and a code."""
 
 import errno
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
-from xbus import ending
-from xbus.admin import plugins
+from xbus import ending, extras
 from xbus.admin.output import Form, Output
 from xbus.broker.journal.database import schema
 from xbus.config import load
 from xbus.config.command_line import file_option
-from xbus.errors import XbusError
+from xbus.errors import ConfigurationError, XbusError
+
+GROUP = "xbus.commands"
+
+ABOVE = (EntryPoint("flow", "xbus.testing.flow.command:flow", GROUP),)
+"""Commands of this distribution in packages that stand on this one, which therefore can't import them."""
+
+
+def plugins_found() -> dict[str, EntryPoint]:
+    """Find the installed commands by name, without importing any."""
+    return {entry.name: entry for entry in (*ABOVE, *entry_points(group=GROUP))}
+
+
+def load_plugin(entry: EntryPoint) -> click.Command:
+    """Load a command; if it lacks a package, one that says so."""
+    try:
+        command = entry.load()
+    except ImportError as error:
+        return _missing(entry, error.name.partition(".")[0] if error.name else str(error))
+    if not isinstance(command, click.Command):
+        raise ConfigurationError(f"{entry.value} is no command of click", f"see the entry points of group {GROUP}")
+    return command
+
+
+def _missing(entry: EntryPoint, module: str) -> click.Command:
+    package = entry.dist.name if entry.dist is not None else extras.DISTRIBUTION
+    cure = extras.install(",".join(entry.extras), package) if entry.extras else f"pip install '{package}'"
+
+    def refuse(arguments: Sequence[str]) -> None:
+        raise ConfigurationError(f"xbus {entry.name} needs {module}, which is not installed", cure)
+
+    return click.Command(
+        entry.name,
+        callback=refuse,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        help=f"Not installed: {cure}",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -55,26 +94,27 @@ class Program(CommandGroup):
     Beside its own it has the commands that other packages bring. It imports each at its first use.
 
     Args:
-        own: the modules of its own commands in ``xbus.admin.commands``; each has a command with its last name.
+        own: its own commands in ``xbus.admin.commands``, as ``module.command``, or as one name for both.
     """
 
     def __init__(self, *args: Any, own: Iterable[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._own = {module.rpartition(".")[2].replace("_", "-"): module for module in own}
+        self._own = {each.rpartition(".")[2].replace("_", "-"): each for each in own}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*self._own, *super().list_commands(ctx), *plugins.found()})
+        return sorted({*self._own, *super().list_commands(ctx), *plugins_found()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = self._own.get(cmd_name)
-        if module is not None:
-            command: click.Command = getattr(import_module(f"xbus.admin.commands.{module}"), module.rpartition(".")[2])
+        own = self._own.get(cmd_name)
+        if own is not None:
+            module, _, name = own.rpartition(".")
+            command: click.Command = getattr(import_module(f"xbus.admin.commands.{module or name}"), name)
             return command
         added = super().get_command(ctx, cmd_name)
         if added is not None:
             return added
-        entry = plugins.found().get(cmd_name)
-        return None if entry is None else plugins.load(entry)
+        entry = plugins_found().get(cmd_name)
+        return None if entry is None else load_plugin(entry)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _printable_refusals():
@@ -126,13 +166,18 @@ def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-def confirm(question: str) -> None:
+def confirm(question: str, *, unless: bool = False) -> None:
     """Ask a person, and go on only after a yes.
+
+    Args:
+        unless: whether the command line has said yes already.
 
     Raises:
         click.Abort: the answer is no, or the person has interrupted the command.
         click.UsageError: nobody can be asked.
     """
+    if unless:
+        return
     try:
         click.confirm(question, abort=True)
     except click.Abort as abort:

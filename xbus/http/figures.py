@@ -1,8 +1,16 @@
-"""Counts requests, and writes the figures of the gateway for Prometheus; no other module knows its library."""
+"""Counts requests, and gives the figures of the gateway: to Prometheus, to statsd, and under Routemaster's names.
 
+No other module knows the library of Prometheus. Statsd gets the tags of DogStatsD, which Datadog's agent and others
+read.
+"""
+
+import asyncio
+import logging
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
+from typing import NamedTuple, TypeAlias
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -10,8 +18,101 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from xbus.config import host_and_port
 from xbus.extras import installed_version
-from xbus.http.counters import PREFIX, Gauge, RoutemasterCounters
+from xbus.rpc.messages.subscriptions import SubscriptionHealthMap
+
+PREFIX = "routemaster"
+QUEUE = "main"
+"""The one queue of jobs: a batch that waits for its call."""
+
+Tags: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Gauge(NamedTuple):
+    """A figure of one moment."""
+
+    name: str
+    tags: Tags
+    value: float
+
+
+class RoutemasterCounters:
+    """The counts of this gateway since it began, by name and tags."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, Tags]] = Counter()
+
+    def began(self, kind: str) -> None:
+        """Count the start of a part of the gateway: ``web``, or ``worker`` for callbacks."""
+        self._add("process", 1, status="start", type=kind)
+
+    def ended(self, kind: str) -> None:
+        """Count the orderly end of a part."""
+        self._add("process", 1, status="stop", type=kind)
+
+    def pushed(self, topic: str) -> None:
+        """Count an event that a publisher pushed."""
+        self._add("events.published", 1, topic=topic)
+
+    def handed_out(self, subscriber: str, events: int, waited: float) -> None:
+        """Count the first call with a batch.
+
+        Args:
+            events: that are in it.
+            waited: seconds since the first of them was sealed.
+        """
+        self._add("events.added", events, subscriber=subscriber)
+        self._add("latency.batches.count", 1, subscriber=subscriber)
+        self._add("latency.batches.first_attempt", _milliseconds(waited), subscriber=subscriber)
+
+    def called(self, subscriber: str, events: int, seconds: float, waited: float, *, is_taken: bool) -> None:
+        """Count a call.
+
+        Args:
+            events: that are in its batch.
+            seconds: that the call took.
+            waited: seconds from the seal of the first event to the call.
+        """
+        tags = {"status": "success" if is_taken else "failure", "subscriber": subscriber}
+        took = _milliseconds(seconds)
+        self._add("delivery.events", events, **tags)
+        self._add("delivery.batches", 1, **tags)
+        self._add("delivery.time", took, **tags)
+        self._add("delivery.time2", took * took, **tags)
+        if is_taken:
+            self._add("events.removed", events, subscriber=subscriber)
+            self._add("latency.batches.last_attempt", _milliseconds(waited), subscriber=subscriber)
+
+    def dropped(self, subscriber: str, events: int) -> None:
+        """Count events that a subscriber was made to do without."""
+        if events:
+            self._add("events.autodropped", events, subscriber=subscriber)
+            self._add("events.removed", events, subscriber=subscriber)
+
+    def _add(self, name: str, number: int, **tags: str) -> None:
+        self.counts[name, tuple(sorted(tags.items()))] += number
+
+
+def gauges(found: Sequence[SubscriptionHealthMap]) -> Iterator[Gauge]:
+    """Give the gauges of subscriptions.
+
+    The bus makes a batch when it calls. So those that wait are as many as the waiting events fill.
+    """
+    jobs = {"instant": 0, "scheduled": 0}
+    for each in found:
+        batches = -(-each["events"] // each["batch_events"])
+        tags = (("subscriber", each["name"]),)
+        yield Gauge("subscriber.queue.events", tags, each["events"])
+        yield Gauge("subscriber.queue.batches", tags, batches)
+        jobs["scheduled" if each["failures"] else "instant"] += batches
+    for status, number in jobs.items():
+        yield Gauge("jobs.count", (("queue", QUEUE), ("status", status)), number)
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
+
 
 OPERATION = "xbus.operation"
 """The name in the scope of a request under which its operation is noted."""
@@ -124,3 +225,94 @@ class CountedRequests:
             if not is_answered:
                 count(HTTPStatus.INTERNAL_SERVER_ERROR)
             raise
+
+
+log = logging.getLogger(__name__)
+
+REPORT_SECONDS = 10.0
+"""Seconds between reports, as Routemaster has them."""
+
+MOST_DATAGRAM_BYTES = 1_400
+"""Bytes of a datagram, which fits into a packet of Ethernet."""
+
+_SPECIAL = re.compile(r"[^\w./-]")
+
+
+class StatsdReports:
+    """Reports what was counted since the last report, and gauges.
+
+    Args:
+        address: of the server, host and port.
+        counters: what is counted.
+        look: gives the gauges of this moment.
+        seconds: between reports.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        counters: RoutemasterCounters,
+        look: Callable[[], Awaitable[Sequence[Gauge]]],
+        seconds: float = REPORT_SECONDS,
+    ) -> None:
+        self._address = host_and_port(address)
+        self._counters = counters
+        self._look = look
+        self._seconds = seconds
+        self._told: Counter[tuple[str, Tags]] = Counter()
+
+    async def run(self) -> None:
+        """Report for ever, and once more when it is cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self._seconds)
+                try:
+                    await self._report(await self._look())
+                except Exception:
+                    # Nobody's request may end for a report.
+                    log.exception("a report to statsd failed", extra={"action": "statsd_fault"})
+        finally:
+            await self._report(())
+
+    async def _report(self, found: Iterable[Gauge]) -> None:
+        counts = self._counters.counts.copy()
+        grown = counts - self._told
+        lines = [
+            *(_line(each.name, each.value, "g", each.tags) for each in found),
+            *(_line(name, number, "c", _with_queue(tags)) for (name, tags), number in sorted(grown.items())),
+        ]
+        try:
+            loop = asyncio.get_running_loop()
+            transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=self._address)
+        except (OSError, UnicodeError) as error:
+            # What was not told comes with the next report.
+            log.warning("no metrics to statsd: %s", error, extra={"action": "statsd_unreachable"})
+            return
+        for datagram in datagrams(lines):
+            transport.sendto(datagram)
+        transport.close()
+        self._told = counts
+
+
+def datagrams(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Join lines to datagrams that fit into a packet."""
+    kept: list[bytes] = []
+    size = 0
+    for line in lines:
+        if kept and size + len(line) + 1 > MOST_DATAGRAM_BYTES:
+            yield b"\n".join(kept)
+            kept, size = [], 0
+        kept.append(line)
+        size += len(line) + 1
+    if kept:
+        yield b"\n".join(kept)
+
+
+def _with_queue(tags: Tags) -> Tags:
+    """Tag a subscriber as Routemaster's document and as its server do, which calls it the queue."""
+    return tags + tuple(("queue", value) for name, value in tags if name == "subscriber")
+
+
+def _line(name: str, value: float, kind: str, tags: Tags) -> bytes:
+    told = ",".join(f"{name}:{_SPECIAL.sub('_', value)}" for name, value in tags)
+    return f"{PREFIX}.{name}:{value:.15g}|{kind}|#{told}".encode()

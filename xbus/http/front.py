@@ -1,23 +1,60 @@
-"""The gateway's way to the broker's front: one connection, by which the calls of all tokens go."""
+"""The gateway's way to the broker's front: one connection for all tokens, and the envelopes of requests.
+
+An envelope of one event goes in one call if it is small, else in parts while it comes.
+"""
 
 import asyncio
 from collections import OrderedDict
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from types import TracebackType
 
 from xbus.clock import Clock
+from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
+from xbus.emitter.envelope import AsyncEnvelope, put_at_once
+from xbus.emitter.event import AsyncEvent, EventStart
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience, insist
+from xbus.emitter.puts import GoesAlone
+from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits
 from xbus.errors import Refused
-from xbus.http.connection import connected
 from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
+from xbus.rpc.context import new_context
 from xbus.rpc.exchange import AnswerTaker
-from xbus.rpc.messages import FrontLimitsMap
+from xbus.rpc.items import ITEM_HEADER_BYTES
+from xbus.rpc.life_signs import LifeSigns
+from xbus.rpc.messages import EnvelopeOptionsMap, FrontLimitsMap
 from xbus.rpc.shapes import AnswerReader
+
+HEARTBEAT_SECONDS = 5.0
+"""Seconds between the signs of life that the broker gives beneath the calls. They reveal a vanished machine."""
+
+
+@asynccontextmanager
+async def connected(address: str, clock: Clock, max_message_bytes: int = -1) -> AsyncIterator[Client]:
+    """Connect for as long as the block lasts.
+
+    Args:
+        address: of the front or the back; with keys for an encrypted one.
+        clock: stamps the requests.
+        max_message_bytes: a larger frame ends the connection; -1 for no limit.
+
+    Raises:
+        ConfigurationError: the address makes no sense, or names a key file that can't be used.
+    """
+    with ExitStack() as exit_stack:
+        context = new_context()
+        exit_stack.callback(context.destroy)
+        signs = LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS)
+        client = Client(context, name=address, clock=clock, max_message_bytes=max_message_bytes, life_signs=signs)
+        exit_stack.callback(client.close)
+        client.connect(address)
+        yield client
+
 
 HEALTH_SECONDS = 2.0
 """Seconds to wait for the front's answer about its health. More let a proxy wait for a broker that is away."""
@@ -149,3 +186,90 @@ class FrontConnection:
             Failed: it does not answer.
         """
         return await self._client.call("xbus.health", timeout=HEALTH_SECONDS)
+
+
+SMALL_BYTES = 262_144
+"""Items up to this size go in one call. More spare large requests some calls, and take memory until all has come."""
+
+
+async def publish(
+    line: EmitterContext, start: EventStart, items: AsyncIterator[bytes], options: EnvelopeOptionsMap
+) -> Receipt:
+    """Send an envelope of one event.
+
+    Args:
+        line: the way to the front, by the token of the request.
+        start: the event type and the partition key.
+        items: packed; they may still be coming.
+        options: of the envelope.
+
+    Raises:
+        CallError: the front refuses it, or nothing answered for as long as the gateway insists. Nothing is kept then,
+            or the same is answered again under the same key.
+    """
+    limits = line.session.limits
+    most = min(SMALL_BYTES, limits.max_batch_bytes)
+    first: list[bytes] = []
+    size = 0
+    async for item in items:
+        check_size(len(item), limits.max_item_bytes)
+        first.append(item)
+        size += len(item) + ITEM_HEADER_BYTES
+        if size > most:
+            return await _publish_in_parts(line, start, first, items, options)
+    ids: Sequence[str] = ()
+    if limits.groups:
+        try:
+            return await line.puts.put(start.type_name, start.tags, first, options)
+        except GoesAlone as alone:
+            ids = alone.ids
+    return await put_at_once(line, start, first, options, ids=ids)
+
+
+async def _publish_in_parts(
+    line: EmitterContext,
+    start: EventStart,
+    first: list[bytes],
+    others: AsyncIterator[bytes],
+    options: EnvelopeOptionsMap,
+) -> Receipt:
+    async with _envelope(line, options) as envelope, envelope.begin(start) as event:
+        for item in first:
+            await event.send(item)
+        async for item in others:
+            await event.send(item)
+    return envelope.receipt
+
+
+async def ask(
+    line: EmitterContext, start: EventStart, items: AsyncIterator[bytes], options: EnvelopeOptionsMap
+) -> tuple[Receipt, Value]:
+    """Send an envelope of one event, and wait for a consumer's immediate reply to it.
+
+    Raises:
+        Refused: the event type has no immediate replies (``no_reply``).
+        CallError: as of :func:`publish`, or no reply came.
+    """
+    async with _envelope(line, options) as envelope:
+        async with envelope.begin(start) as event:
+            async for item in items:
+                await event.send(item)
+        reply = await _reply(event, start.type_name)
+    return envelope.receipt, reply
+
+
+async def _reply(event: AsyncEvent, type_name: str) -> Value:
+    if not await event.has_reply():
+        raise Refused(
+            f'events of type "{type_name}" have no immediate reply',
+            "send the event without asking, or have the type given immediate_reply = true with xbus apply",
+            code="no_reply",
+        )
+    return await event.reply()
+
+
+def _envelope(line: EmitterContext, options: EnvelopeOptionsMap) -> AsyncEnvelope:
+    async def give_line() -> EmitterContext:
+        return line
+
+    return AsyncEnvelope(give_line, line.new_id(), options)

@@ -1,24 +1,199 @@
 """``start_xbushttp``: builds the gateway from its configuration, and serves it until it is stopped."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 import click
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from xbus import ending, logs
 from xbus.clock import Clock, SystemClock
 from xbus.config import Config, HttpSettings, load
 from xbus.config.command_line import file_option
 from xbus.config.reaching import reachable
-from xbus.errors import ConfigurationError
-from xbus.extras import needing
-from xbus.http.application import build, on_stop
+from xbus.emitter.options import Options
+from xbus.errors import ConfigurationError, XbusError
+from xbus.extras import installed_version, needing
+from xbus.http import problems
+from xbus.http.batches import BackConnection
+from xbus.http.bodies import Room
+from xbus.http.callbacks.service import SubscriptionLook, call_subscribers
+from xbus.http.dialects import cloudevents, native, routemaster
+from xbus.http.dialects.gateway import Gateway, Operation, describe
+from xbus.http.figures import OPERATION, CountedRequests, HttpFigures, RoutemasterCounters, StatsdReports
+from xbus.http.front import FrontConnection
+from xbus.http.problems import Guard
+from xbus.http.tails import TailPace, Tails
+from xbus.http.targets import AllowedAddresses, CallbackTargets
+from xbus.ids import Ids
 from xbus.system import collector, service_manager
-from xbus.web.connections import ConnectionLimits
-from xbus.web.listening import open_port, served_address, stop_at_signal
-from xbus.web.server import WebServer, server_config
+from xbus.web.connections import ConnectionLimits, is_in, networks_of
+from xbus.web.requests import RequestLimits, client_is_known
+from xbus.web.server import WebServer, open_port, served_address, server_config, stop_at_signal
+
+OPERATIONS = (*native.OPERATIONS, *native.READING_OPERATIONS, *cloudevents.OPERATIONS, *routemaster.OPERATIONS)
+
+DOCUMENTS_AT_ONCE = 8
+"""The largest documents that requests keep together. Fewer refuse requests sooner, more take memory."""
+
+
+def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace: TailPace | None = None) -> Starlette:
+    """Build the application.
+
+    Args:
+        settings: the section of the configuration.
+        address: of the broker's front.
+        clock: tells the time.
+        back: the address of the broker's back.
+        pace: that of tails; the usual one where none is given.
+    """
+    options = Options(
+        retry_seconds=settings.insist_seconds,
+        answer_seconds=settings.insist_seconds,
+        # Whoever waits by HTTP is told of a pause, and comes again.
+        pause_seconds=settings.insist_seconds,
+    )
+    front = FrontConnection(address, clock, Ids(clock), options)
+    room = Room(DOCUMENTS_AT_ONCE * settings.max_document_bytes)
+    called = BackConnection(back, clock, settings.insist_seconds)
+    counters = RoutemasterCounters()
+    look = SubscriptionLook(counters, clock)
+    targets = CallbackTargets(AllowedAddresses(settings.callback_hosts))
+    gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings, counters, targets)
+    limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
+    figures = _figures(gateway)
+    application = Starlette(
+        routes=[
+            *(_route(gateway, operation) for operation in OPERATIONS),
+            _described(),
+            _counted(figures, look, settings.metrics_from),
+        ],
+        middleware=[
+            Middleware(CountedRequests, figures=figures),
+            Middleware(Guard, trusted=settings.trusted_proxies, limits=limits),
+        ],
+        exception_handlers={
+            XbusError: problems.of_the_bus,
+            HTTPException: problems.of_http,
+            Exception: problems.of_the_gateway,
+        },
+        lifespan=_connected(
+            front,
+            called,
+            partial(call_subscribers, settings, back, clock, counters, look),
+            partial(_reporting, settings.statsd, counters, look),
+            targets,
+        ),
+    )
+    application.state.gateway = gateway
+    return application
+
+
+def on_stop(application: Starlette) -> Callable[[], None]:
+    """Give what is to be called when the server stops: what waits for long ends then."""
+    gateway: Gateway = application.state.gateway
+    return gateway.tails.stop
+
+
+def _connected(
+    front: FrontConnection,
+    back: BackConnection,
+    calling: Callable[[], AbstractAsyncContextManager[None]],
+    reporting: Callable[[], AbstractAsyncContextManager[None]],
+    targets: CallbackTargets,
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def connected(app: Starlette) -> AsyncIterator[None]:
+        async with front, back, reporting(), calling():
+            with closing(targets):
+                yield
+
+    return connected
+
+
+@asynccontextmanager
+async def _reporting(address: str, counters: RoutemasterCounters, look: SubscriptionLook) -> AsyncIterator[None]:
+    """Report metrics to statsd for as long as the block lasts, if the configuration names a server of it."""
+    counters.began("web")
+    async with asyncio.TaskGroup() as tasks:
+        reports = StatsdReports(address, counters, look.gauges) if address else None
+        reporting = None if reports is None else tasks.create_task(reports.run(), name="reports to statsd")
+        yield
+        counters.ended("web")
+        if reporting is not None:
+            reporting.cancel()
+
+
+def _route(gateway: Gateway, operation: Operation) -> Route:
+    name = f"{operation.method} {operation.path}"
+
+    async def answer(request: Request) -> Response:
+        request.scope[OPERATION] = name
+        response = await operation.answer(gateway, request)
+        if operation.needs_token and response.status_code < HTTPStatus.BAD_REQUEST:
+            client_is_known(request.scope)
+        return response
+
+    return Route(_pattern(operation.path), answer, methods=[operation.method])
+
+
+def _pattern(path: str) -> str:
+    """Let the name of an event type have slashes."""
+    return path.replace("{type}", "{type:path}")
+
+
+def _described() -> Route:
+    document = describe(OPERATIONS, installed_version() or "0")
+
+    async def answer(request: Request) -> Response:
+        return JSONResponse(document)
+
+    handler: Callable[[Request], Awaitable[Response]] = answer
+    return Route("/v1/openapi.json", handler)
+
+
+def _figures(gateway: Gateway) -> HttpFigures:
+    tails, room = gateway.tails, gateway.room
+    return HttpFigures(
+        [
+            ("xbus_http_followers", "Programs that follow an event type at its end", lambda: tails.followers),
+            (
+                "xbus_http_tails",
+                "Ends of event types that are followed: those of one token share one",
+                lambda: tails.open,
+            ),
+            (
+                "xbus_http_kept_bytes",
+                "Bytes of documents and batches in memory, as they are counted",
+                lambda: room.taken,
+            ),
+        ],
+        gateway.counters,
+    )
+
+
+def _counted(figures: HttpFigures, look: SubscriptionLook, allowed: Sequence[str]) -> Route:
+    networks = networks_of(allowed)
+
+    async def answer(request: Request) -> Response:
+        if request.client is None or not is_in(request.client.host, networks):
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        figures.of_subscriptions = await look.gauges()
+        body, content_type = figures.write(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
+    handler: Callable[[Request], Awaitable[Response]] = answer
+    return Route("/metrics", handler)
+
 
 STOP_SECONDS = 10
 """Seconds that requests may take when the gateway stops. Fewer cut senders off, more delay the end."""

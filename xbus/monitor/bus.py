@@ -5,15 +5,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from xbus.admin.why.asking import RunningBroker
-from xbus.admin.why.inquiry import Inquiry
+from xbus.admin.why.inquiry import Inquiry, RunningBroker
 from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import Clock
 from xbus.config import Config
-from xbus.monitor.people.guarded_passwords import GuardedPasswords
-from xbus.monitor.people.visitor import Visitor
+from xbus.monitor.people import GuardedPasswords, Visitor
 from xbus.passwords import Passwords
 
 T = TypeVar("T")

@@ -1,18 +1,84 @@
-"""The filters of lists, as they stand in addresses of pages and of the REST interface."""
+"""The filters of lists in addresses of pages and of the REST interface, read as commands read their options."""
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
 
+import click
 from fastapi import Path, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
-from xbus.admin.search.conditions import AnyText, Condition, Fit
-from xbus.admin.search.finding import Search
+from xbus.admin.arguments import Moment, Until
+from xbus.admin.program import EnvelopeId
+from xbus.admin.search import AnyText, Condition, Fit, Search
 from xbus.broker.journal.audit.reading import AuditFilters
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters
 from xbus.broker.journal.operations.failures import GroupFilters
 from xbus.broker.journal.operations.parked_list import Filters
-from xbus.monitor.reading import moment_of
+from xbus.errors import Refused
 from xbus.states import EnvelopeState, TrackingState
+
+T = TypeVar("T")
+
+UNSTORABLE = re.compile("[\\0\\ud800-\\udfff]")
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """Read a moment: an age such as ``2d`` or ``30min``, a date or a time; None for nothing.
+
+    Raises:
+        Refused: it is none of these (``bad_moment``).
+    """
+    return _read(Moment(), text, "bad_moment") if text else None
+
+
+def until_of(text: str | None) -> datetime | None:
+    """Read a moment to come: ``2h`` from now, a date or a time; None for nothing.
+
+    Raises:
+        Refused: it is none of these, or over (``bad_moment``).
+    """
+    return _read(Until(), text, "bad_moment") if text else None
+
+
+def digits_of(text: str) -> str:
+    """Read the id of an envelope, or its first digits.
+
+    Raises:
+        Refused: it is neither (``bad_id``).
+    """
+    return _read(EnvelopeId(), text, "bad_id")
+
+
+def are_digits(text: str) -> bool:
+    """Check whether a text can be the id of an envelope, or its first digits."""
+    try:
+        digits_of(text)
+    except Refused:
+        return False
+    return True
+
+
+def check_texts(values: Iterable[object]) -> None:
+    """Let values pass whose texts any database takes, also those in lists.
+
+    Raises:
+        ValueError: one has a zero character, or half of a pair of surrogates.
+    """
+    for value in values:
+        if isinstance(value, list):
+            check_texts(value)
+        elif isinstance(value, str) and UNSTORABLE.search(value):
+            raise ValueError("a text has a character that can't be stored")
+
+
+def _read(kind: click.ParamType[T], text: str, code: str) -> T:
+    try:
+        return kind.convert(text, None, None)
+    except click.BadParameter as error:
+        raise Refused(error.message, "correct it", code=code) from error
+
 
 Name = Annotated[str, Field(max_length=255)]
 Text = Annotated[str, Field(max_length=1000)]
@@ -35,8 +101,6 @@ def _none_for_nothing(value: object) -> object:
 
 class EnvelopeQuery(BaseModel):
     """Selects envelopes; what is empty selects all."""
-
-    model_config = ConfigDict(extra="ignore")
 
     state: Literal["", "open", "received", "cancelled"] = ""
     type: Name = ""
@@ -68,8 +132,6 @@ class EnvelopeQuery(BaseModel):
 class ParkedQuery(BaseModel):
     """Selects parked work; what is empty selects all."""
 
-    model_config = ConfigDict(extra="ignore")
-
     role: Name = ""
     code: Name = ""
     type: Name = ""
@@ -82,8 +144,6 @@ class ParkedQuery(BaseModel):
 
 class FailureQuery(BaseModel):
     """Selects groups of failures; what is empty selects all."""
-
-    model_config = ConfigDict(extra="ignore")
 
     role: Name = ""
     code: Name = ""
@@ -102,8 +162,6 @@ class FailureQuery(BaseModel):
 class ClearingQuery(BaseModel):
     """Selects items that consumers keep for a person; an empty type selects all."""
 
-    model_config = ConfigDict(extra="ignore")
-
     state: Literal["new", "old", "cleared", "all"] = "new"
     type: Annotated[Name, Field(description="Only of the consumer that answers requests of this type.")] = ""
     before: Annotated[int | None, Field(ge=1, le=2**63 - 1, description="Only items below this id.")] = None
@@ -116,8 +174,6 @@ class ClearingQuery(BaseModel):
 
 class AuditQuery(BaseModel):
     """Selects acts of the audit; what is empty selects all."""
-
-    model_config = ConfigDict(extra="ignore")
 
     since: Annotated[str, Field(max_length=64)] = ""
     who: Name = ""
@@ -138,8 +194,6 @@ class AuditQuery(BaseModel):
 
 class ItemQuery(BaseModel):
     """Selects items of a type by what is in them: FIELD=VALUE, several with spaces between, or any text."""
-
-    model_config = ConfigDict(extra="ignore")
 
     type: Name = ""
     text: Annotated[

@@ -1,13 +1,32 @@
-"""Bounds the bodies of requests, in bytes and in time, and tells a connection that its client is known. Pure."""
+"""Bounds the bodies of requests in bytes and in time, and describes errors to programs (RFC 9457). Pure."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope
 
-from xbus.errors import Refused
+from xbus.ending import printable_lines
+from xbus.errors import Refused, XbusError
+
+PROBLEM_TYPE = "application/problem+json"
+
+
+def problem_details(error: XbusError, status: HTTPStatus) -> str:
+    """Write the body of an answer that tells an error: its cause, its code, and what to do."""
+    content = {
+        "type": "about:blank",
+        "title": status.phrase,
+        "status": status,
+        "detail": printable_lines(error.cause),
+        "code": error.code,
+        "next_step": printable_lines(error.next_step),
+    }
+    return f"{json.dumps(content, separators=(',', ':'))}\n"
+
 
 KNOWN = "xbus_client_is_known"
 """The entry of a request's state by which its connection hears that the client is known."""

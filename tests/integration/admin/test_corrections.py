@@ -12,8 +12,8 @@ from sqlalchemy import Connection, insert, select, update
 from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import CLIENTS, NAMELESS, ParkedBus, make_parked_bus, refused, told
 from xbus import model
-from xbus.admin.repair import corrections
-from xbus.admin.repair.corrections import Standing
+from xbus.admin.repair import moves
+from xbus.admin.repair.moves import Standing
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
 from xbus.broker.journal.log.reading import read_at, read_head, read_segments
@@ -241,10 +241,10 @@ def test_what_changed_since_it_was_looked_at_is_refused_and_nothing_is_half_done
     with monkeypatch.context() as patch:
         # As of somebody who looked before somebody else had corrected it.
         stale = Standing(CLIENTS[1], {None: b"another"})
-        patch.setattr("xbus.admin.commands.parked.correct.read_standing", lambda *_: stale)
+        patch.setattr("xbus.admin.commands.parked.read_standing", lambda *_: stale)
         assert "somebody else has just corrected" in refused(xbus, "correct", str(bus.both), *options)
     with monkeypatch.context() as patch:
         # Removed while the editor was open.
-        patch.setattr(corrections, "hold_sealed", lambda *_: False)
+        patch.setattr(moves, "hold_sealed", lambda *_: False)
         assert "no longer kept [items_gone]" in refused(xbus, "correct", str(bus.both), *options)
     assert everything(bus) == before

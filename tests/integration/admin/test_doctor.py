@@ -18,7 +18,7 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Options, write_config
 from tests.support.ports import free_port
 from xbus import model
-from xbus.admin.doctor import PARTS
+from xbus.admin.commands.doctor import PARTS
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.objects.claiming import claim

@@ -13,8 +13,7 @@ from sqlalchemy import delete, insert, update
 from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import CLIENTS, ParkedBus, make_parked_bus
 from xbus.admin.cli import main
-from xbus.admin.search.finding import Search, search_items
-from xbus.admin.search.items import read_items_page
+from xbus.admin.search import Search, read_items_page, search_items
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.model import archived_envelope, envelope, event, event_type, segment
 

@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
-from xbus.admin.search.stream import StreamRequest, read_stream
+from xbus.admin.search import StreamRequest, read_stream
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.slices import Place
 from xbus.model import envelope, event_type

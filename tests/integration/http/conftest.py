@@ -23,12 +23,11 @@ from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
 from xbus.config import HttpSettings
 from xbus.headers import unpack_headers
-from xbus.http.application import build
 from xbus.http.dialects.gateway import Gateway
-from xbus.http.program import web_server
-from xbus.http.reading import TailPace
+from xbus.http.program import build, web_server
+from xbus.http.tails import TailPace
 from xbus.rpc.codec import unpack, unpack_items
-from xbus.web.listening import open_port
+from xbus.web.server import open_port
 
 LOOPBACK = ("127.0.0.1", 50_000)
 

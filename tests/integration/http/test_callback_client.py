@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import httpcore2
 import pytest
 
-from xbus.http.callbacks import CallbackClient, CallOutcome, CallTimes
-from xbus.http.callbacks.addresses import CheckedNetwork
+from xbus.http.callbacks.client import CallbackClient, CallOutcome, CallTimes, CheckedNetwork
 from xbus.http.targets import AllowedAddresses
 
 Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -159,7 +158,7 @@ async def test_a_name_leads_nowhere_but_to_the_address_that_was_looked_at(
     def look_up(host: str, port: int, **given: Any) -> list[Any]:
         return [(0, 0, 0, "", (address, port)) for address in next(answers)]
 
-    monkeypatch.setattr("xbus.http.callbacks.addresses.socket.getaddrinfo", look_up)
+    monkeypatch.setattr("xbus.http.callbacks.client.socket.getaddrinfo", look_up)
     noted = Noted()
     with ThreadPoolExecutor(1) as threads:
         network = CheckedNetwork(AllowedAddresses([]), noted, threads)

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from xbus.broker.journal.api_tokens import add_api_token, revoke_api_token
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
-from xbus.http.reading import BATCH_FORMATS
+from xbus.http.batches import BATCH_FORMATS
 
 ORDERS = "/v1/types/orders/envelopes"
 NDJSON = {"content-type": "application/x-ndjson"}

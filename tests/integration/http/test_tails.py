@@ -14,7 +14,7 @@ from tests.support.waiting import eventually
 from xbus.broker.journal.api_tokens import add_api_token, revoke_api_token
 from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
-from xbus.http.reading import TailPace
+from xbus.http.tails import TailPace
 
 DEADLINE_SECONDS = 30.0
 

@@ -19,8 +19,8 @@ from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.people import Right, add_person, add_token
 from xbus.clock import SystemClock
 from xbus.config import load
-from xbus.monitor.application import build_frame, show
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.program import build_frame, show
 from xbus.passwords import Passwords
 
 PASSWORD = "correct horse"

@@ -7,9 +7,9 @@ from httpx2 import ASGITransport, AsyncClient
 
 from tests.integration.monitor.conftest import CHEAP, Monitor
 from tests.support.waiting import DEADLINE_SECONDS, eventually
-from xbus.admin.why.asking import RunningBroker
-from xbus.monitor.application import build
+from xbus.admin.why.inquiry import RunningBroker
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.program import build
 
 
 class SilentBroker(RunningBroker):

@@ -23,9 +23,7 @@ from xbus.broker.journal.samples.sample import Sample
 from xbus.broker.logins import Caller
 from xbus.config import MonitorSettings
 from xbus.monitor.live.sampler import Sampler
-from xbus.monitor.people.door import Door
-from xbus.monitor.people.guarded_passwords import GuardedPasswords
-from xbus.monitor.people.visitor import NotLoggedIn
+from xbus.monitor.people import Door, GuardedPasswords, NotLoggedIn
 
 FRAGMENT = {"hx-request": "true"}
 

@@ -12,7 +12,7 @@ from xbus.broker.logins import Caller
 from xbus.clock import SystemClock
 from xbus.config import MonitorSettings
 from xbus.errors import Failed, Refused
-from xbus.monitor.people.door import Door
+from xbus.monitor.people import Door
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from tests.support.waiting import eventually
 from xbus.clock import SystemClock
 from xbus.config import MonitorSettings
 from xbus.monitor.program import MOST_CONNECTIONS, web_server
-from xbus.web.listening import open_port
-from xbus.web.server import WebServer
+from xbus.web.server import WebServer, open_port
 
 DEADLINE_SECONDS = 60.0
 LOG_IN = b"GET /log-in HTTP/1.1\r\nHost: monitor\r\nConnection: close\r\n\r\n"

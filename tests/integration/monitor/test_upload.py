@@ -18,8 +18,8 @@ from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, li
 from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
-from xbus.monitor.application import build
 from xbus.monitor.bus import BusAccess
+from xbus.monitor.program import build
 
 CSV = b"number;name\n1;ada <b>\n2;lin\n"
 

@@ -15,8 +15,7 @@ from xbus import sentry
 from xbus.clock import SystemClock
 from xbus.config import HttpSettings
 from xbus.errors import ConfigurationError
-from xbus.http.application import build
-from xbus.http.program import reporting_exceptions
+from xbus.http.program import build, reporting_exceptions
 
 log = logging.getLogger("xbus.test")
 

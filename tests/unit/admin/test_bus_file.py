@@ -11,8 +11,8 @@ from zmq.utils import z85
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile
-from xbus.admin.bus_file.lines import locate
-from xbus.admin.bus_file.table_keys import MOST, MOST_INSTANCES, YEAR
+from xbus.admin.bus_file.fields import MOST, MOST_INSTANCES, YEAR
+from xbus.admin.bus_file.reader import locate
 from xbus.broker.journal.configuration import (
     BusSpec,
     ConfigurationProblem,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xbus.admin.search.conditions import Condition
+from xbus.admin.search import Condition
 from xbus.errors import Refused
 from xbus.rpc.codec import Value
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from xbus.admin.moments import Duration, Until
+from xbus.admin.arguments import Duration, Until
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("1.5min", 90), ("2h", 7_200), ("1d", 86_400)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from xbus.admin import plugins
+from xbus.admin import program as frame
 from xbus.admin.program import Program
 
 MODULE = """\
@@ -30,11 +30,11 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     (tmp_path / "greeting_plugin.py").write_text(MODULE)
     (tmp_path / "lacking_plugin.py").write_text("import nothing_of_that_name")
     entries = [
-        EntryPoint("greet", "greeting_plugin:greet", plugins.GROUP),
-        EntryPoint("lacking", "lacking_plugin:command [extra]", plugins.GROUP),
-        EntryPoint("odd", "greeting_plugin:no_command", plugins.GROUP),
+        EntryPoint("greet", "greeting_plugin:greet", frame.GROUP),
+        EntryPoint("lacking", "lacking_plugin:command [extra]", frame.GROUP),
+        EntryPoint("odd", "greeting_plugin:no_command", frame.GROUP),
     ]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
+    monkeypatch.setattr(frame, "entry_points", lambda group: entries)
     return Program()
 
 
@@ -54,8 +54,8 @@ def test_one_that_lacks_something_says_what(program: Program, arguments: list[st
 
 
 def test_the_help_tells_all(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {name: entry for name, entry in plugins.found().items() if name != "odd"}
-    monkeypatch.setattr(plugins, "found", lambda: known)
+    known = {name: entry for name, entry in frame.plugins_found().items() if name != "odd"}
+    monkeypatch.setattr(frame, "plugins_found", lambda: known)
     result = CliRunner().invoke(program, ["--help"])
     assert "Say hello." in result.output
     assert "Not installed: pip install 'xbusd[extra]'" in result.output
@@ -68,5 +68,5 @@ def test_what_is_no_command_is_told(program: Program) -> None:
 
 def test_nothing_is_imported_before_it_is_asked_for(program: Program) -> None:
     sys.modules.pop("greeting_plugin", None)
-    assert "greet" in plugins.found()
+    assert "greet" in frame.plugins_found()
     assert "greeting_plugin" not in sys.modules

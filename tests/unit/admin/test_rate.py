@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.clock import StandingClock
-from xbus.admin.replay.rate import SendingRate
+from xbus.admin.replay import SendingRate
 
 
 def test_without_a_pace_all_goes_at_once() -> None:

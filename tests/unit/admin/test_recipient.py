@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from xbus.admin.cli import main
-from xbus.admin.commands.recipient import running as command
+from xbus.admin.commands import recipient as command
 
 MODULE = """\
 from xbus.recipient import Consumer

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.admin.table import Column, columns_of, table
+from xbus.admin.output import Column, columns_of, table
 
 SENTENCE = Column("CAUSE", narrows=10, breaks=True)
 

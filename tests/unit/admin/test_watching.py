@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from xbus.admin.cli import main
-from xbus.admin.watching import CLEAR_BELOW, ENTER, HOME, LEAVE, WATCH_SECONDS, show_again
+from xbus.admin.progress import CLEAR_BELOW, ENTER, HOME, LEAVE, WATCH_SECONDS, show_again
 from xbus.errors import JournalUnavailable, Refused
 
 

@@ -10,12 +10,9 @@ from msgpack import Timestamp  # type: ignore[import-untyped]
 from standardwebhooks import Webhook
 
 from xbus.headers import pack_headers
+from xbus.http.batches import JSON, CheckpointTicket, batch_body, item_lines, plain
 from xbus.http.callbacks.client import outcome_of
-from xbus.http.callbacks.formats import cloudevents_body, json_body, routemaster_body
-from xbus.http.callbacks.signing import signature_headers
-from xbus.http.json_values import plain
-from xbus.http.reading import JSON, CheckpointTicket, batch_body
-from xbus.http.reading.writing import item_lines
+from xbus.http.callbacks.service import cloudevents_body, json_body, routemaster_body, signature_headers
 from xbus.http.targets import AllowedAddresses
 from xbus.reader.claimed import ReaderBatch
 from xbus.rpc.codec import pack_items

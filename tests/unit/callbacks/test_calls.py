@@ -8,11 +8,9 @@ import pytest
 
 from tests.unit.callbacks.test_bodies_and_addresses import claimed
 from xbus.clock import SystemClock
-from xbus.http.callbacks.back import GatewayBack
-from xbus.http.callbacks.calling import GATHER_SECONDS
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
-from xbus.http.callbacks.service import CallbackService
-from xbus.http.counters import RoutemasterCounters
+from xbus.http.callbacks.service import GATHER_SECONDS, CallbackService, GatewayBack
+from xbus.http.figures import RoutemasterCounters
 from xbus.rpc.codec import Value
 
 LEASE = 0.03

@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 
-from xbus.monitor.api.objects import ObjectResponse, answer_list
+from xbus.monitor.rest import ObjectResponse, answer_list
 
 ODD = "\x1b[2J\x9b31m\x7f\u202e\u2028 Größe \ud800"
 """Sequences that clear a terminal or turn its text, a letter of a name, and half a surrogate pair."""

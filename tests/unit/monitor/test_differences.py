@@ -1,6 +1,6 @@
 """The difference between two texts."""
 
-from xbus.monitor.pages.configuration.differences import differences
+from xbus.monitor.features.entries import differences
 
 
 def test_lines_that_look_like_the_head_of_a_difference_are_shown() -> None:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.admin import bus_file
-from xbus.admin.bus_file.fields import FORMER, SECTIONS
-from xbus.admin.bus_file.table_keys import FieldShape
+from xbus.admin.bus_file.fields import FORMER, SECTIONS, FieldShape
 from xbus.broker.journal.configuration import (
     BotSpec,
     BusSpec,
@@ -27,7 +26,7 @@ from xbus.broker.journal.configuration import (
 from xbus.broker.journal.configuration.entries import Entry
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.writes import LIMIT_NAMES, SendingLimits
-from xbus.monitor.pages.configuration.forms import Draft
+from xbus.monitor.features.forms import Draft
 from xbus.slots import Missed
 
 KEYS = ("A" * 40, "B" * 40)

@@ -4,7 +4,7 @@ import json
 from http import HTTPStatus
 
 from xbus.errors import Refused
-from xbus.web.problem_details import problem_details
+from xbus.web.requests import problem_details
 
 
 def test_control_characters_are_written_out() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from xbus.web.protocol import WRITE_BYTES, GatheredWrites
+from xbus.web.server import WRITE_BYTES, GatheredWrites
 
 
 class TransportDouble:

@@ -1,6 +1,5 @@
 """The bus as a TOML file: read with the line of everything in it, and written."""
 
-from xbus.admin.bus_file.reader import BusFile, LineProblem, read
-from xbus.admin.bus_file.writer import write, write_tables
+from xbus.admin.bus_file.reader import BusFile, LineProblem, read, write, write_tables
 
 __all__ = ["BusFile", "LineProblem", "read", "write", "write_tables"]

@@ -1,30 +1,136 @@
-"""Reads a bus file, and reports all faults of its form with their lines, before anything is done."""
+"""Reads and writes bus files. All faults of a file's form are reported with their lines, before anything is done.
 
+A plan compares a file with the bus.
+"""
+
+import json
+import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from shlex import quote
 from typing import Any, TypeAlias, TypeVar
 
-from xbus.admin.bus_file.fields import NODE, RETRY, SECTIONS
-from xbus.admin.bus_file.lines import Path, error_line, locate
-from xbus.admin.bus_file.table_keys import Fields, TableKey
+from xbus.admin.bus_file.fields import (
+    BATCHES,
+    CALLBACK,
+    FAILING,
+    INSTANCES,
+    ISOLATION,
+    KEEPING,
+    KEYS,
+    LAGGING,
+    LIMITS,
+    MAKING,
+    NODE,
+    ORDER,
+    READING,
+    RETRY,
+    RUNS,
+    SECRET,
+    SECTIONS,
+    TIME,
+    WATCH,
+    WORK,
+    Fields,
+    TableKey,
+)
+from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration import (
     BotSpec,
     BusSpec,
+    Change,
     ConfigurationProblem,
     EmitterSpec,
     EventTypeSpec,
     NodeSpec,
     Place,
+    Plan,
     ProfileSpec,
     ReaderSpec,
     RoleSpec,
     Section,
     ServiceSpec,
     SubscriptionSpec,
+    logins_without_password,
+    make_plan,
+    read_stored,
 )
+from xbus.broker.journal.configuration.decisions import decide, heirs
+from xbus.broker.journal.configuration.entries import Entry
+from xbus.broker.journal.configuration.owed import Arrears, Owed, read_arrears
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.broker.journal.log.sessions import LoginKind
+from xbus.broker.journal.replay import NoWay, Unreached, find_unreached
 from xbus.broker.journal.writes import SendingLimits
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The keys and indices that lead to a value, such as ``("service", 0, "name")``."""
+
+
+def locate(text: str) -> dict[Path, int]:
+    """Find the line of each table and key of a well-formed TOML text, counted from 1.
+
+    A key inside an inline table or an array has the line where that begins, under its own path.
+    """
+    lines: dict[Path, int] = {}
+    sizes: dict[Path, int] = {}
+    table: Path = ()
+    for line, statement in _statements(text):
+        keys = _keys(tomllib.loads(statement))
+        path = (*table, *keys)
+        if statement.lstrip().startswith("["):
+            path = table = _table_path(keys, statement.lstrip().startswith("[["), sizes)
+        for length in range(1, len(path) + 1):
+            lines.setdefault(path[:length], line)
+    return lines
+
+
+def error_line(error: tomllib.TOMLDecodeError, text: str) -> int:
+    """Find the line where a TOML text is malformed; the parser names it in its message only."""
+    found = re.search(r"\(at line (\d+), column \d+\)$", str(error))
+    return int(found.group(1)) if found else len(text.rstrip().split("\n"))
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Iterate over each statement with its first line: the lines up to where they are TOML by themselves."""
+    statement, first = "", 1
+    for number, line in enumerate(text.split("\n"), 1):
+        first = first if statement else number
+        statement += line + "\n"
+        try:
+            tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        yield first, statement
+        statement = ""
+
+
+def _keys(parsed: dict[str, Any]) -> tuple[str, ...]:
+    """Read the keys of a header or of the left side of a statement, by parsing it."""
+    keys: tuple[str, ...] = ()
+    value: Any = parsed
+    while isinstance(value, dict) and len(value) == 1:
+        ((key, value),) = value.items()
+        keys = (*keys, key)
+    return keys
+
+
+def _table_path(keys: tuple[str, ...], is_array: bool, sizes: dict[Path, int]) -> Path:
+    """Give the path of a header's table; the name of an array on the way means its last table."""
+    path: Path = ()
+    for key in keys[:-1]:
+        path = (*path, key)
+        if path in sizes:
+            path = (*path, sizes[path] - 1)
+    path = (*path, keys[-1])
+    if is_array:
+        sizes[path] = sizes.get(path, 0) + 1
+        path = (*path, sizes[path] - 1)
+    return path
+
 
 T = TypeVar("T")
 
@@ -223,3 +329,184 @@ class _BusFileReader:
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
+
+
+def write(bus: BusSpec) -> str:
+    """Write the bus in TOML, entries in the order of ``bus``, without defaults and rare fields."""
+    return write_tables(_tables(bus))
+
+
+def write_tables(tables: Iterable[tuple[str, Mapping[str, object]]]) -> str:
+    """Write tables by name: a line for the name and one for each key, and an empty line between tables."""
+    return "\n".join(_table(name, values) for name, values in tables)
+
+
+def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
+    for event_type in bus.event_types.values():
+        values = {"name": event_type.name, "immediate_reply": event_type.immediate_reply}
+        yield "event_type", values | _said(event_type, {**ISOLATION, **SECRET, **KEEPING})
+        for node in event_type.nodes.values():
+            yield "event_type.node", {"name": node.name} | _of_node(node)
+    for service in bus.services.values():
+        yield "service", {"name": service.name, "kind": service.kind} | _said(service, FAILING)
+    for reader in bus.readers.values():
+        yield (
+            "reader",
+            {"name": reader.name, "event_types": sorted(reader.event_types)} | _said(reader, {**READING, **LAGGING}),
+        )
+    for role in bus.roles.values():
+        said = _said(role, {**ORDER, **INSTANCES, **WATCH, **LAGGING, **KEYS})
+        yield "role", {"login": role.login, "service": role.service} | said
+    for profile in bus.profiles.values():
+        allowed = {"name": profile.name, "event_types": sorted(profile.event_types)}
+        yield "emitter_profile", allowed | _said(profile, MAKING) | _said(profile.limits, LIMITS)
+    for emitter in bus.emitters.values():
+        said = _said(emitter, KEYS) | _said(emitter.limits, LIMITS)
+        yield "emitter", {"login": emitter.login, "profile": emitter.profile} | said
+    for bot in bus.bots.values():
+        reads = {"reads": sorted(bot.reads)} if bot.reads else {}
+        emits = {"emits": sorted(bot.emits)} if bot.emits else {}
+        runners = {"runners": bot.runners} if bot.runners is not None else {}
+        of_runs = _said(bot, {**BATCHES, **RUNS})
+        yield "bot", {"name": bot.name} | _said(bot, {**WORK, **TIME}) | reads | emits | runners | of_runs
+    for each in bus.subscriptions.values():
+        # The secret is written nowhere: a file without it leaves it as it is.
+        said = {"event_types": sorted(each.event_types), "url": each.url}
+        said |= _said(each, {**CALLBACK, **LAGGING})
+        said |= _said(each.retry, RETRY)
+        yield "subscription", {"name": each.name} | said
+
+
+def _of_node(node: NodeSpec) -> dict[str, object]:
+    said: dict[str, object] = {"service": node.service, "to": node.to, "emits": node.emits}
+    if len(node.emits) == 1:
+        said["emits"] = node.emits[0]
+    return {key: value for key, value in said.items() if value}
+
+
+def _said(entry: Entry | SendingLimits | RetrySettings, fields: Fields) -> dict[str, object]:
+    """Select those of some fields that differ from their defaults."""
+    values = {key: getattr(entry, key) for key in fields}
+    return {key: fields[key].write(value) for key, value in values.items() if value != fields[key].default}
+
+
+def _table(name: str, values: Mapping[str, object]) -> str:
+    # JSON's texts, booleans, numbers and lists of texts are TOML's too; DEL is the one character that only JSON leaves
+    # as it is.
+    lines = (f"{key} = {_written(value)}\n" for key, value in values.items())
+    return f"[[{name}]]\n{''.join(lines)}".replace("\x7f", "\\u007f")
+
+
+def _written(value: object) -> str:
+    """Write a value in one line."""
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(key, ensure_ascii=False)} = {_written(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}" if value else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+RENAMED = {
+    Section.EVENT_TYPE: "Have all emitters send events of type {0} under that name: the former one is refused.",
+    Section.ROLE: "Give the program of role {0} its new login. It goes on until it logs in anew.",
+    Section.EMITTER: "Give the program of emitter {0} its new login. It goes on until it logs in anew.",
+}
+"""The work that a renaming leaves for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The answers that a person gave before the question.
+
+    Args:
+        prune: whether entries go that the file does not name.
+        owed: what becomes of envelopes that are owed where no way leads any more; None to ask.
+        to: the role that gets the envelopes of removed roles, with ``Owed.REROUTE``.
+    """
+
+    prune: bool = False
+    owed: Owed | None = None
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """A plan, and the envelopes about which it takes a decision.
+
+    Args:
+        problems: the reasons that forbid it, each with its line; with any, nothing is owed because of it.
+    """
+
+    plan: Plan
+    arrears: Sequence[Arrears]
+    problems: Sequence[LineProblem]
+
+    def owed_by(self, change: Change) -> Iterator[Arrears]:
+        """Iterate over the backlogs that a change puts in question."""
+        return (owed for owed in self.arrears if owed.change == change)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedChange:
+    """A change that was made, and the work that it leaves.
+
+    Args:
+        plan: that was applied.
+        missing: kind and login of all who can't log in, because nobody has set a password.
+        histories: events that new roles want, and that only a replay brings.
+    """
+
+    plan: Plan
+    missing: Sequence[tuple[LoginKind, str]]
+    histories: Sequence[Unreached | NoWay]
+
+    def sentences(self) -> Iterator[str]:
+        """Say what was done, and what people have to do now."""
+        if self.plan.changes:
+            yield f"Applied: the configuration is at version {self.plan.version + 1}."
+        for rename in self.plan.renames:
+            if rename.section in RENAMED:
+                yield RENAMED[rename.section].format(rename.name)
+        for kind, login in self.missing:
+            yield f"{kind} {login} can't log in yet: xbus password {kind} {quote(login)}"
+
+
+def plan_change(connection: Connection, content: bytes, decisions: Decisions) -> PlannedChange:
+    """Compare a bus file with the bus.
+
+    Args:
+        connection: reads the journal.
+        content: the bus file, right or wrong.
+        decisions: of the person.
+
+    Raises:
+        ConfigurationError: no role can get what the person wants rerouted (``no_heir``).
+    """
+    found = read(content)
+    plan = make_plan(read_stored(connection), found.bus, prune=decisions.prune, unreadable=found.unreadable)
+    problems = sorted([*found.problems, *(found.locate(problem) for problem in plan.problems)])
+    if problems:
+        return PlannedChange(plan, (), problems)
+    arrears = read_arrears(connection, plan)
+    if decisions.owed is Owed.REROUTE:
+        heirs(connection, plan, decisions.to)
+    return PlannedChange(plan, arrears, ())
+
+
+def apply_change(connection: Connection, change: PlannedChange, decisions: Decisions, at: datetime) -> AppliedChange:
+    """Apply a plan.
+
+    Args:
+        connection: with a transaction open; it must be rolled back when this raises.
+        decisions: of the person; owed envelopes are kept where they say nothing.
+        at: the moment of the change.
+
+    Raises:
+        ConfigurationError: the plan has problems, or the bus has changed since it was made (``stale_plan``).
+    """
+    plan, answer = change.plan, decisions.owed or Owed.KEEP
+    inherited = heirs(connection, plan, decisions.to) if answer is Owed.REROUTE else {}
+    configuration.apply(connection, plan, at)
+    decide(connection, plan, answer, inherited, at)
+    return AppliedChange(plan, [*logins_without_password(connection)], find_unreached(connection, plan))

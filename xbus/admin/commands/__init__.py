@@ -1,1 +1,1 @@
-"""The families of commands of ``xbus``, one module each; none does more than ask, call and tell."""
+"""The families of commands of ``xbus``, one module each: they ask, call and tell."""

@@ -7,10 +7,10 @@ from typing import cast
 
 import click
 
-from xbus.admin.address import broker_address, command_emitter
-from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases
+from xbus.admin.address import broker_address, command_emitter, login_and_password, login_option, password_file_option
+from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
-from xbus.admin.output import STATE, Output, escaped, name_column
+from xbus.admin.output import STATE, Column, Output, escaped, name_column
 from xbus.admin.program import (
     Command,
     CommandGroup,
@@ -20,14 +20,10 @@ from xbus.admin.program import (
     output_option,
     secrets_option,
 )
-from xbus.admin.repair.masking import mask_details
-from xbus.admin.repair.payload import Payload, showable
-from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.admin.table import Column
+from xbus.admin.repair.payload import Payload, mask_details, showable
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import read_secret_fields
-from xbus.clock import SystemClock
 from xbus.ending import exit_code, tell
 from xbus.errors import Refused, XbusError
 from xbus.json_text import LossyJson, parse_json
@@ -36,18 +32,6 @@ from xbus.rpc.codec import Key, Value
 ALL = "all"
 
 SEE_ITEMS = "xbus clearing list --state all shows the items, and xbus clearing show one of them"
-
-HEADS = (
-    Column("ID", to_right=True),
-    STATE,
-    name_column("TYPE"),
-    name_column("ITEM"),
-    "RECEIVED",
-    Column("DATA", narrows=20),
-    Column("CONSUMER", optional=True),
-    Column("ASKED BY", optional=True),
-    Column("EVENT", wide_only=True),
-)
 
 
 @click.group(cls=CommandGroup)
@@ -129,25 +113,21 @@ def list_(
     with command_emitter(address, *login_and_password(login, password_file, address)) as emitter:
         databases = list(clearing_databases(emitter.consumers(), type_name))
     secrets = _secrets(url, config_path, show_secrets)
-    found: list[tuple[ClearingItem, ClearingDatabase, Payload]] = []
-    refusals: list[XbusError] = []
-    for database in databases:
-        try:
-            items = database.read(None if state == ALL else state, before, limit)
-        except XbusError as error:
-            refusals.append(error)
-            continue
-        found += [(item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset()))) for item in items]
+    listed = read_all(databases, None if state == ALL else state, before, limit)
+    found = [
+        (item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset())))
+        for item, database in listed.items
+    ]
     if output.as_json:
         output.objects(of_clearing_item(item, payload.plain, database) for item, database, payload in found)
     elif found:
         click.echo("\n".join(_list(found, output, several=len(databases) > 1)))
-    elif not refusals:
+    elif not listed.errors:
         click.echo("No items." if databases else "No registered consumer offers clearing to this emitter.")
-    for refusal in refusals:
-        tell("xbus", refusal)
-    if refusals:
-        click.get_current_context().exit(exit_code(refusals[0]))
+    for error in listed.errors:
+        tell("xbus", error)
+    if listed.errors:
+        click.get_current_context().exit(exit_code(listed.errors[0]))
 
 
 def _secrets(url: str | None, config_path: Path | None, show_secrets: bool) -> Mapping[str, Set[str]]:
@@ -161,22 +141,21 @@ def _secrets(url: str | None, config_path: Path | None, show_secrets: bool) -> M
 def _list(
     found: Sequence[tuple[ClearingItem, ClearingDatabase, Payload]], output: Output, *, several: bool
 ) -> Iterator[str]:
-    now = SystemClock().now()
     rows = [
-        (
-            str(item.id),
-            item.state,
-            item.type,
-            item.item_type,
-            output.when(item.received_at, now),
-            " ".join(payload.lines()),
-            database.consumer if several else None,
-            ", ".join(database.request_types) if several else None,
-            item.event_id,
-        )
+        {
+            Column("ID", to_right=True): str(item.id),
+            STATE: item.state,
+            name_column("TYPE"): item.type,
+            name_column("ITEM"): item.item_type,
+            "RECEIVED": output.when(item.received_at),
+            Column("DATA", narrows=20): " ".join(payload.lines()),
+            Column("CONSUMER", optional=True): database.consumer if several else None,
+            Column("ASKED BY", optional=True): ", ".join(database.request_types) if several else None,
+            Column("EVENT", wide_only=True): item.event_id,
+        }
         for item, database, payload in found
     ]
-    return output.table(HEADS, rows)
+    return output.table(rows)
 
 
 @clearing.command()

@@ -24,8 +24,8 @@ def list_(config_path: Path | None, output: Output) -> None:
     """Show the names, types and sizes of the descriptors."""
     with reading(database_url(config_path)) as connection:
         found = list_descriptors(connection)
-    rows = [(summary.name, summary.mimetype, summary.size) for summary in found]
-    output.listing(map(of_descriptor, found), (name_column("NAME"), "MIMETYPE", "BYTES"), rows, "No descriptors.")
+    rows = [{name_column("NAME"): each.name, "MIMETYPE": each.mimetype, "BYTES": each.size} for each in found]
+    output.listing(map(of_descriptor, found), rows, "No descriptors.")
 
 
 @descriptor.command()

@@ -7,24 +7,22 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.address import broker_address, command_emitter, timeout_option
-from xbus.admin.files import (
-    KINDS,
-    STANDARD_INPUT,
-    CollectBadLines,
-    Descriptor,
-    ItemFile,
-    PlainForm,
-    SkipBadLines,
-    StopAtBadLine,
-    read_descriptor,
+from xbus.admin.address import (
+    broker_address,
+    command_emitter,
+    login_and_password,
+    login_option,
+    password_file_option,
+    timeout_option,
 )
-from xbus.admin.files.sending import send_files
-from xbus.admin.names import TYPE
+from xbus.admin.arguments import TYPE
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.descriptor_file import read_descriptor
+from xbus.admin.files.item_file import CollectBadLines, ItemFile, SkipBadLines, StopAtBadLine, send_files
+from xbus.admin.files.text import KINDS, STANDARD_INPUT, PlainForm
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell
-from xbus.admin.secret import login_and_password, login_option, password_file_option
 from xbus.errors import Refused
 from xbus.files import CsvForm
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers

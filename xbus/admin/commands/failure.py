@@ -8,10 +8,9 @@ from typing import TypeVar
 
 import click
 
-from xbus.admin.failure_rows import FAILURE_HEADS, GROUP_HEADS, failure_rows, group_rows
-from xbus.admin.names import ROLE
+from xbus.admin.arguments import ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
-from xbus.admin.output import Output, counted, facts, moment, one_json
+from xbus.admin.output import Column, Output, counted, facts, moment, one_json, rows_of
 from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
@@ -21,9 +20,9 @@ from xbus.admin.program import (
     limit_option,
     output_option,
 )
-from xbus.admin.repair.failures import assignment, move_group, newest_of_group
-from xbus.admin.table import Column
-from xbus.admin.watching import watch_option
+from xbus.admin.progress import watch_option
+from xbus.admin.repair.moves import assignment, move_group, newest_of_group
+from xbus.admin.repair.view import failure_rows, group_rows
 from xbus.broker.journal.database.connection import Connection, connected_to_write, reading
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
@@ -100,13 +99,8 @@ def list_(
             before=before,
             limit=limit,
         )
-    if output.as_json:
-        output.objects(map(of_failure, found))
-        return
-    rows = failure_rows(found, output)
-    click.echo("\n".join(output.table(FAILURE_HEADS, rows)) if rows else "No failures.")
-    if len(found) == limit:
-        click.echo(f"There may be more: --before {found[-1].id}")
+    more = f"There may be more: --before {found[-1].id}" if len(found) == limit else None
+    output.listing(map(of_failure, found), failure_rows(found, output), "No failures.", more)
 
 
 def _list_groups(
@@ -116,13 +110,8 @@ def _list_groups(
         if filters.owner is not None:
             known_person(connection, filters.owner)
         found = _fill(partial(list_groups, connection, filters), before, limit)
-    if output.as_json:
-        output.objects(map(of_failure_group, found))
-        return
-    rows = group_rows(found, output)
-    click.echo("\n".join(output.table(GROUP_HEADS, rows)) if rows else "No failures.")
-    if len(found) == limit:
-        click.echo(f"There may be more: --groups --before {found[-1].newest.id}")
+    more = f"There may be more: --groups --before {found[-1].newest.id}" if len(found) == limit else None
+    output.listing(map(of_failure_group, found), group_rows(found, output), "No failures.", more)
 
 
 def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -> list[FailureGroup]:
@@ -249,6 +238,8 @@ def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
     )
     yield from output.block(
         "HISTORY",
-        ("AT", Column("MOVE", painted=True), "WHO", Column("COMMENT", narrows=20, breaks=True)),
-        [(moment(move.at), move.told, move.who, move.comment or None) for move in detail.history],
+        rows_of(
+            ("AT", Column("MOVE", painted=True), "WHO", Column("COMMENT", narrows=20, breaks=True)),
+            [(moment(move.at), move.told, move.who, move.comment or None) for move in detail.history],
+        ),
     )

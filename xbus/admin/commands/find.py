@@ -1,32 +1,23 @@
-"""``xbus find``."""
+"""``xbus find`` and ``xbus read``: items of a type, those that fit from the newest on, or all in their order."""
 
 import sys
+import time
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
 import click
 
-from xbus.admin.moments import LONGEST_POSITION, Moment
-from xbus.admin.output import Output, counted
-from xbus.admin.program import config_option, database_url, limit_option, output_option, secrets_option
+from xbus.admin.arguments import LONGEST_POSITION, LogStart, Moment
+from xbus.admin.output import Column, Output, counted, moment, on_one_line, one_json
+from xbus.admin.program import config_option, database_url, json_option, limit_option, output_option, secrets_option
 from xbus.admin.progress import progress
-from xbus.admin.search.conditions import Condition
-from xbus.admin.search.finding import MOST_ITEMS, Search, SearchResult, search_items
-from xbus.admin.table import Column
+from xbus.admin.search import MOST_ITEMS, Condition, Search, SearchResult, StreamRequest, read_stream, search_items
 from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.slices import Start
 from xbus.broker.journal.operations.envelopes.short_ids import shorten
-from xbus.clock import SystemClock
-
-HEADS = (
-    Column("POSITION", to_right=True),
-    "SEALED",
-    Column("EVENT", to_right=True),
-    Column("ITEM", to_right=True),
-    Column("VALUE", narrows=20),
-    "ENVELOPE",
-)
 
 
 @click.command()
@@ -96,19 +87,18 @@ def _list(url: str, result: SearchResult, output: Output) -> Iterator[str]:
     if not output.is_wide:
         with reading(url) as connection:
             ids = shorten(connection, [item.envelope_id for item, _ in result.found])
-    now = SystemClock().now()
     rows = [
-        (
-            str(item.position),
-            output.when(closed_at, now),
-            str(item.event_number),
-            str(item.index),
-            " ".join(item.payload.lines()),
-            ids.get(item.envelope_id, item.envelope_id),
-        )
+        {
+            Column("POSITION", to_right=True): str(item.position),
+            "SEALED": output.when(closed_at),
+            Column("EVENT", to_right=True): str(item.event_number),
+            Column("ITEM", to_right=True): str(item.index),
+            Column("VALUE", narrows=20): " ".join(item.payload.lines()),
+            "ENVELOPE": ids.get(item.envelope_id, item.envelope_id),
+        }
         for item, closed_at in result.found
     ]
-    return output.table(HEADS, rows)
+    return output.table(rows)
 
 
 def _told(result: SearchResult) -> Iterator[str]:
@@ -125,3 +115,67 @@ def _told(result: SearchResult) -> Iterator[str]:
         yield f"stopped after {counted(result.read_items)}, older ones were not searched: {go_on}"
     else:
         yield f"there are more: {go_on}"
+
+
+FOLLOW_SECONDS = 0.5
+"""Seconds between two looks for more. Smaller shows it sooner, and reads the journal more often."""
+
+LIMIT = 20
+
+
+@click.command()
+@config_option
+@click.argument("type_name", metavar="TYPE")
+@click.option(
+    "--from",
+    "start",
+    type=LogStart(),
+    metavar="WHEN",
+    help="The start: a place as 1234 or 1234:0:500, a date or time, 1h (ago), oldest, or head. By default oldest, with "
+    "--follow head.",
+)
+@click.option("--follow", is_flag=True, help="At the end of the log, wait for more until you press Ctrl-C.")
+@click.option(
+    "--where", "conditions", multiple=True, metavar="FIELD=VALUE", help="Only items with this value; may be repeated."
+)
+@click.option("--key", metavar="TEXT", help="Only events of this partition key, or of this ordering key without one.")
+@click.option(
+    "--limit", type=click.IntRange(1), help=f"Stop after so many items; by default {LIMIT}, with --follow never."
+)
+@secrets_option
+@json_option("item")
+def read(
+    config_path: Path | None,
+    type_name: str,
+    start: Start | None,
+    follow: bool,
+    conditions: tuple[str, ...],
+    key: str | None,
+    limit: int | None,
+    show_secrets: bool,
+    as_json: bool,
+) -> None:
+    """Read the items of TYPE in the order in which they came, from any place of the log on.
+
+    Items come as readers get them, with the corrections that are for all roles. No reader is needed, and nothing
+    remembers what you have read. --where takes conditions as xbus find does. Fields that the type calls secret show as
+    ***.
+    """
+    begin: Start = start or ("head" if follow else "oldest")
+    wanted = StreamRequest(type_name, begin, key, [Condition.of(text) for text in conditions], show_secrets)
+    most = limit or (None if follow else LIMIT)
+    try:
+        for found in islice(read_stream(database_url(config_path), wanted, lambda: follow and _pause()), most):
+            if as_json:
+                click.echo(one_json(found.item.plain()))
+            else:
+                place, value = ":".join(map(str, found.place)), " ".join(found.item.payload.lines())
+                click.echo(on_one_line(f"{place} {moment(found.sealed_at)} {value}"))
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def _pause() -> bool:
+    time.sleep(FOLLOW_SECONDS)
+    return True

@@ -7,10 +7,9 @@ from pathlib import Path
 import click
 
 from xbus.admin.objects import JsonObject
-from xbus.admin.output import CAUSE, Output, counted, name_column
+from xbus.admin.output import CAUSE, Column, Output, counted, name_column, rows_of
 from xbus.admin.program import config_option, database_url, output_option
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import connected_to_states
 from xbus.broker.journal.fsck.examination import examine, steps
 from xbus.broker.journal.fsck.faults import Fault
@@ -51,9 +50,8 @@ def fsck(config_path: Path | None, most: int, output: Output) -> None:
 
 def _told(found: Sequence[Fault], output: Output) -> Iterator[str]:
     if found:
-        yield from output.table(
-            HEADS, [(each.code, each.table or None, each.row or None, each.cause) for each in found]
-        )
+        cells = ((each.code, each.table or None, each.row or None, each.cause) for each in found)
+        yield from output.table(rows_of(HEADS, cells))
     faults = sum(not fault.is_note for fault in found)
     yield f"Found {counted(faults, 'fault')}." if faults else "Nothing is wrong."
 

@@ -5,8 +5,8 @@ from shlex import quote
 
 import click
 
+from xbus.admin.output import on_one_line
 from xbus.admin.program import config_option, database_url
-from xbus.admin.table import on_one_line
 from xbus.broker.journal.configuration import logins_without_password
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.output import Form, Output, moment, name_column, one_json
+from xbus.admin.output import Column, Form, Output, moment, name_column, one_json, rows_of
 from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.objects import claiming
@@ -19,15 +18,6 @@ from xbus.clock import SystemClock
 from xbus.config import load
 
 HEADS = (name_column("ROLE"), Column("LISTENS AT", narrows=20), Column("REGISTERED WHERE THE JOURNAL WAS", narrows=32))
-
-LOSS_HEADS = (
-    Column("NOTICED"),
-    name_column("BROKER"),
-    Column("COMMITS LOST"),
-    Column("LOG REACHED"),
-    Column("LOG ENDED"),
-    Column("ACKNOWLEDGED"),
-)
 
 NO_LOSS = "This journal never went back, as far as a broker noticed."
 
@@ -124,10 +114,17 @@ def show_losses(config_path: Path | None, output: Output) -> None:
         click.echo(one_json({"losses": [_loss_json(loss) for loss in found]}))
         return
     rows = [
-        (moment(loss.at), loss.writer, loss.commits, loss.known, loss.found, moment(loss.acknowledged_at))
+        {
+            "NOTICED": moment(loss.at),
+            name_column("BROKER"): loss.writer,
+            "COMMITS LOST": loss.commits,
+            "LOG REACHED": loss.known,
+            "LOG ENDED": loss.found,
+            "ACKNOWLEDGED": moment(loss.acknowledged_at),
+        }
         for loss in found
     ]
-    click.echo("\n".join(output.table(LOSS_HEADS, rows)) if rows else NO_LOSS)
+    click.echo("\n".join(output.table(rows)) or NO_LOSS)
 
 
 @journal.command()
@@ -173,4 +170,4 @@ def _decide(config_path: Path | None, decide: Decide, reason: str, question: str
 
 
 def _told(found: Sequence[ForeignRegistration], output: Output) -> list[str]:
-    return [*output.table(HEADS, [(it.role, it.uri, it.place) for it in found])] if found else [NOTHING]
+    return [*output.table(rows_of(HEADS, [(it.role, it.uri, it.place) for it in found]))] if found else [NOTHING]

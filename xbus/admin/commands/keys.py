@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.names import OF_KIND
+from xbus.admin.arguments import OF_KIND
 from xbus.admin.objects import of_keys
-from xbus.admin.output import Output, name_column
+from xbus.admin.output import Output, name_column, rows_of
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.broker.journal.configuration import allow_key, list_keys, revoke_key
 from xbus.broker.journal.database.connection import reading, writing
@@ -14,8 +14,6 @@ from xbus.broker.journal.log.sessions import LoginKind
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.rpc.curve import KEY_LENGTH, is_public_key, new_pair, read_pair, write_pair
-
-HEADS = ("KIND", name_column("LOGIN"), "KEY")
 
 file_argument = click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 
@@ -100,4 +98,5 @@ def list_(config_path: Path | None, output: Output) -> None:
     """Show by which keys the emitters and roles may log in."""
     with reading(database_url(config_path)) as connection:
         found = [(each.kind, each.login, key) for each in list_keys(connection) for key in each.keys]
-    output.listing((of_keys(*each) for each in found), HEADS, found, "No login has a key.")
+    rows = rows_of(("KIND", name_column("LOGIN"), "KEY"), found)
+    output.listing((of_keys(*each) for each in found), rows, "No login has a key.")

@@ -8,17 +8,13 @@ from shlex import quote
 
 import click
 
-from xbus.admin.address import broker_address, timeout_option
+from xbus.admin.address import broker_address, login_and_password, login_option, password_file_option, timeout_option
 from xbus.admin.objects import of_outbox
-from xbus.admin.output import CAUSE, Output, counted, facts, moment, name_column, one_json
+from xbus.admin.output import CAUSE, Output, Row, counted, facts, moment, name_column, one_json
 from xbus.admin.program import CommandGroup, config_option, output_option
-from xbus.admin.secret import login_and_password, login_option, password_file_option
-from xbus.clock import SystemClock
 from xbus.emitter.flushing import flush_outbox
 from xbus.emitter.outbox import Outbox, OutboxStatus, QueuedEnvelope
 from xbus.errors import Refused
-
-HEADS = ("PLACE", "QUEUED", "BYTES", name_column("KEY"), name_column("CODE"), CAUSE)
 
 file_argument = click.argument("path", type=click.Path(path_type=Path), metavar="FILE")
 places_argument = click.argument("places", nargs=-1, type=click.IntRange(1, 2**63 - 1), metavar="[PLACE]...")
@@ -54,12 +50,19 @@ def _told(found: OutboxStatus, output: Output) -> Iterator[str]:
         }
     )
     rows = [_row(each, output) for each in found.refused]
-    yield from output.block("REFUSED BY THE BUS", HEADS, rows)
+    yield from output.block("REFUSED BY THE BUS", rows)
 
 
-def _row(refused: QueuedEnvelope, output: Output) -> tuple[object, ...]:
-    queued = output.when(datetime.fromisoformat(refused.queued_at), SystemClock().now())
-    return str(refused.place), queued, refused.size, refused.key, refused.code, refused.cause
+def _row(refused: QueuedEnvelope, output: Output) -> Row:
+    queued = output.when(datetime.fromisoformat(refused.queued_at))
+    return {
+        "PLACE": str(refused.place),
+        "QUEUED": queued,
+        "BYTES": refused.size,
+        name_column("KEY"): refused.key,
+        name_column("CODE"): refused.code,
+        CAUSE: refused.cause,
+    }
 
 
 @outbox.command()

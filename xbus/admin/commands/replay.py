@@ -5,13 +5,12 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.moments import PlaceOption
-from xbus.admin.names import ROLE, TYPE
+from xbus.admin.arguments import ROLE, TYPE, PlaceOption
 from xbus.admin.output import counted
 from xbus.admin.program import FiniteRange, config_option, confirm, database_url
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.replay.replaying import FIRST, Preview, ReplayRequest, find_part
-from xbus.admin.replay.sending_again import count, send, told
+from xbus.admin.replay import FIRST, Preview, ReplayRequest, count, find_part, told
+from xbus.admin.replay import carry_out as send
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.clock import SystemClock
 from xbus.errors import Refused
@@ -89,8 +88,7 @@ def replay(
     click.echo("\n".join(told(wanted, found)))
     if dry_run or not found.envelopes:
         return
-    if not yes:
-        confirm("Send them?")
+    confirm("Send them?", unless=yes)
     send(url, wanted, found, decision_of(SystemClock(), reason))
 
 

@@ -8,12 +8,9 @@ import click
 from xbus.admin.objects import of_type
 from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup, config_option, database_url, output_option
-from xbus.admin.watching import watch_option
+from xbus.admin.progress import watch_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import count_types
-from xbus.clock import SystemClock
-
-HEADS = (name_column("TYPE"), "EVENTS", "ITEMS", "LAST HOUR", "NEWEST")
 
 
 @click.group(cls=CommandGroup)
@@ -31,13 +28,19 @@ def list_(config_path: Path | None, output: Output) -> None:
     The counts include events that were archived, and some that retention has removed a short while ago. LAST HOUR is an
     estimate of the events that were sealed within the last hour.
     """
-    now = SystemClock().now()
     with reading(database_url(config_path)) as connection:
-        found = count_types(connection, now - timedelta(hours=1))
-    if output.as_json:
-        output.objects(map(of_type, found.types))
-        return
-    rows = [(each.name, each.events, each.items, each.recent, output.when(each.newest_at, now)) for each in found.types]
-    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No event types.")
+        found = count_types(connection, output.now - timedelta(hours=1))
+    rows = [
+        {
+            name_column("TYPE"): each.name,
+            "EVENTS": each.events,
+            "ITEMS": each.items,
+            "LAST HOUR": each.recent,
+            "NEWEST": output.when(each.newest_at),
+        }
+        for each in found.types
+    ]
+    more = None
     if found.upto < found.head:
-        click.echo(f"Counted up to position {found.upto} of {found.head}: the broker still lists the rest.")
+        more = f"Counted up to position {found.upto} of {found.head}: the broker still lists the rest."
+    output.listing(map(of_type, found.types), rows, "No event types.", more)

@@ -28,18 +28,23 @@ from typing import NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from xbus.admin.files.casting import Cast, DateCast, DecimalCast, cast_int, cast_string
 from xbus.admin.files.descriptor import (
+    NAME,
+    Cast,
     Column,
     CsvLayout,
+    DateCast,
+    DecimalCast,
     Descriptor,
     ElementField,
+    ElementPath,
     FixedLayout,
     Layout,
     XmlLayout,
+    cast_int,
+    cast_string,
 )
-from xbus.admin.files.paths import NAME, ElementPath
-from xbus.admin.files.xml_parser import malformed, paired, qualified, safe_parser
+from xbus.admin.files.xml_records import malformed, paired, qualified, safe_parser
 from xbus.errors import XbusError
 from xbus.files.entry import Unreadable
 

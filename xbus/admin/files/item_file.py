@@ -1,21 +1,30 @@
-"""A file of items: opens it, chooses its reader, and separates good entries from bad ones."""
+"""A file of items: opens it, chooses its reader, treats bad entries as its person wants, and sends the good ones."""
 
 import gzip
+import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TextIO
 
-from xbus.admin.files.described import DescribedCsvReader, FixedReader
 from xbus.admin.files.descriptor import CsvLayout, Descriptor, XmlLayout
-from xbus.admin.files.plain import CsvReader, JsonReader
-from xbus.admin.files.plain_form import AS_NAMED, JSON_LINES, PlainForm
-from xbus.admin.files.source import Source
-from xbus.admin.files.text import Text
+from xbus.admin.files.text import (
+    AS_NAMED,
+    JSON_LINES,
+    TITLE,
+    CsvReader,
+    DescribedCsvReader,
+    FixedReader,
+    JsonReader,
+    PlainForm,
+    Source,
+    Text,
+)
 from xbus.admin.files.xml_records import XmlReader
-from xbus.errors import XbusError
+from xbus.emitter import Envelope, Event
+from xbus.errors import Refused, XbusError
 from xbus.files.entry import Entry, Unreadable
-from xbus.files.text_lines import say_nothing
+from xbus.files.text_lines import NO_TEXT, say_nothing
 
 
 class EntryReader(Protocol):
@@ -152,3 +161,176 @@ class ItemFile:
 
     def _told(self, found: str) -> None:
         self._tell(f"{self.name}: {found}")
+
+
+class StopAtBadLine:
+    """Ends everything at the first bad line."""
+
+    count = 0
+
+    def meet(self, file: ItemFile, entry: Entry, fault: str) -> None:
+        """Report the fault.
+
+        Raises:
+            XbusError: always (``bad_line``).
+        """
+        other = ", or name its encoding with --encoding" if NO_TEXT in fault else ""
+        step = f"correct the line and send the file again{other}"
+        raise XbusError(file.describe(entry, fault), step, code="bad_line")
+
+    def finish(self) -> None:
+        """Do nothing: it has no file."""
+
+    def __enter__(self) -> "StopAtBadLine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class SkipBadLines(StopAtBadLine):
+    """Tells each bad line and goes on.
+
+    Args:
+        tell: takes what is wrong with each.
+    """
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+        self.count = 0
+        """Bad lines so far."""
+
+    def meet(self, file: ItemFile, entry: Entry, fault: str) -> None:
+        """Report the line and count it."""
+        self.count += 1
+        self._tell(file.describe(entry, fault))
+
+
+class CollectBadLines(SkipBadLines):
+    """Tells each bad line and writes it into a file, which can be sent once they are corrected.
+
+    Args:
+        tell: takes what is wrong with each.
+        path: the file, which must not be there yet; it is written when the first bad line comes, and taken away again
+            when the sending ends in an error before ``finish``.
+
+    Raises:
+        XbusError: the file is there (``file_exists``).
+    """
+
+    def __init__(self, tell: Callable[[str], object], path: Path) -> None:
+        super().__init__(tell)
+        self.path = path
+        self._file: TextIO | None = None
+        self._tail = ""
+        self._is_finished = False
+        if path.exists():
+            self._refuse_present()
+
+    def meet(self, file: ItemFile, entry: Entry, fault: str) -> None:
+        """Report the line, count it and write it.
+
+        Raises:
+            XbusError: the file can't be written (``unwritable_file``, ``file_exists``).
+        """
+        super().meet(file, entry, fault)
+        reader = file.reader
+        try:
+            if self._file is None:
+                self._file = self.path.open("x", encoding=reader.encoding, errors="surrogateescape", newline="")
+                self._file.write(reader.head(f"{TITLE}{file.name}: correct them below the remarks, and send this file"))
+                self._tail = reader.tail()
+            self._file.write(reader.remark(file.describe(entry, fault)) + entry.raw())
+        except FileExistsError:
+            self._refuse_present()
+        except OSError as error:
+            self._refuse_writing(error)
+
+    def finish(self) -> None:
+        """See that what was written stays, before anything is sealed without it.
+
+        Raises:
+            XbusError: the file can't be written (``unwritable_file``).
+        """
+        if self._file is not None:
+            try:
+                self._file.write(self._tail)
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                self._refuse_writing(error)
+        self._is_finished = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.close()
+        except OSError:
+            pass  # Told by finish, or by the error that ends all this.
+        if not self._is_finished:
+            self.path.unlink(missing_ok=True)
+
+    def _refuse_present(self) -> NoReturn:
+        raise XbusError(f"{self.path} exists already", "name a new file for the bad lines", code="file_exists")
+
+    def _refuse_writing(self, error: OSError) -> NoReturn:
+        raise XbusError(
+            f"{self.path} can't be written ({error.strerror})",
+            "make room, or name another file",
+            code="unwritable_file",
+        ) from error
+
+
+OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
+"""Codes of refusals that an item itself is the reason for."""
+
+
+def send_files(
+    envelope: Envelope,
+    event_types: Sequence[str],
+    files: Sequence[ItemFile],
+    bad: StopAtBadLine,
+    on_bytes: Callable[[int], object],
+    *,
+    allow_empty: bool = False,
+) -> None:
+    """Send the items of each file as an event of its type.
+
+    Args:
+        envelope: open; whoever opened it ends it.
+        event_types: the type of each file.
+        files: to send.
+        bad: decides about bad lines.
+        on_bytes: called with the number of bytes read, again and again.
+        allow_empty: whether a file may have no items.
+
+    Raises:
+        XbusError: a file can't be read, a line is bad, or a file has no items (``empty_file``).
+    """
+    for event_type, file in zip(event_types, files, strict=True):
+        with envelope.event(event_type) as event:
+            entries = _send_file(event, file, bad, on_bytes)
+            if not entries and not allow_empty:
+                step = "see whether it is complete, or send it with --allow-empty"
+                raise XbusError(f"{file.name} has no items", step, code="empty_file")
+    bad.finish()
+
+
+def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Callable[[int], object]) -> int:
+    """Send the items of a file; give the number of its entries, bad ones included."""
+    entries = 0
+    for entry in file.entries(on_bytes):
+        entries += 1
+        if entry.fault:
+            bad.meet(file, entry, entry.fault)
+            continue
+        try:
+            event.send(entry.item)
+        except Refused as error:
+            if error.code not in OF_THE_ITEM:
+                raise
+            # What the bus said about an earlier batch would come up here too, and is not this line's fault.
+            event.flush()
+            bad.meet(file, entry, error.cause)
+    return entries

@@ -1,10 +1,89 @@
-"""Text in lines, or in pieces of one length, out of a file that need not be text everywhere."""
+"""Files of text: their bytes, their lines or pieces of one length, and the entries in these."""
 
+import gzip
+import io
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from xbus.files.entry import Unreadable
+from xbus.admin.files.descriptor import CsvLayout, FixedLayout, Misfit, item_of_columns
+from xbus.errors import XbusError
+from xbus.files.csv_items import CsvForm, CsvItems
+from xbus.files.csv_rows import Row, RowReader, ended
+from xbus.files.entry import Entry, Unreadable
 from xbus.files.text_lines import NO_TEXT, LineDecoder, TextDecoder, TextLine, say_nothing
+from xbus.json_text import parse_json
+
+STANDARD_INPUT = Path("-")
+
+PACKED = ".gz"
+
+MAGIC = b"\x1f\x8b"
+"""The first bytes of what gzip has packed (RFC 1952, 2.3.1). No text begins with them."""
+
+
+class Source:
+    """A file that is being read.
+
+    Args:
+        path: the file; ``-`` for the standard input. One that is packed by gzip, or whose name ends in ``.gz``, is
+            unpacked.
+
+    Raises:
+        OSError: it can't be read.
+
+    Attributes:
+        name: for people.
+        size: in bytes, packed as it is; None where nobody knows.
+        file: gives the bytes, unpacked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._counted: _CountedFile | None = None
+        if path == STANDARD_INPUT:
+            self.name, self.size = "standard input", None
+            self.file = _unpacked(sys.stdin.buffer, is_packed=False)
+            return
+        self.name, self.size = str(path), path.stat().st_size
+        self._counted = _CountedFile(path)
+        # FileIO has all that BinaryIO demands but lines.
+        buffered = cast(BinaryIO, io.BufferedReader(self._counted))
+        self.file = _unpacked(buffered, is_packed=path.suffix.lower() == PACKED)
+
+    @property
+    def count(self) -> int:
+        """The bytes read so far, packed as they are; 0 of the standard input."""
+        return 0 if self._counted is None else self._counted.count
+
+    def close(self) -> None:
+        """Close the file; the standard input is not ours."""
+        if self._counted is not None:
+            self._counted.close()
+
+
+def _unpacked(file: BinaryIO, *, is_packed: bool) -> BinaryIO:
+    if is_packed or (isinstance(file, io.BufferedReader) and file.peek(len(MAGIC)).startswith(MAGIC)):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    return file
+
+
+class _CountedFile(io.FileIO):
+    """A file that knows how much of it has been read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.count = 0
+        """In bytes."""
+
+    def readinto(self, buffer: bytearray) -> int | None:  # type: ignore[override]
+        count = super().readinto(buffer)
+        self.count += count or 0
+        return count
+
 
 MARK = "#xbus# "
 """Begins a remark."""
@@ -162,3 +241,180 @@ class TextReader:
 def remark(sentence: str) -> str:
     """Write a sentence as a line that ``Text`` leaves out."""
     return f"{MARK}{' '.join(sentence.split())}\n"
+
+
+CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"
+KINDS = (CSV, TSV, JSON_LINES)
+
+
+@dataclass(frozen=True)
+class PlainForm:
+    """The form of a file, as far as anybody says it beside its name.
+
+    Args:
+        kind: one of ``KINDS``; "" for what the name says.
+        csv: the form of CSV; without a delimiter the name or the first line says it.
+    """
+
+    kind: str = ""
+    csv: CsvForm = field(default_factory=CsvForm)
+
+    def complete(self, path: Path) -> "PlainForm":
+        """Add what the name of a file says.
+
+        Raises:
+            XbusError: nothing says the kind (``unknown_format``).
+        """
+        kind = self.kind or path.name.lower().removesuffix(PACKED).rpartition(".")[2]
+        if kind not in KINDS:
+            raise XbusError(
+                f"{path} is neither .csv, .tsv nor .jsonl",
+                "say what it is with --format, convert it, or name a descriptor",
+                code="unknown_format",
+            )
+        delimiter = self.csv.delimiter or ("\t" if kind == TSV else "")
+        return PlainForm(kind, replace(self.csv, delimiter=delimiter))
+
+
+AS_NAMED = PlainForm()
+"""Nobody says more than the name."""
+
+
+class CsvReader(TextReader):
+    """Iterate over the rows: each is a map from the names in the first row to texts, or a list without names.
+
+    Args:
+        text: the file.
+        form: what is said of it.
+        tell: takes which delimiter it has, if that is no comma.
+    """
+
+    def __init__(self, text: Text, form: CsvForm, tell: Callable[[str], object]) -> None:
+        super().__init__(text)
+        self._items = CsvItems(form, text.decoder, lambda found: tell(f"{found}; --delimiter says otherwise"))
+        self._head = self._items.head
+
+    def __iter__(self) -> Iterator[Entry]:
+        for line in self._text.lines():
+            yield from self._items.take(line)
+        yield from self._items.finish()
+
+
+class JsonReader(TextReader):
+    """Each line as the JSON value that it is; blank lines are nothing.
+
+    Args:
+        text: the file, whose lines end by LF only.
+    """
+
+    def __iter__(self) -> Iterator[Entry]:
+        for line in self._text.lines():
+            if line.text.strip():
+                raw = partial(ended, line.text)
+                item, fault = self._value(line.text)
+                yield Entry(line.number, raw, item, fault)
+
+    def _value(self, text: str) -> tuple[object, str]:
+        """Read the value, and its fault if it has one."""
+        fault = self._text.decoder.fault(text)
+        if fault:
+            return None, fault
+        try:
+            return parse_json(text), ""
+        except ValueError as error:
+            return None, f"this is not JSON ({error})"
+
+
+class DescribedCsvReader(TextReader):
+    """Each row from ``first_row`` on as its columns say.
+
+    Args:
+        layout: what the file looks like.
+        text: the file.
+    """
+
+    def __init__(self, layout: CsvLayout, text: Text) -> None:
+        super().__init__(text)
+        self._layout = layout
+
+    def __iter__(self) -> Iterator[Entry]:
+        # The dialect of pyjon.descriptors: text behind a closing quote belongs to the field.
+        reader = RowReader(self._layout.delimiter, "\\", is_strict=False)
+        reader.whose = "the descriptor has"
+        rows = self._rows(reader)
+        self._head += [row.raw() for row in islice(rows, self._layout.first_row - 1)]
+        reader.columns = len(self._layout.columns)
+        yield from map(self._entry, rows)
+
+    def _rows(self, reader: RowReader) -> Iterator[Row]:
+        for line in self._text.lines():
+            yield from reader.take(line)
+        yield from reader.finish()
+
+    def _entry(self, row: Row) -> Entry:
+        columns = self._layout.columns
+        fault = row.fault or self._text.decoder.fault(row.raw())
+        if not fault and len(row.fields) != len(columns):
+            fault = f"{len(row.fields)} fields, but the descriptor has {len(columns)}"
+        if fault:
+            return Entry(row.line, row.raw, fault=fault)
+        try:
+            return Entry(row.line, row.raw, item_of_columns(columns, row.fields))
+        except Misfit as misfit:
+            return Entry(row.line, row.raw, fault=misfit.reason)
+
+
+class FixedReader(TextReader):
+    """Each record from ``first_row`` on, cut at the widths of its fields.
+
+    Args:
+        layout: what the file looks like.
+        text: the file.
+    """
+
+    def __init__(self, layout: FixedLayout, text: Text) -> None:
+        super().__init__(text)
+        self._layout = layout
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._lines() if self._layout.piece is None else self._pieces(self._layout.piece)
+
+    def _lines(self) -> Iterator[Entry]:
+        for number, line in enumerate(self._text.lines(), 1):
+            if number < self._layout.first_row:
+                self._head.append(line.text)
+            else:
+                yield self._entry(line.number, line.text, ended(line.text))
+
+    def _pieces(self, length: int) -> Iterator[Entry]:
+        for piece in self._text.pieces(length):
+            place = f"record {piece.number:,} at character {piece.offset:,}: "
+            if len(piece.text) < length:
+                # Line ends behind the last record are no record.
+                if piece.text.strip("\r\n"):
+                    fault = f"{place}the file ends after {len(piece.text):,} of {length:,} characters"
+                    yield Entry(piece.line, partial(str, piece.text), fault=fault)
+            elif piece.number < self._layout.first_row:
+                self._head.append(piece.text)
+            else:
+                yield self._entry(piece.line, piece.text, piece.text, place)
+
+    def _entry(self, line: int, text: str, whole: str, place: str = "") -> Entry:
+        raw = partial(str, whole)
+        record = text.rstrip("\r\n")
+        fault = self._text.decoder.fault(record)
+        if not fault and len(record) != self._layout.length:
+            fault = f"{len(record)} characters, but the descriptor has {self._layout.length}"
+        if fault:
+            return Entry(line, raw, fault=place + fault)
+        try:
+            return Entry(line, raw, item_of_columns(self._layout.columns, self._cut(record)))
+        except Misfit as misfit:
+            return Entry(line, raw, fault=place + misfit.reason)
+
+    def _cut(self, record: str) -> list[str]:
+        fields, begin = [], 0
+        for width in self._layout.widths:
+            fields.append(record[begin : begin + width])
+            begin += width
+        return fields

@@ -1,37 +1,63 @@
-"""The page of ``xbus parked show``: for whom an envelope is parked, why, and which items are to blame."""
+"""The page of ``xbus parked show``: for whom an envelope is parked, why, and which items; the rows of failures."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
-from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
 from xbus.admin.objects import of_failure, of_parked
-from xbus.admin.output import CAUSE, Output, facts, moment
+from xbus.admin.output import CAUSE, Column, Output, Row, facts, moment, name_column, some
+from xbus.admin.repair.moves import check_index, find_event, read_items
 from xbus.admin.repair.payload import Payload
-from xbus.admin.repair.places import check_index, find_event, read_items
-from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.operations.corrections import Correction, read_corrections
 from xbus.broker.journal.operations.event_types import read_secret_fields
-from xbus.broker.journal.operations.failures import FailureSummary, list_failures
-from xbus.broker.journal.operations.parked import Parked, find_parked
-from xbus.clock import SystemClock
+from xbus.broker.journal.operations.failures import FailureGroup, FailureSummary, list_failures
+from xbus.broker.journal.operations.parked import Parked, ParkedDelivery, ParkedItem, find_parked
+
+
+def failure_rows(found: Sequence[FailureSummary], output: Output) -> list[Row]:
+    """Make the rows of failures."""
+    return [
+        {
+            "AT": output.when(failure.at),
+            name_column("ROLE"): failure.role,
+            Column("NODE", wide_only=True): failure.node,
+            Column("VERB", wide_only=True): failure.verb,
+            name_column("CODE"): failure.code,
+            CAUSE: failure.message,
+            Column("ITEMS", narrows=5): some(failure.indices),
+            Column("TRACKING", painted=True): failure.tracking,
+            Column("OWNER", optional=True): failure.owner,
+            Column("ID", to_right=True): str(failure.id),
+        }
+        for failure in found
+    ]
+
+
+def group_rows(found: Sequence[FailureGroup], output: Output) -> list[Row]:
+    """Make the rows of groups."""
+    return [
+        {
+            "NEWEST": output.when(group.newest.at),
+            Column("OLDEST", wide_only=True): output.when(group.first_at),
+            name_column("ROLE"): group.newest.role,
+            Column("VERB", wide_only=True): group.newest.verb,
+            name_column("CODE"): group.newest.code,
+            CAUSE: group.newest.message,
+            Column("FAILURES", to_right=True): f"{group.count}{'+' * group.at_least}",
+            Column("TRACKING", narrows=20): ", ".join(f"{count} {state}" for state, count in group.tracking.items()),
+            Column("OWNERS", optional=True): ", ".join(group.owners) or None,
+            "GROUP": group.fingerprint,
+        }
+        for group in found
+    ]
+
 
 SHOWN_ITEMS = 5
 SHOWN_FAILURES = 20
 MOST_ITEMS = 1000
-
-PARKED_HEADS = (
-    "SINCE",
-    "ROLE",
-    Column("SERVICE", wide_only=True),
-    "WHAT",
-    "ATTEMPTS",
-    "CODE",
-    CAUSE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +107,8 @@ class View:
                 "items": sum(event.items or 0 for event in self.past.events),
             }
         )
-        yield from output.block(
-            "PARKED", PARKED_HEADS, [row for parked in self.parked for row in _rows(parked, output)]
-        )
-        yield from output.block("FAILURES", FAILURE_HEADS, failure_rows(self.failures, output))
+        yield from output.block("PARKED", [row for parked in self.parked for row in _rows(parked, output)])
+        yield from output.block("FAILURES", failure_rows(self.failures, output))
         if self.items:
             yield ""
             yield "ITEMS"
@@ -205,14 +229,18 @@ def _standing(corrections: Iterator[Correction]) -> Mapping[tuple[UUID, int], Se
     return {place: list(by_role.values()) for place, by_role in standing.items()}
 
 
-def _rows(parked: Parked, output: Output) -> Iterator[tuple[object, ...]]:
-    now = SystemClock().now()
-    common = (parked.role, parked.service)
-    if (whole := parked.delivery) is not None:
-        yield (output.when(whole.since, now), *common, "envelope", whole.attempts, whole.code, whole.cause)
-    for item in parked.items:
-        what = f"item {item.index} of event {item.number}"
-        yield (output.when(item.since, now), *common, what, None, item.code, item.cause)
+def _rows(parked: Parked, output: Output) -> Iterator[Row]:
+    parts: list[ParkedDelivery | ParkedItem] = [*([] if parked.delivery is None else [parked.delivery]), *parked.items]
+    for part in parts:
+        yield {
+            "SINCE": output.when(part.since),
+            "ROLE": parked.role,
+            Column("SERVICE", wide_only=True): parked.service,
+            "WHAT": "envelope" if isinstance(part, ParkedDelivery) else f"item {part.index} of event {part.number}",
+            "ATTEMPTS": part.attempts if isinstance(part, ParkedDelivery) else None,
+            "CODE": part.code,
+            CAUSE: part.cause,
+        }
 
 
 def _item(item: ShownItem) -> Iterator[str]:

@@ -1,24 +1,29 @@
-"""Explains why a role has got an envelope, has not got it yet, or never gets it; pure.
+"""Explains why a role has an envelope, has not got it yet, or never gets it. Roles and envelopes as a whole, too; pure.
 
 The journal comes first: it is what counts. Only of an envelope that would arrive by itself the memory of the back says
 what keeps it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from shlex import quote
 from typing import TypeAlias
 from uuid import UUID
 
-from xbus.admin.why.findings import Code, Finding, Proof, counted, moment
-from xbus.admin.why.obstacles import explain_obstacle, gone, unaware
+from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, explain_obstacle, gone, moment, unaware
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
+from xbus.broker.journal.log.overlays import AS_SENT, CORRECTED
+from xbus.broker.journal.operations.envelopes.details import MOST_EVENTS, EnvelopeDetail
+from xbus.broker.journal.operations.stalled import add_up
 from xbus.broker.journal.operations.why.deliveries import MOST_AHEAD, DeliveryFacts, KeyedEnvelope, NotOwed
+from xbus.broker.journal.operations.why.envelopes import EnvelopeFacts
+from xbus.broker.journal.operations.why.roles import RoleFacts
+from xbus.broker.journal.operations.why.subjects import EventFacts, ItemFacts
 from xbus.broker.journal.writes import PauseEntry, longest
-from xbus.rpc.messages.insight import CallInHand, Insight, RoleInsight
-from xbus.states import ConsumerState, DeliveryState
+from xbus.rpc.messages.insight import CallInHand, Insight, RefusedCall, RoleInsight
+from xbus.states import ConsumerState, DeliveryState, EnvelopeState, ItemState
 
 LIST = "xbus recipient list"
 
@@ -398,3 +403,240 @@ _EXPLAINED: Mapping[str, Callable[[DeliveryFacts, Surroundings], Finding]] = {
     DeliveryState.HELD.value: _held,
 }
 """The explanation of each state of a delivery."""
+
+
+def explain_unknown_role(login: str) -> Finding:
+    """Explain that no role has a login."""
+    return Finding(Code.UNKNOWN_ROLE, f'no role has or had the login "{login}"', "xbus recipient list", login)
+
+
+def explain_role(facts: RoleFacts, around: Surroundings, oldest: Finding | None = None) -> list[Finding]:
+    """Explain a role; the first finding is the answer.
+
+    Args:
+        oldest: the finding of the oldest envelope that it lacks; None where it lacks none.
+    """
+    return by_urgency([_state(facts, around, oldest), *_parked_work(facts)])
+
+
+def _state(facts: RoleFacts, around: Surroundings, oldest: Finding | None) -> Finding:
+    role, login = facts.role, facts.role.login
+    if role.removed_at is not None:
+        cause = f"{login} was removed from the bus at {moment(role.removed_at)}, and is owed nothing new"
+        return Finding(Code.ROLE_REMOVED, cause, "xbus export shows the roles", login, Proof(since=role.removed_at))
+    if role.detached_at is not None:
+        cause = f"{login} is detached since {moment(role.detached_at)}: it is owed nothing and can't register"
+        next_step = f"xbus recipient attach {quote(login)}"
+        return Finding(Code.ROLE_DETACHED, cause, next_step, login, Proof(since=role.detached_at))
+    if role.pause is not None:
+        cause, proof = f"the {role.pause.told}{_lacking(facts)}", _proof(facts, role.pause.since)
+        return Finding(Code.ROLE_PAUSED, cause, role.pause.resume_command, login, proof)
+    told = around.role(role.id)
+    if told is None and around.insight is not None:
+        return Finding(Code.BACK_UNAWARE, *unaware(login), login, _proof(facts, role.since))
+    if told is None:
+        cause = f"the back can't be reached, so nobody knows how {login} is now; by the journal it {gone(role)}"
+        if role.absent_since is None and role.state is not None:
+            cause = f"the back can't be reached; by the journal {login} was {role.state} at {moment(role.since)}"
+        next_step = "xbus health, then start_xbusbroker if it does not run"
+        return Finding(Code.BACK_UNREACHABLE, cause, next_step, login, _proof(facts, role.since))
+    obstacle = explain_obstacle(role, told, around.now)
+    if obstacle is not None:
+        proof = _proof(facts, obstacle.proof.since, obstacle.proof.until_at)
+        return Finding(obstacle.code, f"{obstacle.cause}{_lacking(facts)}", obstacle.next_step, login, proof)
+    if oldest is not None:
+        cause = f"{login} is registered{_lacking(facts)}; the oldest of them: {oldest.cause}"
+        return Finding(Code.ROLE_BEHIND, cause, oldest.next_step, login, _proof(facts, None))
+    work = "works for what comes" if role.is_worker else "lacks nothing that arrives by itself"
+    return Finding(Code.ROLE_WELL, f"{login} is registered, and {work}", "", login, _proof(facts, role.since))
+
+
+def _parked_work(facts: RoleFacts) -> Iterator[Finding]:
+    login, both = facts.role.login, add_up([facts.parked, facts.parked_items])
+    if both is None:
+        return
+    told = [found.told(what) for found, what in ((facts.parked, "envelope"), (facts.parked_items, "item")) if found]
+    cause = f"{' and '.join(told)} parked for {login}, the oldest since {moment(both.since)}"
+    proof = Proof(
+        since=both.since,
+        envelopes=facts.parked.number if facts.parked else None,
+        items=facts.parked_items.number if facts.parked_items else None,
+        place=login,
+    )
+    yield Finding(Code.PARKED, cause, f"xbus parked list --role {quote(login)}", login, proof)
+
+
+def _lacking(facts: RoleFacts) -> str:
+    """Word how much the role lacks, or how much waits for it, behind a sentence."""
+    if facts.waiting is not None:
+        return f", and {facts.waiting.told('envelope')} waited for a worker of {facts.role.service}"
+    if facts.lacking is None:
+        return ""
+    return f", and lacks {facts.lacking.told('envelope')}, the oldest since {moment(facts.lacking.since)}"
+
+
+def _proof(facts: RoleFacts, since: datetime | None, until: datetime | None = None) -> Proof:
+    missing = facts.lacking or facts.waiting
+    return Proof(
+        other_id=facts.oldest,
+        state=facts.role.state,
+        since=since,
+        until_at=until,
+        seen_at=facts.role.seen_at,
+        envelopes=None if missing is None else missing.number,
+        place=facts.role.login,
+        pause=facts.role.pause,
+    )
+
+
+def explain_unknown(asked: str, oldest: datetime | None) -> Finding:
+    """Explain why nobody knows an id.
+
+    Args:
+        asked: the id, or its first digits.
+        oldest: when the oldest envelope was opened that the journal still knows.
+    """
+    cause = (
+        f"neither an envelope nor an event has the id {asked}: it never reached the bus, or it was removed from the "
+        f"journal, whose oldest envelope is of {moment(oldest)}"
+    )
+    next_step = "see the emitter's log and xbus outbox status, and xbus envelope list for what is there"
+    return Finding(Code.UNKNOWN_ID, cause, next_step, proof=Proof(since=oldest))
+
+
+def explain_refused(call: RefusedCall, envelope_id: UUID) -> Finding:
+    """Explain that the front refused a call about an envelope."""
+    at = datetime.fromisoformat(call["at"])
+    cause = f"the front refused {call['verb']} for it at {moment(at)}, with the code {call['code']}"
+    proof = Proof(envelope_id, since=at, verb=call["verb"])
+    next_step = "see the cause in the emitter's log, or in xbus outbox status; the code stands in docs/wire.md"
+    return Finding(Code.REFUSED, cause, next_step, proof=proof)
+
+
+def explain_envelope(facts: EnvelopeFacts, around: Surroundings) -> list[Finding]:
+    """Explain an envelope, or the part of it that is asked about; the first finding is the answer."""
+    summary, part = facts.detail.summary, facts.part
+    if summary.state is EnvelopeState.OPEN:
+        return [_open(facts)]
+    if summary.state is EnvelopeState.CANCELLED:
+        return [_cancelled(facts)]
+    if facts.is_gone:
+        return [_pruned(facts.end.pruned_at, summary.id)]
+    if part.role is not None and facts.is_unknown_role:
+        return [explain_unknown_role(part.role)]
+    if part.event is not None and facts.event is None:
+        return [_unknown_event(part.event, facts.detail)]
+    if facts.event is not None and part.item is not None and part.item >= (facts.event.items or 0):
+        return [_unknown_item(part.item, facts.event)]
+    if not facts.deliveries:
+        not_owed = [explain_not_owed(found) for found in facts.not_owed]
+        return [*(not_owed or [_no_consumer(facts)]), *_archived(facts)]
+    deliveries = [explain_delivery(delivery, around) for delivery in facts.deliveries]
+    return [*by_urgency(_with_items(facts, deliveries)), *_archived(facts)]
+
+
+def _open(facts: EnvelopeFacts) -> Finding:
+    summary, events = facts.detail.summary, facts.detail.event_list
+    ended, is_cut = sum(event.items is not None for event in events), len(events) == MOST_EVENTS
+    listed = f"the first {len(events)}" if is_cut else "them"
+    cause = (
+        f"{summary.emitter} has not sealed it: it is open since {moment(summary.opened_at)} with "
+        f"{counted(len(events), 'event', at_least=is_cut)}, {ended} of {listed} ended, and nobody sees it "
+        "before its seal"
+    )
+    proof = Proof(summary.id, state=summary.state.value, since=summary.opened_at, place=summary.emitter)
+    return Finding(Code.OPEN, cause, f"xbus why --emitter {quote(summary.emitter)}", proof=proof)
+
+
+def _cancelled(facts: EnvelopeFacts) -> Finding:
+    summary = facts.detail.summary
+    cause = (
+        f"it was cancelled at {moment(summary.closed_at)}, and nobody got it: {facts.end.reason or 'no reason is kept'}"
+    )
+    proof = Proof(summary.id, state=summary.state.value, since=summary.closed_at, place=summary.emitter)
+    return Finding(Code.CANCELLED, cause, f"have {summary.emitter} send it again", proof=proof)
+
+
+def _pruned(at: datetime | None, envelope_id: UUID) -> Finding:
+    cause = f"all roles had got it or gone without, and its content was removed at {moment(at)}"
+    return Finding(Code.PRUNED, cause, "[journal] keep_settled_days says how long", proof=Proof(envelope_id, since=at))
+
+
+def _no_consumer(facts: EnvelopeFacts) -> Finding:
+    only = facts.detail.summary.only_roles
+    if only is not None:
+        return _no_role(facts, ", ".join(only))
+    told, types = "it has no events", ", ".join(facts.types)
+    if types:
+        told = f"the {'graphs' if len(facts.types) > 1 else 'graph'} of {types} led to no consumer when it was sent"
+    cause = f"it is owed to nobody: {told}"
+    proof = Proof(facts.detail.summary.id, state=facts.detail.summary.state.value, since=facts.detail.summary.closed_at)
+    return Finding(Code.NO_CONSUMER, cause, "see the graphs with xbus export", proof=proof)
+
+
+def _no_role(facts: EnvelopeFacts, only: str) -> Finding:
+    """Explain a repeat: its graphs lead to a service, whose roles have gone since it was sent."""
+    summary = facts.detail.summary
+    cause = (
+        f"it is owed to nobody: it repeats envelope {summary.origin} for {only} alone, and the service to which its "
+        "graph leads has no role any more"
+    )
+    next_step = "xbus edit, to give the service its role again"
+    proof = Proof(summary.id, summary.origin, state=summary.state.value, since=summary.closed_at, place=only)
+    return Finding(Code.NO_ROLE, cause, next_step, proof=proof)
+
+
+def _archived(facts: EnvelopeFacts) -> list[Finding]:
+    archive = facts.detail.archive
+    if archive is None or archive.restored_at is not None:
+        return []
+    files = ", ".join(archive.files[:1]) or "no file, as it has no items"
+    cause = f"its items were archived at {moment(archive.archived_at)}: {files}"
+    proof = Proof(facts.detail.summary.id, since=archive.archived_at)
+    return [Finding(Code.ARCHIVED, cause, f"xbus envelope show {facts.detail.summary.id}", proof=proof)]
+
+
+# -- items -------------------------------------------------------------------------------------------------------------
+
+_ITEM_CODES: Mapping[str, Code] = {
+    ItemState.PARKED.value: Code.ITEM_PARKED,
+    ItemState.RESUMED.value: Code.ITEM_RESUMED,
+    ItemState.DROPPED.value: Code.ITEM_DROPPED,
+    CORRECTED: Code.ITEM_CORRECTED,
+    AS_SENT: Code.ITEM_CORRECTED,
+}
+
+
+def _with_items(facts: EnvelopeFacts, deliveries: Sequence[Finding]) -> list[Finding]:
+    """Replace the envelope's finding at a role by the finding of the item, if the item has one."""
+    own = [_item(item, facts) for item in facts.items if facts.part.role in (None, item.role)]
+    roles = {finding.role for finding in own if finding.code is not Code.ITEM_CORRECTED}
+    return [*own, *(finding for finding in deliveries if finding.role not in roles)]
+
+
+def _item(item: ItemFacts, facts: EnvelopeFacts) -> Finding:
+    code, envelope_id = _ITEM_CODES[item.state], facts.detail.summary.id
+    who, name = item.role or "all roles that lack it", f"item {facts.part.item}"
+    show = f"xbus parked show {envelope_id} --item {facts.part.item}"
+    told = {
+        Code.ITEM_PARKED: (f"{name} is parked alone for {who} since {moment(item.at)}: {item.cause}", show),
+        Code.ITEM_RESUMED: (f"{name} went to {who} as envelope {item.resumed_as}", f"xbus why {item.resumed_as}"),
+        Code.ITEM_DROPPED: (f"a person decided at {moment(item.at)} that {who} goes without {name}", show),
+        Code.ITEM_CORRECTED: (f"{name} was corrected for {who} at {moment(item.at)}: {item.cause}", show),
+    }
+    cause, next_step = told[code]
+    proof = Proof(envelope_id, item.resumed_as, item.state, item.at, items=1, place=item.role)
+    return Finding(code, cause, next_step, item.role, proof)
+
+
+def _unknown_event(number: int, detail: EnvelopeDetail) -> Finding:
+    cause = f"the envelope has {counted(detail.summary.events or 0, 'event')}, and none with the number {number}"
+    next_step = f"xbus envelope show {detail.summary.id}"
+    return Finding(Code.UNKNOWN_EVENT, cause, next_step, proof=Proof(detail.summary.id))
+
+
+def _unknown_item(index: int, event: EventFacts) -> Finding:
+    number = "no end yet" if event.items is None else counted(event.items, "item")
+    cause = f"event {event.number} ({event.type}) has {number}, and none with the index {index}; the first is 0"
+    next_step = f"xbus envelope items {event.envelope_id}"
+    return Finding(Code.UNKNOWN_ITEM, cause, next_step, proof=Proof(event.envelope_id, items=event.items))

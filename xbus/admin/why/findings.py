@@ -1,14 +1,18 @@
-"""The findings of ``xbus why``: a closed set of codes, each with a sentence, its proof and a command."""
+"""The findings of ``xbus why``: a closed set of codes, each with its proof; and what keeps a role from all. Pure."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
 from xbus.broker.journal.log import deliveries
 from xbus.broker.journal.operations.failures import FailureSummary
+from xbus.broker.journal.operations.why.situations import RoleSituation
 from xbus.broker.journal.writes import PauseEntry
+from xbus.rpc.messages.insight import RoleInsight
+from xbus.states import ConsumerState
 
 
 class Code(StrEnum):
@@ -199,3 +203,42 @@ def moment(at: datetime | None) -> str:
 def counted(number: int, what: str, *, at_least: bool = False) -> str:
     """Write ``1 envelope``, ``at least 1,000 envelopes``."""
     return f"{'at least ' if at_least else ''}{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def explain_obstacle(role: RoleSituation, told: RoleInsight, now: datetime) -> Finding | None:
+    """Explain why nothing begins with a role, as the back knows it; None if nothing keeps it."""
+    login, state = role.login, told["state"]
+    if state == ConsumerState.ABSENT:
+        cause = f"no recipient of {login} is registered: it {gone(role)}"
+        proof = Proof(since=role.absent_since, seen_at=role.seen_at, place=login)
+        return Finding(Code.ROLE_ABSENT, cause, f"start the recipient of {login}", login, proof)
+    if state == ConsumerState.TRIPPED:
+        since, seconds = told["trouble_since"], told["probe_seconds"] or 0.0
+        at = None if since is None else datetime.fromisoformat(since)
+        cause = (
+            f"one envelope after the other fails at {login} since {moment(at)}: the next probe is in {seconds:.0f} s"
+        )
+        proof = Proof(since=at, until_at=now + timedelta(seconds=seconds), place=login)
+        return Finding(Code.ROLE_TRIPPED, cause, f"xbus failure list --role {shlex.quote(login)}", login, proof)
+    if state == ConsumerState.LEAVING:
+        cause = f"the recipient of {login} is leaving: it finishes its work and gets nothing more"
+        return Finding(Code.ROLE_LEAVING, cause, f"start the recipient of {login} again", login, Proof(place=login))
+    if state == ConsumerState.PAUSED:
+        # The pause has just ended in the journal, and the back hears of it within a second or two.
+        cause = f"{login} was paused until a moment ago"
+        return Finding(Code.ROLE_PAUSED, cause, "ask again in a few seconds", login, Proof(place=login))
+    return None
+
+
+def unaware(login: str) -> tuple[str, str]:
+    """Word that a back that answers does not know a role, and the next step."""
+    cause = f"the back does not know {login} yet: it reads a changed configuration within seconds"
+    return cause, "ask again; if this remains, see xbus health"
+
+
+def gone(role: RoleSituation) -> str:
+    """Word since when a role has no recipient, behind its name."""
+    if role.absent_since is not None:
+        return f"is absent since {moment(role.absent_since)}"
+    # The journal may not know yet that it went.
+    return "was never seen" if role.seen_at is None else f"was last seen at {moment(role.seen_at)}"

@@ -1,13 +1,6 @@
 """Calls subscribers: each batch of a subscription is posted to its URL, until the subscriber has taken it.
 
 The gateway is a program of the subscription's reader: the broker shares ranges, keeps the bounds of batches, and knows
-what is settled. Here is no store. ``service`` follows the subscriptions, ``calling`` serves one, ``client`` makes the
-calls, ``addresses`` looks where they go, and ``look`` measures how subscriptions are. ``signing`` and ``formats`` are
-pure. Only ``application`` imports this package.
+what is settled. Here is no store. ``service`` follows the subscriptions, serves each and measures how they are;
+``client`` makes the calls, and looks where they go. Only ``program`` imports this package.
 """
-
-from xbus.http.callbacks.client import CallbackClient, CallOutcome, CallTimes
-from xbus.http.callbacks.look import SubscriptionLook
-from xbus.http.callbacks.service import call_subscribers
-
-__all__ = ["CallOutcome", "CallTimes", "CallbackClient", "SubscriptionLook", "call_subscribers"]

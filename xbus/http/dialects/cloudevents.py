@@ -27,7 +27,7 @@ from xbus.headers import HeaderValue, event_tags
 from xbus.http.bodies import Body, MediaType, off_loop, read_json
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.dialects.native import REFUSALS, receipt_map
-from xbus.http.publishing import publish
+from xbus.http.front import publish
 from xbus.http.request_tags import CONTENT_TYPE, one_value
 from xbus.rpc.items import item_bytes
 

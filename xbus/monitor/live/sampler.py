@@ -1,13 +1,14 @@
-"""Takes the samples: one task of the monitor, however many look.
+"""Takes samples of the bus, however many look, and tells the open pages of each.
 
-After each look it leaves the journal alone for many times as long as the look took, so that it never slows the broker.
+A sample is a value, of which pages and drawings are made.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
@@ -17,15 +18,211 @@ from xbus.broker.journal.samples.attention import Attention, read_attention
 from xbus.broker.journal.samples.lags import LagReader
 from xbus.broker.journal.samples.outline import BusOutline, read_bus
 from xbus.broker.journal.samples.readers import ReaderFigures, read_reader_figures
-from xbus.broker.journal.samples.sample import Delivered, Sample, join
+from xbus.broker.journal.samples.roles import RoleFigures
+from xbus.broker.journal.samples.sample import Count, Delivered, Sample, join, most_of
 from xbus.broker.journal.samples.taking import TakenSample, take
 from xbus.clock import span
-from xbus.errors import XbusError
+from xbus.errors import Failed, XbusError
 from xbus.monitor.bus import BusAccess
-from xbus.monitor.live.audience import Audience
-from xbus.monitor.live.bus_now import BrokerHealth, BusNow
-from xbus.monitor.live.delivered import DeliveryCounts
 from xbus.rpc.messages import HealthProblem, HealthReport
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHealth:
+    """The health of the broker's processes.
+
+    Args:
+        problems: as they report them.
+        silent: the sides of the broker that do not answer, ``front`` or ``back``.
+    """
+
+    problems: Sequence[HealthProblem] = ()
+    silent: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BusNow:
+    """The bus at one moment.
+
+    Args:
+        at: the moment.
+        outline: who sends what, and where it goes.
+        minute: what came in the last minute, as far as a monitor ran.
+        roles: all in use, by login.
+        attention: what waits for a person.
+        readers: all in use, by name.
+    """
+
+    at: datetime
+    outline: BusOutline
+    minute: Sample | None
+    roles: Sequence[RoleFigures]
+    attention: Attention
+    health: BrokerHealth
+    readers: Sequence[ReaderFigures] = ()
+
+    @property
+    def event_rates(self) -> Mapping[tuple[int, int], float]:
+        """The events each second by the ids of emitter and event type."""
+        return {pair: rate for pair, (rate, _) in self.rates.items()}
+
+    @property
+    def rates(self) -> Mapping[tuple[int, int], tuple[float, float]]:
+        """The events and items each second by the ids of emitter and event type."""
+        if self.minute is None or not self.minute.observed:
+            return {}
+        seconds = self.minute.observed
+        return {pair: _each_second(count, seconds) for pair, count in self.minute.traffic.items()}
+
+    @property
+    def delivered_rates(self) -> Mapping[int, tuple[float, float]]:
+        """The envelopes and items that a role commits each second, by role id."""
+        if self.minute is None or not self.minute.observed:
+            return {}
+        seconds = self.minute.observed
+        return {role_id: _each_second(each, seconds) for role_id, each in self.minute.delivered.items()}
+
+
+def _each_second(count: Count | Delivered, seconds: float) -> tuple[float, float]:
+    number, items = count
+    return number / seconds, items / seconds
+
+
+NONE = Delivered(0, 0)
+
+
+class DeliveryCounts:
+    """The counts of the last look."""
+
+    def __init__(self) -> None:
+        self._last: Mapping[int, Delivered] | None = None
+        self._at = 0.0
+
+    def since_last(self, counts: Mapping[int, Delivered] | None, at: float, observed: float) -> Mapping[int, Delivered]:
+        """Give the deliveries within the seconds of a sample, by role id, without roles that committed nothing.
+
+        Beside another monitor a sample is shorter than the time since the last look. So it gets its share.
+
+        Args:
+            counts: what the back tells; None where it tells nothing.
+            at: the moment of a clock that only goes on.
+            observed: the seconds of the sample.
+        """
+        last, seconds = self._last, at - self._at
+        self._last, self._at = counts, at
+        if counts is None or last is None or seconds <= 0:
+            return {}
+        share = min(1.0, observed / seconds)
+        found = {role_id: _part(_grown(last.get(role_id, NONE), count), share) for role_id, count in counts.items()}
+        return most_of({role_id: each for role_id, each in found.items() if any(each)}, lambda each: each.envelopes)
+
+
+def _grown(before: Delivered, now: Delivered) -> Delivered:
+    """Give the growth of counts; where one fell, the back began anew, and counts from 0."""
+    if now.envelopes < before.envelopes:
+        return now
+    return Delivered(now.envelopes - before.envelopes, now.items - before.items)
+
+
+def _part(number: Delivered, share: float) -> Delivered:
+    return Delivered(round(number.envelopes * share), round(number.items * share))
+
+
+MOST_STREAMS = 200
+"""Streams at once. Each takes some memory, and a look at its session each few seconds."""
+
+MOST_OF_A_PERSON = 12
+"""Streams of one person at once, so that nobody takes the place of all others."""
+
+HEARTBEAT_SECONDS = 15.0
+"""Seconds without a sample after which a stream shows that it is alive. More notices later that a viewer is gone."""
+
+NEWS = "event: sample\ndata:\n\n"
+ALIVE = ": alive\n\n"
+END = "event: end\ndata:\n\n"
+
+
+class Audience:
+    """All who look just now; it belongs to one event loop.
+
+    Args:
+        heartbeat_seconds: between two signs of life.
+        most: streams at once.
+        most_of_a_person: those of one person.
+    """
+
+    def __init__(
+        self,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        most: int = MOST_STREAMS,
+        most_of_a_person: int = MOST_OF_A_PERSON,
+    ) -> None:
+        self._heartbeat_seconds = heartbeat_seconds
+        self._most = most
+        self._most_of_a_person = most_of_a_person
+        self._streams: Counter[str] = Counter()
+        self._news = asyncio.Event()
+        self._is_over = False
+
+    @property
+    def streams(self) -> int:
+        """The number of open streams."""
+        return self._streams.total()
+
+    def tell(self) -> None:
+        """Tell all who look that there is something new."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def end(self) -> None:
+        """End all streams: the monitor stops."""
+        self._is_over = True
+        self.tell()
+
+    def check_room(self, person: str) -> None:
+        """Let a person pass for whom one more stream may be opened.
+
+        Raises:
+            Failed: too many are open (``slow_down``).
+        """
+        if self._streams.total() >= self._most or self._streams[person] >= self._most_of_a_person:
+            raise Failed("too many pages are open", "close some of them", code="slow_down")
+
+    async def stream(self, person: str, is_in_force: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """Give the events of one stream.
+
+        Args:
+            person: the name of the person who looks.
+            is_in_force: tells whether the session of the person goes on; the stream ends with it.
+        """
+        with self._seat(person):
+            yield NEWS
+            while not self._is_over:
+                has_news = await self._wait()
+                if self._is_over or not await is_in_force():
+                    break
+                yield NEWS if has_news else ALIVE
+            yield END
+
+    async def _wait(self) -> bool:
+        """Wait for something new; False after the time for a sign of life."""
+        try:
+            async with asyncio.timeout(self._heartbeat_seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    @contextmanager
+    def _seat(self, person: str) -> Iterator[None]:
+        self._streams[person] += 1
+        try:
+            yield
+        finally:
+            self._streams[person] -= 1
+            if not self._streams[person]:
+                del self._streams[person]
+
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,15 @@ from typing import cast
 
 import click
 
-from xbus.admin.commands.recipient.loading import load_recipient
-from xbus.admin.files import KINDS, Descriptor, ItemFile, PlainForm, read_descriptor
-from xbus.admin.names import TYPE
-from xbus.admin.output import counted, one_json
+from xbus.admin.arguments import TYPE
+from xbus.admin.commands.recipient import load_recipient
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.descriptor_file import read_descriptor
+from xbus.admin.files.item_file import ItemFile
+from xbus.admin.files.text import KINDS, PlainForm
+from xbus.admin.output import counted, on_one_line, one_json
 from xbus.admin.program import CommandGroup, json_option
 from xbus.admin.repair.payload import showable
-from xbus.admin.table import on_one_line
 from xbus.errors import XbusError
 from xbus.recipient import Recipient
 from xbus.rpc.codec import Value

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.item_files import CSV, LINES, XML, described, entries_of, field, told, written
-from xbus.admin.files import CollectBadLines, Descriptor, ItemFile, SkipBadLines, StopAtBadLine
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.item_file import CollectBadLines, ItemFile, SkipBadLines, StopAtBadLine
 from xbus.errors import XbusError
 
 INT = "<type>int</type>"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.admin.files.casting import DateCast, DecimalCast, Misfit, cast_int
+from xbus.admin.files.descriptor import DateCast, DecimalCast, Misfit, cast_int
 
 
 @given(st.integers(-(2**63), 2**64 - 1))

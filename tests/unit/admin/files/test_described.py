@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.item_files import CSV, LINES, described, entries_of, field, told, written
-from xbus.admin.files import ItemFile
+from xbus.admin.files.item_file import ItemFile
 
 INT, DECIMAL, DATE = "<type>int</type>", "<type>decimal</type>", '<type format="%d.%m.%Y">date</type>'
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.item_files import CSV, LINES, XML, described, field, written
-from xbus.admin.files import read_descriptor
+from xbus.admin.files.descriptor_file import read_descriptor
 from xbus.errors import XbusError
 
 ONE = field("a", "1")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.item_files import entries_of, told, written
-from xbus.admin.files import ItemFile
+from xbus.admin.files.item_file import ItemFile
 from xbus.errors import XbusError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.item_files import CSV, described, entries_of, field, told, written
-from xbus.admin.files import CollectBadLines, ItemFile, PlainForm
-from xbus.admin.files.plain_form import AS_NAMED
+from xbus.admin.files.item_file import CollectBadLines, ItemFile
+from xbus.admin.files.text import AS_NAMED, PlainForm
 from xbus.errors import XbusError
 from xbus.files import CsvForm
 from xbus.files.csv_items import delimiter_in

@@ -11,7 +11,8 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from xbus.admin.files import ItemFile, read_descriptor
+from xbus.admin.files.descriptor_file import read_descriptor
+from xbus.admin.files.item_file import ItemFile
 from xbus.rpc.items import item_bytes
 
 FOLDER = Path(__file__).parent / "recorded"

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.item_files import XML, described, entries_of, field, told, written
-from xbus.admin.files import Descriptor, ItemFile
-from xbus.admin.files.descriptor import XmlLayout
-from xbus.admin.files.paths import ElementPath
+from xbus.admin.files.descriptor import Descriptor, ElementPath, XmlLayout
+from xbus.admin.files.item_file import ItemFile
 from xbus.admin.files.xml_records import XmlReader
 from xbus.errors import XbusError
 from xbus.files.entry import Unreadable

@@ -5,8 +5,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from tests.support.journal import NOW, small_bus
-from xbus.admin.rehearsal.comparing import TypeComparison, compare
-from xbus.admin.rehearsal.routing import may_send, ways
+from xbus.admin.rehearsal import TypeComparison, compare, may_send, ways
 from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, NodeSpec, ProfileSpec, RoleSpec, ServiceSpec
 from xbus.broker.journal.operations.traffic.recent import SentEvents
 

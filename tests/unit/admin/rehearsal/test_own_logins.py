@@ -7,8 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import memory_engine, small_bus
-from xbus.admin.rehearsal.last_events import own_logins
-from xbus.admin.rehearsal.routing import may_send, with_own
+from xbus.admin.rehearsal import may_send, own_logins, with_own
 from xbus.broker.journal.configuration import EventTypeSpec, NodeSpec, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.entries import BotSpec, ServiceSpec
 from xbus.clock import SystemClock

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.admin.repair.masking import MASK, mask, numbered_mask, unmask
-from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.payload import MASK, Kind, Payload, mask, numbered_mask, unmask
 from xbus.errors import Refused
 from xbus.rpc.codec import pack, unpack
 

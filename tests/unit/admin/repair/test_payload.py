@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.admin.repair.payload import SHOWN_BYTES, SHOWN_CHARACTERS, Kind, Payload, read_json
-from xbus.admin.search.conditions import AnyText
+from xbus.admin.search import AnyText
 from xbus.errors import Refused
 from xbus.rpc.codec import pack, unpack
 

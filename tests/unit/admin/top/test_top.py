@@ -4,9 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tests.support.journal import NOW
+from xbus.admin.commands.top import LOG, BusLook, Rates, overview
 from xbus.admin.output import Form, Output
-from xbus.admin.top.overview import LOG, BusLook, overview
-from xbus.admin.top.rates import Rates
 from xbus.broker.journal.operations.event_types import TypeCount, TypeCounts
 from xbus.broker.journal.operations.roles import RoleStatus
 from xbus.broker.journal.samples.sample import Delivered

@@ -2,8 +2,8 @@
 
 import pytest
 
-from xbus.admin.table import columns_of
-from xbus.monitor.drawings.bus_graph import (
+from xbus.admin.output import columns_of
+from xbus.monitor.drawings.graphs import (
     BOX_WIDTH,
     LETTERS,
     MOST_ROWS,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.monitor.drawings.layers import BEND_HEIGHT, GAP, TALL, Bend, arrange, spread
+from xbus.monitor.drawings.graphs import BEND_HEIGHT, GAP, TALL, Bend, arrange, spread
 
 
 def test_what_has_room_stays_where_it_wants_to_be() -> None:

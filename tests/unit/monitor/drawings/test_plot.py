@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.monitor.drawings.plot import LinePlot, PlotValue, plot
-from xbus.monitor.drawings.scales import NUMBER, SECONDS
+from xbus.monitor.drawings.plot import NUMBER, SECONDS, LinePlot, PlotValue, plot
 
 BEGIN = datetime(2026, 2, 28, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from xbus.monitor.drawings.scales import (
+from xbus.monitor.drawings.plot import (
     NUMBER,
     SECONDS,
     moment_ticks,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.monitor.drawings.type_graph import HEIGHT, WIDTH, TypeDrawing, TypeNode, draw_type
+from xbus.monitor.drawings.graphs import HEIGHT, WIDTH, TypeDrawing, TypeNode, draw_type
 
 
 def drawn(**nodes: str) -> TypeDrawing:

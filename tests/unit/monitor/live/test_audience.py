@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from xbus.errors import Failed
-from xbus.monitor.live.audience import ALIVE, END, NEWS, Audience
+from xbus.monitor.live.sampler import ALIVE, END, NEWS, Audience
 
 
 class Session:

@@ -1,7 +1,7 @@
 """Deliveries of a span of time, from counts that rise."""
 
 from xbus.broker.journal.samples.sample import Delivered
-from xbus.monitor.live.delivered import DeliveryCounts
+from xbus.monitor.live.sampler import DeliveryCounts
 
 
 def test_growth_since_the_last_look_is_delivered() -> None:

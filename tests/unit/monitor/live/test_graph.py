@@ -13,10 +13,10 @@ from xbus.broker.journal.samples.readers import ReaderFigures
 from xbus.broker.journal.samples.roles import RoleFigures
 from xbus.broker.journal.samples.sample import Count, Sample
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.monitor.drawings.bus_graph import GraphNode
-from xbus.monitor.live.bus_now import BrokerHealth, BusNow
-from xbus.monitor.live.decisions import NeededDecision, decisions_of
-from xbus.monitor.live.graph import MOST_IDLE_EDGES, draw_bus, graph_of
+from xbus.monitor.drawings.graphs import GraphNode
+from xbus.monitor.features.home import NeededDecision, decisions_of
+from xbus.monitor.live.plots import MOST_IDLE_EDGES, draw_bus, graph_of
+from xbus.monitor.live.sampler import BrokerHealth, BusNow
 from xbus.rpc.messages import HealthProblem
 from xbus.states import PresenceState
 

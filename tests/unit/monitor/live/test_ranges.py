@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from xbus.broker.journal.samples.sample import Sample
-from xbus.monitor.live.plots import draw_plots
-from xbus.monitor.live.ranges import RANGES, PlotRange, RangeName, parts_of
+from xbus.monitor.live.plots import RANGES, PlotRange, RangeName, draw_plots, parts_of
 
 NOW = datetime(2026, 2, 28, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

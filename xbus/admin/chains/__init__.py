@@ -1,1 +1,0 @@
-"""Shows what was made of what: as a tree of lines, or as a picture in SVG. Pure; it never reads the journal."""

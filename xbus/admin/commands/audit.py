@@ -1,0 +1,151 @@
+"""``xbus audit``: shows who did what to the bus, verifies the chain of hashes, and removes old rows."""
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xbus.admin.arguments import Moment
+from xbus.admin.objects import of_audit_row, of_verification
+from xbus.admin.output import Column, Output, Row, counted, name_column, one_json
+from xbus.admin.program import (
+    CommandGroup,
+    config_option,
+    confirm,
+    database_url,
+    json_option,
+    limit_option,
+    output_option,
+    reason_option,
+)
+from xbus.admin.progress import shown_on_terminal
+from xbus.broker.journal.audit.chain import ChainHead, hang_all
+from xbus.broker.journal.audit.cutting import count_older, cut_older
+from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts
+from xbus.broker.journal.audit.verifying import chain_length
+from xbus.broker.journal.audit.verifying import verify as verify_chain
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.clock import SystemClock
+from xbus.ending import REFUSED
+
+_HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
+
+
+class Head(click.ParamType[ChainHead]):
+    """The end of the chain as ``xbus audit verify`` prints it: a number and a hash."""
+
+    name = "head"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ChainHead:
+        found = _HEAD.fullmatch(str(value).lower())
+        if found is None:
+            self.fail(f"{value} is no head like 17:9f86d081..., as xbus audit verify prints it", param, ctx)
+        return ChainHead(int(found[1]), bytes.fromhex(found[2]))
+
+
+@click.group(cls=CommandGroup)
+def audit() -> None:
+    """See who did what to the bus, and verify that nobody has changed it since."""
+
+
+@audit.command("list")
+@config_option
+@click.option("--since", type=Moment(), metavar="WHEN", help="Only since: 2d, 12h, 30min (ago), a date or a time.")
+@click.option("--who", metavar="NAME", help="Only by this login or user.")
+@click.option("--action", metavar="WORD", help="Only this action, such as changed or login_refused.")
+@click.option("--object", "object_", metavar="TEXT", help="Only what has this text in its object, such as a login.")
+@click.option("--before", type=click.IntRange(1), metavar="ROW", help="Only rows below this number.")
+@limit_option
+@output_option("row")
+def list_(
+    config_path: Path | None,
+    since: datetime | None,
+    who: str | None,
+    action: str | None,
+    object_: str | None,
+    before: int | None,
+    limit: int,
+    output: Output,
+) -> None:
+    """List what people and programs did, the newest first.
+
+    A row without a number waits for the chain; a running broker gives it one within seconds.
+    """
+    filters = AuditFilters(since, who, action, object_, before)
+    with reading(database_url(config_path)) as connection:
+        found = list_acts(connection, filters, limit)
+    more = None
+    if len(found) == limit and found[-1].number is not None:
+        more = f"There may be more: --before {found[-1].number}"
+    output.listing(map(of_audit_row, found), (_row(each, output) for each in found), "No rows.", more)
+
+
+def _row(found: AuditRow, output: Output) -> Row:
+    act = found.act
+    return {
+        Column("ROW", to_right=True): found.number,
+        "AT": output.when(act.at),
+        name_column("WHO"): act.who,
+        name_column("FROM"): act.origin or None,
+        "ACTION": act.action,
+        Column("OBJECT", narrows=20): act.object,
+        Column("BEFORE", narrows=8): act.before or None,
+        Column("AFTER", narrows=8): act.after or None,
+        Column("REASON", narrows=8): act.reason or None,
+    }
+
+
+@audit.command()
+@config_option
+@click.option("--head", type=Head(), metavar="ROW:HASH", help="An end of the chain that was noted before.")
+@json_option()
+def verify(config_path: Path | None, head: ChainHead | None, as_json: bool) -> None:
+    """Compute the hashes of all rows anew, and name each row that was changed, removed or put elsewhere.
+
+    Note the head that it prints at a place out of the bus's reach, and give it the next time: without it, nobody can
+    tell that the newest rows are missing, or that somebody wrote the whole chain anew.
+    """
+    url = database_url(config_path)
+    with writing(url) as connection:
+        hang_all(connection)
+    with reading(url) as connection, shown_on_terminal(lambda: chain_length(connection), "Verifying") as tell:
+        found = verify_chain(connection, head, tell)
+    if as_json:
+        click.echo(one_json(of_verification(found)))
+    else:
+        for fault in found.faults:
+            click.echo(fault)
+        if found.cut.number:
+            click.echo(f"Rows up to {found.cut.number} were cut off.")
+        if head is not None and head.number < found.cut.number:
+            click.echo(f"The noted row {head.number} is among them: note the head below in its place.")
+        told = "Nobody has changed them." if not found.faults else "The audit was tampered with."
+        click.echo(f"Verified {counted(found.rows, 'row')}. {told}")
+        click.echo(f"Head: {found.head}")
+    if found.faults:
+        click.get_current_context().exit(REFUSED)
+
+
+@audit.command()
+@config_option
+@click.option("--before", type=Moment(), required=True, metavar="WHEN", help="Remove what is older: 400d, or a date.")
+@reason_option
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def cut(config_path: Path | None, before: datetime, reason: str, yes: bool) -> None:
+    """Remove old rows for good, after a look whether somebody has changed them.
+
+    The chain keeps the hash of the last removed row, so the others can still be verified.
+    """
+    url = database_url(config_path)
+    with reading(url) as connection:
+        older = count_older(connection, before)
+    if not older:
+        click.echo("Nothing is so old.")
+        return
+    confirm(f"Remove {counted(older, 'row')} of the audit for good?", unless=yes)
+    with writing(url) as connection:
+        found = cut_older(connection, before, reason, SystemClock().now())
+    if found is not None:
+        click.echo(f"Removed {counted(found.rows, 'row')}. The last of them was {found.last}")

@@ -1,0 +1,274 @@
+"""``xbus bot``: runs bots, shows them and their runs, and has one run now."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from xbus import logs
+from xbus.admin.address import back_option, broker_address, login_and_password, login_option, password_file_option
+from xbus.admin.arguments import BOT
+from xbus.admin.objects import of_bot, of_run
+from xbus.admin.output import STATE, Column, Output, facts, name_column, one_json
+from xbus.admin.program import (
+    ROW_ID,
+    CommandGroup,
+    FiniteRange,
+    config_option,
+    database_url,
+    json_option,
+    limit_option,
+    output_option,
+    reason_option,
+)
+from xbus.admin.progress import watch_option
+from xbus.admin.repair.moves import decision_of
+from xbus.bots import Allowed, BotRunner, RunnerOptions
+from xbus.bots.back import BackCalls
+from xbus.bots.job import ANY
+from xbus.bots.runner import DEFAULTS
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations.bots import BotRunStatus, fire_bot, list_bots, list_runs, release_bot, show_run
+from xbus.clock import SystemClock
+from xbus.config import load_or_default
+from xbus.ending import printable_lines
+from xbus.rpc.context import new_context
+from xbus.states import BotRunState
+
+
+@click.group(cls=CommandGroup)
+def bot() -> None:
+    """Run bots, show them and their runs, and have one run now."""
+
+
+@bot.command("list")
+@config_option
+@watch_option
+@output_option("bot")
+def list_(config_path: Path | None, output: Output) -> None:
+    """Show each bot: its state, when it runs next, and how its last run ended.
+
+    A bot is slowed when ten attempts have failed one after another: NEXT tells for how long nothing of it begins. It is
+    tried once then, and goes on when that went well, or when somebody releases it.
+    """
+    with reading(database_url(config_path)) as connection:
+        found = list_bots(connection, output.now)
+    rows = [
+        {
+            name_column("BOT"): each.name,
+            STATE: each.state,
+            "NEXT": output.ahead(each.slowed_until or each.next_slot),
+            "DUE": each.due,
+            "RUNNING": each.running,
+            "FAILURES": each.failures,
+            "LAST": None if each.last is None else f"{each.last.state} {output.when(each.last.ended_at)}",
+            Column("WORK", narrows=12, optional=True): each.work,
+            Column("PAUSE", optional=True, wide_only=True): None if each.pause is None else each.pause.told,
+        }
+        for each in found
+    ]
+    output.listing((of_bot(each, output.now) for each in found), rows, "No bots.")
+
+
+@bot.command()
+@config_option
+@click.argument("name", type=BOT)
+@json_option()
+def show(config_path: Path | None, name: str, as_json: bool) -> None:
+    """Show the bot NAME."""
+    now = SystemClock().now()
+    with reading(database_url(config_path)) as connection:
+        (found,) = list_bots(connection, now, name)
+    if as_json:
+        click.echo(one_json(of_bot(found, now)))
+        return
+    last = found.last
+    told = {
+        "bot": found.name,
+        "state": found.state,
+        "description": found.description or None,
+        "work": found.work,
+        "cron": f"{found.cron} ({found.timezone}, missed: {found.missed})" if found.cron else None,
+        "reads": ", ".join(found.reads) or None,
+        "next": found.next_slot,
+        "runners": found.runners,
+        "emits": ", ".join(found.emits) or None,
+        "due": found.due,
+        "running": found.running,
+        "failures": found.failures or None,
+        "slowed until": found.slowed_until,
+        "pause": None if found.pause is None else found.pause.told,
+        "last run": None if last is None else f"{last.id}, {last.state}",
+        "error": None if last is None or not last.code else f"[{last.code}] {last.error}",
+    }
+    click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
+
+
+@bot.command()
+@config_option
+@click.argument("name", type=BOT)
+@click.option("--run", "run_id", type=ROW_ID, metavar="RUN", help="Try this run anew, which has failed.")
+@reason_option
+def fire(config_path: Path | None, name: str, run_id: int | None, reason: str) -> None:
+    """Have the bot NAME run now, whatever its cron says."""
+    with writing(database_url(config_path)) as connection:
+        number = fire_bot(connection, name, run_id, decision_of(SystemClock(), reason))
+    click.echo(f"Run {number} of {name} is due. To see how it ends: xbus bot runs {quote(name)}")
+
+
+@bot.command()
+@config_option
+@click.argument("name", type=BOT)
+@reason_option
+def release(config_path: Path | None, name: str, reason: str) -> None:
+    """Let the bot NAME go on that is slowed down, as its trouble is over."""
+    with writing(database_url(config_path)) as connection:
+        failures = release_bot(connection, name, decision_of(SystemClock(), reason))
+    click.echo(f"{name} goes on, after {failures} failures.")
+
+
+@bot.command()
+@config_option
+@click.argument("name", type=BOT, required=False)
+@click.option("--state", type=click.Choice([state.value for state in BotRunState]), help="Only runs in this state.")
+@limit_option
+@watch_option
+@output_option("run")
+def runs(config_path: Path | None, name: str | None, state: str | None, limit: int, output: Output) -> None:
+    """Show the runs of the bot NAME, or of all, the newest first."""
+    wanted = None if state is None else BotRunState(state)
+    with reading(database_url(config_path)) as connection:
+        found = list_runs(connection, name, limit, wanted)
+    rows = [
+        {
+            "RUN": run.id,
+            name_column("BOT"): run.bot,
+            STATE: run.state,
+            "SLOT": run.batch or ("fired" if run.slot is None else f"{run.slot:%Y-%m-%d %H:%M:%SZ}"),
+            "STARTED": output.when(run.started_at),
+            "SECONDS": _seconds(run),
+            "ATTEMPTS": run.attempts,
+            Column("RUNNER", optional=True): run.runner,
+            Column("ERROR", narrows=20, optional=True): None if run.code is None else f"[{run.code}] {run.error}",
+        }
+        for run in found
+    ]
+    output.listing(map(of_run, found), rows, "No runs.")
+
+
+def _seconds(run: BotRunStatus) -> str | None:
+    if run.started_at is None or run.ended_at is None:
+        return None
+    return f"{(run.ended_at - run.started_at).total_seconds():.3f}"
+
+
+@bot.command()
+@config_option
+@click.argument("name", type=BOT)
+@click.option("--run", "run_id", type=ROW_ID, metavar="RUN", help="Of this run; by default of the one that ended last.")
+@json_option()
+def log(config_path: Path | None, name: str, run_id: int | None, as_json: bool) -> None:
+    """Show what a run of the bot NAME has printed in its last attempt, as far as it was kept."""
+    with reading(database_url(config_path)) as connection:
+        found = show_run(connection, name, run_id)
+    if as_json:
+        click.echo(one_json({**of_run(found), "log": found.log}))
+        return
+    click.echo(printable_lines(found.log or ""), nl=False)
+    if found.code is not None:
+        click.echo(printable_lines(f"[{found.code}] {found.error}"), err=True)
+
+
+MOST_RUNS = 256
+"""The most runs at once: each has a process."""
+
+
+@bot.command()
+@config_option
+@login_option("The runner's login")
+@password_file_option
+@back_option
+@click.option(
+    "--front", "front_url", metavar="URL", help="The front's address; by default that of the configuration file."
+)
+@click.option(
+    "--allow",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Call functions of this module and of those below it; may be repeated.",
+)
+@click.option(
+    "--allow-command",
+    "programs",
+    multiple=True,
+    is_flag=False,
+    flag_value=ANY,
+    metavar="[PROGRAM]",
+    help="Run commands that begin with this word, or without one, any; may be repeated.",
+)
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME",
+    help="Let bots have this variable of the environment, too; may be repeated.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1, MOST_RUNS),
+    default=DEFAULTS.runs,
+    show_default=True,
+    metavar="NUMBER",
+    help="So many runs at once, each in a process of its own.",
+)
+@click.option(
+    "--stop-timeout",
+    type=FiniteRange(0),
+    default=DEFAULTS.stop_seconds,
+    show_default=True,
+    metavar="SECONDS",
+    help="For how long runs may go on when this is told to stop; then they are ended, and tried again elsewhere.",
+)
+def run(
+    config_path: Path | None,
+    login: str | None,
+    password_file: Path | None,
+    back_url: str | None,
+    front_url: str | None,
+    modules: Sequence[str],
+    programs: Sequence[str],
+    variables: Sequence[str],
+    runs: int,
+    stop_timeout: float,
+) -> None:
+    """Run bots until SIGTERM or SIGINT.
+
+    Any number of these programs may run, on any machines. Python looks for the modules of bots in the working
+    directory, too. The bus says what a bot runs; a runner refuses what neither --allow nor --allow-command names. Bots
+    have a few variables of its environment: those for paths, language and time zone, and those of --env.
+    """
+    if not (modules or programs):
+        raise click.UsageError("--allow MODULE is missing: it names the module of the bots that may run here")
+    back = broker_address("back", back_url, config_path)
+    front = broker_address("front", front_url, config_path)
+    logs.set_up(load_or_default(config_path).logging)
+    login, password = login_and_password(login, password_file, back)
+    options = RunnerOptions(Allowed(modules, programs), variables, runs=runs, stop_seconds=stop_timeout)
+    asyncio.run(_serve(back, front, login, password, options))
+
+
+async def _serve(back: str, front: str, login: str, password: str, options: RunnerOptions) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with ExitStack() as exit_stack:
+        context = new_context()
+        exit_stack.callback(context.destroy)
+        calls = BackCalls(context, back, login, password, SystemClock())
+        exit_stack.callback(calls.close)
+        await BotRunner(calls, front, options).serve(stop)

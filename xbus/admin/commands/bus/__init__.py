@@ -1,1 +1,0 @@
-"""The bus as a file: ``xbus apply``, ``xbus edit`` and ``xbus export``."""

@@ -1,0 +1,165 @@
+"""``xbus health``."""
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import click
+
+from xbus.admin.address import broker_address
+from xbus.admin.output import CAUSE, Column, Output, Row, name_column, one_json
+from xbus.admin.program import config_option, output_option
+from xbus.ending import NOT_NOW, REFUSED
+from xbus.errors import CallError, ProtocolError, Refused
+from xbus.rpc.client import Client
+from xbus.rpc.context import new_context
+from xbus.rpc.messages import HealthPause, HealthProblem, HealthReport
+from xbus.rpc.shapes import AnswerReader
+
+ANSWER_SECONDS = 5.0
+
+UNREACHABLE = "unreachable"
+
+
+_REPORT = AnswerReader("xbus.health", HealthReport)
+
+
+class SilentReport(TypedDict):
+    """The report of a process that does not answer, in the form in which it would report itself."""
+
+    healthy: bool
+    name: str
+    since: None
+    problems: list[HealthProblem]
+    pauses: list[HealthPause]
+
+
+@click.command()
+@config_option
+@click.option("--url", metavar="URL", help="Ask at this address only, the front's or the back's.")
+@output_option("process of the broker")
+def health(config_path: Path | None, url: str | None, output: Output) -> None:
+    """Ask the broker how it is.
+
+    \b
+    Exit codes:
+      0  it is healthy
+      1  it has a problem; the command shows the next step
+      3  it can't be reached
+    """
+    sides: tuple[Literal["front", "back"], ...] = ("front", "back")
+    addresses = (
+        {"broker": url} if url is not None else {side: broker_address(side, None, config_path) for side in sides}
+    )
+    answers = dict(zip(addresses, asyncio.run(_ask(list(addresses.values()))), strict=True))
+    reports = _processes([answer for answer in answers.values() if not isinstance(answer, CallError)])
+    silent = [_unreachable(name, answer) for name, answer in answers.items() if isinstance(answer, CallError)]
+    for report in reports:
+        click.echo(one_json(_plain(report)) if output.as_json else "\n".join(_told(report, output)))
+    for unreachable in silent:
+        if output.as_json:
+            click.echo(one_json(_plain(unreachable)))
+        (problem,) = unreachable["problems"]
+        click.echo(f"xbus: {problem['cause']}: {problem['next_step']} [{problem['code']}]", err=True)
+    click.get_current_context().exit(_exit_code(reports, is_silent=bool(silent)))
+
+
+def _plain(report: HealthReport | SilentReport) -> dict[str, object]:
+    """Make an object of a report, by the names that all commands use."""
+    problems = [{**problem, "about": problem.get("about")} for problem in report["problems"]]
+    return {
+        "process": report["name"],
+        "healthy": report["healthy"],
+        "since": report["since"],
+        "problems": problems,
+        "pauses": [_plain_pause(pause) for pause in report.get("pauses", [])],
+    }
+
+
+def _plain_pause(pause: HealthPause) -> dict[str, object]:
+    told = {name: value for name, value in pause.items() if name != "until"}
+    return {**told, "until_at": pause["until"]}
+
+
+def _exit_code(reports: list[HealthReport], is_silent: bool) -> int:
+    if not all(report["healthy"] for report in reports):
+        return REFUSED
+    return NOT_NOW if is_silent else 0
+
+
+async def _ask(addresses: list[str]) -> list[HealthReport | CallError]:
+    context = new_context()
+    try:
+        return await asyncio.gather(*(_ask_one(Client(context, name=address), address) for address in addresses))
+    finally:
+        context.destroy(linger=0)
+
+
+async def _ask_one(client: Client, address: str) -> HealthReport | CallError:
+    try:
+        client.connect(address)
+        answer = await client.call("xbus.health", timeout=ANSWER_SECONDS)
+    except CallError as error:
+        return error
+    finally:
+        client.close()
+    try:
+        return _REPORT.read(answer)
+    except Refused as error:
+        raise ProtocolError(
+            f"the program at {address} is no broker of this version", "see that the address is right"
+        ) from error
+
+
+def _processes(answers: list[HealthReport]) -> list[HealthReport]:
+    """Leave one answer of each process: one that runs both parts reports the same twice."""
+    return list({answer["name"]: answer for answer in answers}.values())
+
+
+def _unreachable(name: str, error: CallError) -> SilentReport:
+    taken = {"front": "nothing is taken from emitters", "back": "nothing is delivered"}
+    cause = f"the {name} can't be reached, so {taken.get(name, 'it may be down')} ({error.cause})"
+    next_step = (
+        "see whether it runs, and what its log says; start_xbusbroker starts it, and it goes on where it stopped"
+    )
+    problem: HealthProblem = {"code": UNREACHABLE, "about": name, "cause": cause, "since": None, "next_step": next_step}
+    return {"healthy": False, "name": name, "since": None, "problems": [problem], "pauses": []}
+
+
+def _told(report: HealthReport, output: Output) -> list[str]:
+    since = _moment(report["since"])
+    paused = list(output.block("PAUSED", [_pause_row(each, output) for each in report.get("pauses", [])]))
+    if report["healthy"]:
+        return [f"The {report['name']} has been healthy since {since}.", *paused]
+    rows = [
+        {
+            name_column("CODE"): problem["code"],
+            name_column("ABOUT"): problem.get("about") or None,
+            "SINCE": output.when(None if problem["since"] is None else datetime.fromisoformat(problem["since"])),
+            CAUSE: problem["cause"],
+            Column("NEXT STEP", narrows=20, breaks=True): problem["next_step"] or None,
+        }
+        for problem in report["problems"]
+    ]
+    return [
+        f"The {report['name']} has not been healthy since {since}.",
+        *output.block("PROBLEMS", rows),
+        *paused,
+    ]
+
+
+def _pause_row(pause: HealthPause, output: Output) -> Row:
+    return {
+        "KIND": pause["kind"],
+        name_column("NAME"): pause["name"],
+        "SINCE": output.when(datetime.fromisoformat(pause["since"])),
+        "UNTIL": _moment(pause["until"]),
+        "BY": pause["paused_by"],
+        Column("REASON", narrows=20, breaks=True): pause["reason"],
+    }
+
+
+def _moment(text: str | None) -> str | None:
+    """Write a moment to the second, as other commands show it."""
+    return None if text is None else f"{text[:10]} {text[11:19]}Z"

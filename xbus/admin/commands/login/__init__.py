@@ -1,1 +1,0 @@
-"""The commands about passwords, sessions and API tokens."""

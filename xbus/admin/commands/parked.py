@@ -1,0 +1,481 @@
+"""``xbus parked`` shows parked envelopes, items and batches, and carries out what a person decides about them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
+from xbus.admin.objects import of_parked_batch, of_parked_part
+from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column, one_json
+from xbus.admin.program import (
+    Command,
+    CommandGroup,
+    EnvelopeId,
+    config_option,
+    confirm,
+    database_url,
+    json_option,
+    limit_option,
+    output_option,
+    reason_option,
+    secrets_option,
+)
+from xbus.admin.progress import watch_option
+from xbus.admin.repair.moves import (
+    CorrectionTarget,
+    Reach,
+    check_size,
+    corrected_sentence,
+    decision_of,
+    find_meant,
+    find_place,
+    find_target,
+    parts_of,
+    present_item,
+    reach_sentences,
+    read_reach,
+    read_standing,
+    resume_all,
+    resume_place,
+    resumed_sentences,
+)
+from xbus.admin.repair.moves import correct as correct_item
+from xbus.admin.repair.moves import drop as drop_parked
+from xbus.admin.repair.moves import resume as resume_parked
+from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.view import view
+from xbus.broker.journal.audit import RepairDecision
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
+from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.readers.parked import (
+    drop_batch,
+    find_parked_batch,
+    list_parked_batches,
+    read_parked_events,
+    resume_batch,
+)
+from xbus.clock import SystemClock
+from xbus.config import load
+from xbus.ending import REFUSED
+from xbus.errors import Refused
+from xbus.ids import Ids
+
+MORE = "There may be more: give a larger --limit, or narrow the list"
+
+envelope_argument = click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
+event_option = click.option("--event", metavar="NUMBER|ID", help="The event, if the envelope has several.")
+item_option = click.option(
+    "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
+)
+
+
+def role_option(explained: str) -> Callable[[Command], Command]:
+    """Add ``--role``."""
+    return click.option("--role", type=ROLE, metavar="LOGIN", help=explained)
+
+
+@click.group(cls=CommandGroup)
+def parked() -> None:
+    """Show and repair what recipients refused for good: resume, correct, drop."""
+
+
+@parked.command("list")
+@config_option
+@click.option("--role", type=ROLE, metavar="LOGIN", help="Only envelopes and items parked for this role.")
+@click.option("--type", "event_type", type=TYPE, metavar="NAME", help="Only envelopes with events of this type.")
+@click.option(
+    "--service", type=SERVICE, metavar="NAME", help="Only envelopes and items parked for roles of this service."
+)
+@click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
+@limit_option
+@watch_option
+@output_option("envelope and role")
+def list_(
+    config_path: Path | None,
+    role: str | None,
+    event_type: str | None,
+    service: str | None,
+    code: str | None,
+    limit: int,
+    output: Output,
+) -> None:
+    """Show parked envelopes, and items that were parked alone, the newest first."""
+    filters = Filters(role=role, service=service, event_type=event_type, code=code)
+    with reading(database_url(config_path)) as connection:
+        found = list_parked(connection, filters, limit)
+        batches = list_parked_batches(connection, limit=limit)
+        ids = {} if output.as_json or output.is_wide else shorten(connection, [each.envelope_id for each in found])
+    rows = (
+        {
+            "SINCE": output.when(summary.since),
+            name_column("ROLE"): summary.role,
+            name_column("WHAT"): _what(summary),
+            Column("ATTEMPTS", wide_only=True): summary.attempts,
+            name_column("CODE"): summary.code,
+            CAUSE: summary.cause,
+            "ENVELOPE": ids.get(summary.envelope_id, summary.envelope_id),
+        }
+        for summary in found
+    )
+    more = ["Batches of readers are parked, too: xbus parked batch list shows them."] if batches else []
+    more += [MORE] if len(found) == limit else []
+    output.listing(map(of_parked_part, found), rows, "Nothing is parked.", "\n".join(more))
+
+
+def _what(summary: ParkedSummary) -> str:
+    """Word the parked part: the types of an envelope, or ``2 items of clients``."""
+    types = ", ".join(summary.types)
+    return types if summary.parked_items is None else f"{counted(summary.parked_items)} of {types}"
+
+
+@parked.command()
+@config_option
+@envelope_argument
+@role_option("Only for this role.")
+@event_option
+@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item, counted from 0.")
+@click.option("--items", "span", metavar="FROM:TO", help="These items, the last one included.")
+@click.option(
+    "--raw",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the bytes of --item there, as the role would get them.",
+)
+@secrets_option
+@output_option()
+def show(
+    config_path: Path | None,
+    envelope_id: str,
+    role: str | None,
+    event: str | None,
+    item: int | None,
+    span: str | None,
+    raw: Path | None,
+    show_secrets: bool,
+    output: Output,
+) -> None:
+    """Show the roles and causes of a parked envelope, and its items: first those that failures name.
+
+    Fields that the event type calls secret show as ***.
+    """
+    if raw is not None and item is None:
+        raise click.UsageError("--raw needs --item: whose bytes?")
+    if item is not None and span is not None:
+        raise click.UsageError("give --item or --items, not both")
+    wanted = _span(span) if item is None else (item, item)
+    with reading(database_url(config_path)) as connection:
+        named = resolve_envelope(connection, envelope_id)
+        if raw is not None and item is not None:
+            place = find_place(connection, named, role, event, item)
+            _write(raw, present_item(connection, place))
+            return
+        found = view(connection, named, role, event, wanted, show_secrets=show_secrets)
+    click.echo(one_json(found.plain()) if output.as_json else "\n".join(found.lines(output)))
+
+
+def _span(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    if not (colon and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise click.UsageError(f"--items {text}: write the first and the last index, as in 0:9")
+    return int(first), int(last)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise Refused(
+            f"{path} can't be written ({error.strerror})", "name another file", code="file_unwritable"
+        ) from error
+    click.echo(f"{len(data)} bytes are in {path}.")
+
+
+@parked.command()
+@config_option
+@click.argument("envelope_ids", nargs=-1, type=EnvelopeId(), metavar="[ENVELOPE]...")
+@role_option("Only for this role.")
+@event_option
+@item_option
+@click.option("--all", "all_", is_flag=True, help="Everything that is parked and matches the options; asks first.")
+@click.option("--code", metavar="CODE", help="With --all: only envelopes and items parked with this code.")
+@click.option(
+    "--type", "event_type", type=TYPE, metavar="NAME", help="With --all: only envelopes with events of this type."
+)
+@click.option("--service", type=SERVICE, metavar="NAME", help="With --all: only for roles of this service.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def resume(
+    config_path: Path | None,
+    envelope_ids: tuple[str, ...],
+    role: str | None,
+    event: str | None,
+    item: int | None,
+    all_: bool,
+    code: str | None,
+    event_type: str | None,
+    service: str | None,
+    reason: str,
+    yes: bool,
+) -> None:
+    """Deliver parked envelopes or items again, and count their attempts anew.
+
+    The bus redelivers items that are parked alone as an envelope of their own. It resumes all named envelopes or none.
+    """
+    if bool(envelope_ids) == all_:
+        raise click.UsageError("name envelopes, or give --all")
+    if not all_ and (code, event_type, service) != (None, None, None):
+        raise click.UsageError("--code, --type and --service go with --all")
+    if item is not None and len(envelope_ids) != 1:
+        raise click.UsageError("--item is one of one envelope")
+    _check_event(event, item)
+    url = database_url(config_path)
+    decision = decision_of(SystemClock(), reason)
+    if all_:
+        filters = Filters(role=role, service=service, event_type=event_type, code=code)
+        _resume_all(url, filters, decision, yes)
+        return
+    ids = Ids(SystemClock())
+    with writing(url) as connection:
+        resumed = []
+        for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids):
+            past, found = find_meant(connection, envelope_id, role, event, item)
+            resumed += [resume_parked(connection, past, parked, decision, ids) for parked in found]
+    for each in resumed:
+        click.echo("\n".join(resumed_sentences(each)))
+
+
+def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool) -> None:
+    with reading(url) as connection:
+        newest = list_parked(connection, filters, 1)
+    if not newest:
+        click.echo("Nothing parked matches the options.")
+        return
+    confirm("Resume everything parked that matches the options?", unless=yes)
+    # What is parked again from now on is not resumed once more.
+    filters = replace(filters, until=newest[0].since)
+    done = resume_all(url, filters, decision, Ids(SystemClock()))
+    click.echo(f"Resumed: envelopes: {done.envelopes:,}, items that were parked alone: {done.items:,}.")
+    for refusal in done.refusals:
+        click.echo(f"xbus: {refusal}", err=True)
+    if done.refusals:
+        click.get_current_context().exit(REFUSED)
+
+
+@parked.command()
+@config_option
+@click.argument("envelope_ids", nargs=-1, required=True, type=EnvelopeId(), metavar="ENVELOPE...")
+@role_option("Only for this role.")
+@event_option
+@item_option
+@reason_option
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def drop(
+    config_path: Path | None,
+    envelope_ids: tuple[str, ...],
+    role: str | None,
+    event: str | None,
+    item: int | None,
+    reason: str,
+    yes: bool,
+) -> None:
+    """Drop everything parked of envelopes for good: their roles go without it. It drops all named ones or none."""
+    if item is not None and len(envelope_ids) != 1:
+        raise click.UsageError("--item is one of one envelope")
+    _check_event(event, item)
+    url = database_url(config_path)
+    with reading(url) as connection:
+        named = dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids)
+        found = [parked for each in named for parked in find_meant(connection, each, role, event, item)[1]]
+    for parked in found:
+        click.echo(f"{parked.role} goes without {parts_of(parked)}")
+    confirm("Drop that for good?", unless=yes)
+    decision = decision_of(SystemClock(), reason)
+    with writing(url) as connection:
+        # As it was shown: parts that were parked since then stay.
+        for parked in found:
+            drop_parked(connection, parked, decision)
+    click.echo("Dropped.")
+
+
+def _check_event(event: str | None, item: int | None) -> None:
+    if event is not None and item is None:
+        raise click.UsageError("--event goes with --item: an envelope is resumed or dropped as a whole")
+
+
+@parked.command()
+@config_option
+@envelope_argument
+@event_option
+@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="The item, counted from 0.")
+@click.option("--value", metavar="JSON", help="The new value, packed as the item was: as msgpack or as JSON.")
+@click.option("--file", type=click.File("rb"), help="A file with the new bytes.")
+@click.option("--edit", is_flag=True, help="Change it in your editor.")
+@click.option("--as-sent", is_flag=True, help="Take corrections back: roles get the item as its emitter sent it.")
+@role_option("Only for this role, for which it is parked; by default for all roles that lack it and all later ones.")
+@reason_option
+@click.option("--resume", "resumes", is_flag=True, help="Resume it at once, for all roles for which it is parked.")
+def correct(
+    config_path: Path | None,
+    envelope_id: str,
+    event: str | None,
+    item: int,
+    value: str | None,
+    file: BinaryIO | None,
+    edit: bool,
+    as_sent: bool,
+    role: str | None,
+    reason: str,
+    resumes: bool,
+) -> None:
+    """Replace an item for all roles that lack it, or for one role.
+
+    You correct the item as its emitter sent it, and it passes the workers again. The log keeps the original item, and
+    the history both. If it is parked, the bus delivers it when you resume it. A role that has it keeps the old one.
+
+    Fields that the event type calls secret show as ***1, ***2 in your editor. Leave them, and they stay as they are.
+    """
+    if [value is not None, file is not None, edit, as_sent].count(True) != 1:
+        raise click.UsageError("give one of --value, --file, --edit and --as-sent")
+    url = database_url(config_path)
+    with reading(url) as connection:
+        wanted = resolve_envelope(connection, envelope_id)
+        target = find_target(connection, wanted, role, event, item)
+        found = read_standing(connection, target)
+    after = found.sent if as_sent else _after(found.payload(target.role_id), value, file)
+    check_size(after, load(config_path).front.max_item_bytes)
+    decision = decision_of(SystemClock(), reason)
+    with writing(url) as connection:
+        target = find_target(connection, wanted, role, event, item)
+        reach = read_reach(connection, target)
+        correct_item(connection, target, found, after, decision)
+        ids = Ids(SystemClock())
+        resumed = [resume_place(connection, place, decision, ids) for place in target.places] if resumes else []
+    click.echo("\n".join(_lines(target, reach)))
+    for each in resumed:
+        click.echo("\n".join(resumed_sentences(each)))
+    if target.places and not resumes:
+        click.echo(f"Next: xbus parked resume {wanted}")
+
+
+def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
+    yield corrected_sentence(target, done=True)
+    yield from reach_sentences(target, reach)
+
+
+def _after(present: Payload, value: str | None, file: BinaryIO | None) -> bytes:
+    if file is not None:
+        return file.read()
+    return _edited(present) if value is None else present.replaced(value)
+
+
+def _edited(payload: Payload) -> bytes:
+    before = payload.editable()
+    after = click.edit(before, extension=".txt" if payload.kind is Kind.TEXT else ".json")
+    if after is None:
+        raise Refused("nothing was changed in the editor", code="unchanged")
+    # Editors end a file with a new line.
+    return payload.rewritten(after if before.endswith("\n") else after.removesuffix("\n"))
+
+
+SHORT_ID = 12
+"""Characters of an id in a list, its prefix with them: enough digits that two of them rarely begin alike."""
+
+batches_argument = click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
+
+
+@parked.group(cls=CommandGroup)
+def batch() -> None:
+    """Show and repair batches that a subscriber did not take, and those with damaged items: resume, drop.
+
+    BATCH is the id, which a subscriber has seen as webhook-id, or as many characters of it as only one batch has.
+    """
+
+
+@batch.command("list")
+@config_option
+@click.option("--subscription", type=SUBSCRIPTION, metavar="NAME", help="Only those of this subscription.")
+@click.option("--reader", type=READER, metavar="NAME", help="Only those of this reader.")
+@limit_option
+@watch_option
+@output_option("batch")
+def list_batches(
+    config_path: Path | None, subscription: str | None, reader: str | None, limit: int, output: Output
+) -> None:
+    """Show parked batches, the newest first."""
+    with reading(database_url(config_path)) as connection:
+        found = list_parked_batches(connection, subscription, limit, reader=reader)
+    rows = [
+        {
+            "SINCE": output.when(each.since),
+            name_column("READER"): each.whose,
+            Column("ATTEMPTS", wide_only=True): each.attempts,
+            name_column("CODE"): each.code,
+            CAUSE: each.cause,
+            "BATCH": each.id if output.is_wide else each.id[:SHORT_ID],
+        }
+        for each in found
+    ]
+    output.listing(map(of_parked_batch, found), rows, "No batch is parked.", MORE if len(found) == limit else None)
+
+
+@batch.command("show")
+@config_option
+@click.argument("batch")
+@json_option()
+def show_batch(config_path: Path | None, batch: str, as_json: bool) -> None:
+    """Show a parked batch: why it is parked, and the envelopes in it."""
+    with reading(database_url(config_path)) as connection:
+        found = find_parked_batch(connection, batch)
+        events = read_parked_events(connection, found)
+    if as_json:
+        click.echo(one_json({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]}))
+        return
+    told = {
+        "batch": found.id,
+        "subscription": found.subscription,
+        "reader": found.reader if found.subscription is None else None,
+        "parked since": found.since,
+        "attempts": found.attempts,
+        "error": f"[{found.code}] {found.cause}",
+        "places": f"{found.range.batch_begin} to {found.range.batch_end}",
+    }
+    lines = [*facts(told), *(f"event of {event.type_name} in envelope {event.envelope_id}" for event in events)]
+    click.echo("\n".join(lines))
+
+
+@batch.command("resume")
+@config_option
+@batches_argument
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
+def resume_batches(config_path: Path | None, batches: tuple[str, ...], reason: str) -> None:
+    """Have parked batches handed out again, and count their attempts anew. It resumes all named ones or none."""
+    with writing(database_url(config_path)) as connection:
+        found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
+        for each in found:
+            resume_batch(connection, each, decision_of(SystemClock(), reason))
+    for each in found:
+        click.echo(f"{each.whose} gets {each.id} again.")
+
+
+@batch.command("drop")
+@config_option
+@batches_argument
+@reason_option
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def drop_batches(config_path: Path | None, batches: tuple[str, ...], reason: str, yes: bool) -> None:
+    """Drop parked batches for good: their readers go without them. It drops all named ones or none."""
+    with reading(database_url(config_path)) as connection:
+        found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
+    for each in found:
+        click.echo(f"{each.whose} goes without {each.id}")
+    confirm("Drop that for good?", unless=yes)
+    with writing(database_url(config_path)) as connection:
+        for each in found:
+            drop_batch(connection, each, decision_of(SystemClock(), reason))
+    click.echo("Dropped.")

@@ -1,0 +1,339 @@
+"""``xbus recipient`` runs a recipient in one process or several, shows the roles, and takes them off the bus."""
+
+import importlib
+import inspect
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from shlex import quote
+from types import FrameType
+
+import click
+
+from xbus import logs
+from xbus.admin.address import back_option, broker_address, login_and_password, login_option, password_file_option
+from xbus.admin.arguments import ROLE
+from xbus.admin.bus_file.fields import MOST_INSTANCES
+from xbus.admin.objects import of_role, progress_of
+from xbus.admin.output import STATE, Column, Output, Row, age, counted, name_column
+from xbus.admin.program import (
+    CommandGroup,
+    FiniteRange,
+    config_option,
+    confirm,
+    database_url,
+    output_option,
+    reason_option,
+)
+from xbus.admin.progress import watch_option
+from xbus.admin.repair.moves import told
+from xbus.broker.journal.configuration import detaching
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations.roles import RoleStatus, list_roles
+from xbus.broker.journal.writes import PresenceWork
+from xbus.clock import SystemClock
+from xbus.config import load, load_or_default
+from xbus.errors import ConfigurationError
+from xbus.recipient import Recipient, run
+from xbus.recipient.running import ServeOptions
+
+
+def load_recipient(name: str) -> type[Recipient]:
+    """Import the class that ``module:Class`` names.
+
+    Raises:
+        ConfigurationError: the module or the class does not exist, or it is no recipient.
+    """
+    module_name, separator, class_name = name.partition(":")
+    if not (module_name and separator and class_name):
+        raise ConfigurationError(f'"{name}" names no class', "write it as module:Class, such as examples.names:Names")
+    sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # If the module itself lacks another one, its own traceback says so.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigurationError(f'there is no module "{module_name}"', "run this where it can be imported") from error
+    found = getattr(module, class_name, None)
+    if not (inspect.isclass(found) and issubclass(found, Recipient)):
+        raise ConfigurationError(
+            f'"{class_name}" in {module_name} is no recipient', "name a subclass of xbus.recipient.Worker or Consumer"
+        )
+    return found
+
+
+log = logging.getLogger(__name__)
+
+KILLED = 1
+"""The exit code where a process was killed: another try may go well, and a person should see why."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The values with which one process serves the role; they can be sent to another process.
+
+    Args:
+        name: the recipient, as ``module:Class``.
+        back_url: the address of the back.
+        login: the role's login.
+        password: the role's password.
+        options: how it is served.
+        config_path: the configuration file, which says how to log.
+    """
+
+    name: str
+    back_url: str
+    login: str
+    password: str
+    options: ServeOptions
+    config_path: Path | None
+
+    def serve(self) -> None:
+        """Serve the role until SIGTERM or SIGINT, or until the process that started this one is gone."""
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        kind = load_recipient(self.name)
+        logs.set_up(load_or_default(self.config_path).logging)
+        run(kind, self.back_url, self.login, self.password, **self.options)
+
+
+def check_addresses(options: ServeOptions) -> None:
+    """Let addresses pass that several processes can have.
+
+    Raises:
+        ConfigurationError: they would all listen at the same one.
+    """
+    bind, advertise = options.get("bind"), options.get("advertise")
+    if bind is not None and not bind.endswith(":*"):
+        raise ConfigurationError(
+            f"several processes can't listen at {bind}", "let --bind end with :*, so that each takes a port of its own"
+        )
+    if advertise is not None and "{port}" not in advertise:
+        raise ConfigurationError(
+            f"several processes can't be called at {advertise}", "write {port} in --advertise: the port of each"
+        )
+
+
+def run_instances(instance: Instance, number: int) -> None:
+    """Run some processes until SIGTERM or SIGINT, or until one ends with an error. Then end all of them.
+
+    Raises:
+        SystemExit: with the code of the first that ended with an error.
+    """
+    context = get_context("spawn")
+    processes = [context.Process(target=instance.serve, name=f"instance {each}") for each in range(1, number + 1)]
+
+    ending = threading.Event()
+
+    def end_all(*_: int | FrameType | None) -> None:
+        ending.set()
+        for process in processes:
+            if process.is_alive():
+                process.terminate()
+
+    for which in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(which, end_all)
+    for process in processes:
+        if not ending.is_set():
+            process.start()
+    code = 0
+    while alive := [process for process in processes if process.is_alive()]:
+        # All others have an exit code now. A process that is killed closes its sentinel before it has one.
+        code = code or _first_code(processes)
+        if code:
+            end_all()
+        wait([process.sentinel for process in alive])
+    sys.exit(code or _first_code(processes))
+
+
+def _first_code(processes: Iterable[SpawnProcess]) -> int:
+    """Give the code of the first process that has ended with an error; 0 if none has."""
+    return next(filter(None, map(_code, processes)), 0)
+
+
+def _code(process: SpawnProcess) -> int:
+    """Give the exit code of a process that has ended with an error; 0 for any other."""
+    if process.exitcode in (None, 0, -signal.SIGTERM):
+        return 0
+    log.error("%s ended with code %s", process.name, process.exitcode, extra={"action": "instance_ended"})
+    return max(process.exitcode or 0, KILLED)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@click.group(cls=CommandGroup)
+def recipient() -> None:
+    """Run workers and consumers, and show their state."""
+
+
+@recipient.command("run")
+@config_option
+@click.argument("name", metavar="MODULE:CLASS")
+@login_option("The role's login")
+@password_file_option
+@back_option
+@click.option(
+    "--bind",
+    metavar="URL",
+    help="Listen for the broker at this address; * takes any port. By default no port is opened: the broker calls over"
+    " the connection that this program makes.",
+)
+@click.option(
+    "--advertise",
+    metavar="URL",
+    help="With --bind: the address that the broker calls, if it differs; {port} is the port taken.",
+)
+@click.option(
+    "--start-timeout",
+    type=FiniteRange(0),
+    metavar="SECONDS",
+    help="For how long to repeat on_start while it fails, before this ends with 3; by default for ever.",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(1, MOST_INSTANCES),
+    default=1,
+    show_default=True,
+    metavar="NUMBER",
+    help="So many processes, which share the envelopes of the role; it needs as many instances in the bus file.",
+)
+def run_(
+    config_path: Path | None,
+    name: str,
+    login: str | None,
+    password_file: Path | None,
+    back_url: str | None,
+    bind: str | None,
+    advertise: str | None,
+    start_timeout: float | None,
+    instances: int,
+) -> None:
+    """Run a subclass of Worker or Consumer until SIGTERM or SIGINT.
+
+    Python also looks for the module in the working directory. Of several processes all end as soon as one ends with an
+    error.
+    """
+    kind = load_recipient(name)
+    address = broker_address("back", back_url, config_path)
+    logs.set_up(load_or_default(config_path).logging)
+    login, password = login_and_password(login, password_file, address)
+    options: ServeOptions = {}
+    if bind is not None:
+        options["bind"] = bind
+    if advertise is not None:
+        options["advertise"] = advertise
+    if start_timeout is not None:
+        options["start_timeout"] = start_timeout
+    if instances == 1:
+        run(kind, address, login, password, **options)
+        return
+    check_addresses(options)
+    run_instances(Instance(name, address, login, password, options, config_path), instances)
+
+
+@recipient.command("list")
+@config_option
+@watch_option
+@output_option("role")
+def list_(config_path: Path | None, output: Output) -> None:
+    """Show each role: its state, its current work, and how far it lags behind.
+
+    A role that several programs may serve has a line for each of them below its own, with the address of the program.
+
+    LAG counts the envelopes that the role lacks and that arrive by themselves: their turn is to come, or they wait, are
+    held or retried. OLDEST is the age of the oldest of them. PARKED counts those that wait for a person. SEEN is the
+    age of the last sign of life. The broker writes changes down every two seconds, and signs of life every ten.
+    """
+    with reading(database_url(config_path)) as connection:
+        found = list_roles(connection)
+    owed_days = load(config_path).journal.owed_days
+    now = output.now
+    rows = [row for role in found for row in _rows(role, owed_days, output)]
+    output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), rows, "No roles.")
+
+
+@recipient.command()
+@config_option
+@click.argument("login", type=ROLE)
+@reason_option
+@click.option("--yes", is_flag=True, help="Detach without asking.")
+def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None:
+    """Take the absent consumer role LOGIN off the bus, which keeps nothing for it any more.
+
+    It never gets the envelopes that it lacks, unless somebody sends them again. You can only detach a role that no
+    recipient serves.
+    """
+    url = database_url(config_path)
+    with reading(url) as connection:
+        outlook = detaching.outlook(connection, login)
+    click.echo("\n".join(told(outlook)))
+    confirm(f"Detach {login}?", unless=yes)
+    with writing(url) as connection:
+        detaching.detach(connection, login, reason, SystemClock().now())
+    click.echo(f"{login} is detached. It can't register until: xbus recipient attach {quote(login)}")
+
+
+@recipient.command()
+@config_option
+@click.argument("login", type=ROLE)
+def attach(config_path: Path | None, login: str) -> None:
+    """Put the detached consumer role LOGIN on the bus again: it gets envelopes received from now on."""
+    with writing(database_url(config_path)) as connection:
+        position = detaching.attach(connection, login, SystemClock().now())
+    click.echo(f"{login} is attached: it gets all from position {position} on.")
+
+
+def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:
+    """Give the line of a role, and those of its programs where it may have several."""
+    works_on = Column("WORKS ON", narrows=12, optional=True)
+    yield {
+        name_column("ROLE"): role.role,
+        name_column("SERVICE"): role.service,
+        "KIND": role.kind,
+        STATE: role.state,
+        "SEEN": output.when(role.seen_at),
+        "LAG": role.lag,
+        "OLDEST": age(role.owed_since, output.now),
+        "PARKED": _parked(role) if role.kind == "consumer" else None,
+        works_on: ", ".join(_work(work, output) for work in role.work) or None,
+        Column("ALARM", optional=True): "owed too long" if _alarm(role, owed_days, output.now) else None,
+        Column("PAUSE", optional=True, wide_only=True): None if role.pause is None else role.pause.told,
+    }
+    for each in role.instances:
+        yield {
+            name_column("ROLE"): f"- {each['uri']}",
+            STATE: each["state"],
+            "SEEN": output.when(datetime.fromisoformat(each["seen_at"])),
+            works_on: ", ".join(_work(work, output) for work in each["work"] or ()) or None,
+        }
+
+
+def _alarm(role: RoleStatus, owed_days: float, now: datetime) -> str | None:
+    return "owed_too_long" if role.owes_too_long(owed_days, now) else None
+
+
+def _parked(role: RoleStatus) -> int | str:
+    """Word the counts: ``1``, or ``1, 2 items`` if some are parked alone."""
+    return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
+
+
+def _work(work: PresenceWork, output: Output) -> str:
+    """Word the work: ``12: 40 %``, with the position and the progress; the call where that is unknown, or room is."""
+    part, done = progress_of(work), work.get("done")
+    progress = f"{int(100 * part)} %" if part is not None else f"{done:,} done" if done else ""
+    words = [work["verb"]] if output.is_wide or not progress else []
+    return f"{work.get('position') or work['envelope_id']}: {' '.join([*words, progress])}".rstrip()

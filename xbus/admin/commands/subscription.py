@@ -1,0 +1,116 @@
+"""``xbus subscription`` shows whom gateways call, and how that goes. Nothing here shows a secret."""
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from xbus.admin.arguments import SUBSCRIPTION
+from xbus.admin.objects import of_subscription, subscription_state
+from xbus.admin.output import STATE, Column, Output, Row, age, facts, name_column, one_json
+from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
+from xbus.admin.progress import watch_option
+from xbus.admin.repair.moves import decision_of
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.readers.status import ReaderStatus, list_readers
+from xbus.broker.journal.readers.subscriptions import (
+    SubscriptionEntry,
+    find_subscription,
+    list_subscriptions,
+    resume_subscription,
+)
+from xbus.clock import SystemClock
+
+
+@click.group(cls=CommandGroup)
+def subscription() -> None:
+    """Show whom gateways call with events, and how that goes."""
+
+
+@subscription.command("list")
+@config_option
+@watch_option
+@output_option("subscription")
+def list_(config_path: Path | None, output: Output) -> None:
+    """Show each subscription: whether its calls go well, and how far it lags behind.
+
+    LAG counts the events that wait for it, OLDEST is the age of the first of them. FAILURES counts calls that failed
+    one after another, PARKED the batches that wait for a person. A failing subscription is called again by itself,
+    less and less often: NEXT CALL says when. One that has ended was told by its subscriber that it wants no more:
+    xbus subscription resume has it go on.
+    """
+    with reading(database_url(config_path)) as connection:
+        found = list_subscriptions(connection)
+        readers = {each.entry.key: each for each in list_readers(connection)}
+    rows = (_row(each, readers[each.reader], output.now) for each in found)
+    output.listing((of_subscription(each, readers[each.reader]) for each in found), rows, "No subscriptions.")
+
+
+def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> Row:
+    oldest = None if reader.waits_since is None else age(reader.waits_since, now)
+    return {
+        name_column("SUBSCRIPTION"): each.name,
+        STATE: subscription_state(each, reader),
+        "FORMAT": each.format,
+        "LAG": reader.lag,
+        "OLDEST": oldest,
+        "FAILURES": each.failures,
+        "PARKED": _parked(reader),
+        Column("NEXT CALL", optional=True): _next_call(each, now),
+        Column("URL", narrows=12, optional=True): each.url,
+    }
+
+
+def _parked(reader: ReaderStatus) -> int:
+    return 0 if reader.subscriber is None else reader.subscriber.parked
+
+
+def _next_call(each: SubscriptionEntry, now: datetime) -> str | None:
+    """Say in how long a failing subscriber is called again; nothing of one that is well, or due."""
+    if each.retry_at is None or each.retry_at <= now:
+        return None
+    return f"in {age(now, each.retry_at)}"
+
+
+@subscription.command()
+@config_option
+@click.argument("name", type=SUBSCRIPTION)
+@json_option()
+def show(config_path: Path | None, name: str, as_json: bool) -> None:
+    """Show the subscription NAME: its address, and its last failure."""
+    with reading(database_url(config_path)) as connection:
+        found = find_subscription(connection, name)
+        (reader,) = list_readers(connection, found.reader_name)
+    if as_json:
+        click.echo(one_json(of_subscription(found, reader)))
+        return
+    told = {
+        "subscription": found.name,
+        "state": subscription_state(found, reader),
+        "url": found.url,
+        "format": found.format,
+        "signed": "yes" if found.secret else "no",
+        "certificate": "checked" if found.verify else "not checked",
+        "event types": ", ".join(reader.event_types),
+        "reader": found.reader_name,
+        "place": str(reader.place),
+        "lag": reader.lag,
+        "failures": found.failures or None,
+        "parked batches": _parked(reader) or None,
+        "failing since": found.failing_since,
+        "next call": found.retry_at,
+        "error": None if found.code is None else f"[{found.code}] {found.error}",
+        "ended": found.ended_at,
+    }
+    click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
+
+
+@subscription.command()
+@config_option
+@click.argument("name", type=SUBSCRIPTION)
+@reason_option
+def resume(config_path: Path | None, name: str, reason: str) -> None:
+    """Have the subscription NAME go on that its subscriber has ended by 410."""
+    with writing(database_url(config_path)) as connection:
+        resume_subscription(connection, name, decision_of(SystemClock(), reason))
+    click.echo(f"{name} goes on.")

@@ -1,0 +1,409 @@
+"""Things of the bus as objects that commands and monitor write in JSON, with the names of ``docs/json.md``; pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from xbus.admin.clearing_databases import ClearingDatabase
+from xbus.admin.why.findings import Finding
+from xbus.broker.journal.api_tokens import ApiToken
+from xbus.broker.journal.audit.reading import AuditRow
+from xbus.broker.journal.audit.verifying import Verification
+from xbus.broker.journal.database.clearing_items import ClearingItem
+from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
+from xbus.broker.journal.operations.bots import BotRunStatus, BotStatus
+from xbus.broker.journal.operations.descriptors import DescriptorSummary
+from xbus.broker.journal.operations.envelopes.chains import ChainLink
+from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
+from xbus.broker.journal.operations.event_types import TypeCount
+from xbus.broker.journal.operations.failures import (
+    FailureDetail,
+    FailureGroup,
+    FailureSummary,
+    GroupDetail,
+)
+from xbus.broker.journal.operations.parked import Parked
+from xbus.broker.journal.operations.parked_list import ParkedSummary
+from xbus.broker.journal.operations.roles import RoleStatus
+from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
+from xbus.broker.journal.readers.parked import ParkedBatch
+from xbus.broker.journal.readers.status import PlaceMove, RangeStatus, ReaderStatus
+from xbus.broker.journal.readers.subscriptions import SubscriptionEntry
+from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
+from xbus.emitter.outbox import OutboxStatus
+from xbus.rpc.codec import Value
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+JsonObject: TypeAlias = Mapping[str, object]
+
+
+def shown(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, object]:
+    """Make an object of all fields of a value, in their order.
+
+    Args:
+        hidden: fields that the object does not have.
+        names: the names of fields that are called otherwise in the object.
+    """
+    found = (field.name for field in fields(value) if field.name not in hidden)
+    return {names.get(name, name): getattr(value, name) for name in found}
+
+
+def of_role(role: RoleStatus, alarm: str | None, now: datetime) -> JsonObject:
+    lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
+    return {
+        "role": role.role,
+        "service": role.service,
+        "kind": role.kind,
+        "state": role.state,
+        "since": role.since,
+        "seen_at": role.seen_at,
+        "noted_at": role.noted_at,
+        "work": [_of_work(work) for work in role.work],
+        "lag": role.lag,
+        "lag_seconds": lag_seconds,
+        "owed_since": role.owed_since,
+        "parked_envelopes": role.parked,
+        "parked_items": role.parked_items,
+        "alarm": alarm,
+        "instances": [_of_instance(instance) for instance in role.instances],
+        "pause": None if role.pause is None else of_pause(role.pause),
+    }
+
+
+def _of_instance(instance: PresenceInstance) -> JsonObject:
+    return {
+        "uri": instance["uri"],
+        "state": instance["state"],
+        "since": datetime.fromisoformat(instance["since"]),
+        "seen_at": datetime.fromisoformat(instance["seen_at"]),
+        "work": [_of_work(work) for work in instance["work"] or ()],
+    }
+
+
+def of_pause(pause: PauseEntry) -> JsonObject:
+    return shown(pause, "subject_id", until="until_at")
+
+
+def _of_work(work: PresenceWork) -> JsonObject:
+    return {
+        "envelope_id": work["envelope_id"],
+        "event_id": work.get("event_id"),
+        "position": work.get("position"),
+        "verb": work["verb"],
+        "since": work["since"],
+        "done": work.get("done"),
+        "of": work.get("of"),
+        "progress": progress_of(work),
+    }
+
+
+def progress_of(work: PresenceWork) -> float | None:
+    """Give the finished part of a work, from 0 to 1; None where its recipient does not tell it."""
+    done, of = work.get("done"), work.get("of")
+    return min(1.0, done / of) if done is not None and of else None
+
+
+def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
+    waits = None if bot.slowed_until is None else max(round((bot.slowed_until - now).total_seconds(), 3), 0.0)
+    return {
+        "bot": bot.name,
+        "state": bot.state,
+        "call": bot.work,
+        "description": bot.description,
+        "service": bot.runners,
+        "cron": bot.cron or None,
+        "timezone": bot.timezone,
+        "missed": bot.missed,
+        "reads": [*bot.reads],
+        "emits": [*bot.emits],
+        "max_instances": bot.instances,
+        "max_seconds": bot.max_seconds,
+        "max_attempts": bot.attempts,
+        "next_at": bot.next_slot,
+        "due": bot.due,
+        "running": bot.running,
+        "failed_attempts": bot.failures,
+        "slowed_until_at": bot.slowed_until,
+        "slowed_seconds": waits,
+        "pause": None if bot.pause is None else of_pause(bot.pause),
+        "last_run": None if bot.last is None else of_run(bot.last),
+    }
+
+
+def of_run(run: BotRunStatus) -> JsonObject:
+    return shown(run, "log", id="run_id", slot="slot_at")
+
+
+def of_failure(summary: FailureSummary) -> JsonObject:
+    return shown(summary, id="failure_id", message="cause")
+
+
+def of_failure_detail(detail: FailureDetail) -> JsonObject:
+    return {**of_failure(detail.summary), "history": [shown(move) for move in detail.history]}
+
+
+def of_failure_group(group: FailureGroup) -> JsonObject:
+    newest = group.newest
+    return {
+        "fingerprint": group.fingerprint,
+        "role": newest.role,
+        "verb": newest.verb,
+        "code": newest.code,
+        "cause": newest.message,
+        "failed_calls": group.count,
+        "at_least": group.at_least,
+        "by_tracking": [{"tracking": state, "failed_calls": count} for state, count in group.tracking.items()],
+        "owners": group.owners,
+        "oldest_at": group.first_at,
+        "newest_at": newest.at,
+        "failure_id": newest.id,
+        "envelope_id": newest.envelope_id,
+    }
+
+
+def of_group_detail(detail: GroupDetail) -> JsonObject:
+    return {
+        **of_failure_group(detail.group),
+        "failures": [of_failure(failure) for failure in detail.failures],
+        "history": [shown(move) for move in detail.history],
+    }
+
+
+def of_parked_part(summary: ParkedSummary) -> JsonObject:
+    return shown(summary, "role_id")
+
+
+def of_parked(parked: Parked) -> JsonObject:
+    whole = parked.delivery
+    return {
+        "role": parked.role,
+        "service": parked.service,
+        "removed": parked.removed,
+        "delivery": whole and shown(whole),
+        "item_states": [
+            {
+                "role": parked.role,
+                "event_number": item.number,
+                "index": item.index,
+                "state": "parked",
+                "since": item.since,
+                "code": item.code,
+                "cause": item.cause,
+            }
+            for item in parked.items
+        ],
+    }
+
+
+def of_chain_link(link: ChainLink) -> JsonObject:
+    return shown(link, by_bulk="bulk_roles")
+
+
+def of_envelope(summary: EnvelopeSummary) -> JsonObject:
+    found = shown(summary, id="envelope_id", origin="origin_id")
+    return {**found, "roles": [shown(role, changed_at="since") for role in summary.roles]}
+
+
+def of_envelope_detail(detail: EnvelopeDetail) -> JsonObject:
+    return {
+        **of_envelope(detail.summary),
+        "hash": detail.hash,
+        "headers": detail.headers,
+        "event_list": [_of_event(event) for event in detail.event_list],
+        "failures": [of_failure(failure) for failure in detail.failures],
+        "item_states": [shown(item, number="event_number", at="since") for item in detail.overlaid],
+        "outputs": [shown(output, number="event_number") for output in detail.outputs],
+        "archive": None if detail.archive is None else shown(detail.archive, files="file_list"),
+    }
+
+
+def _of_event(event: EventSummary) -> JsonObject:
+    return shown(event, id="event_id", number="event_number", reply="reply_state")
+
+
+def of_finding(finding: Finding) -> JsonObject:
+    proof = finding.proof
+    return {
+        "code": finding.code.value,
+        "cause": finding.cause,
+        "next_step": finding.next_step,
+        "role": finding.role,
+        "proof": {
+            **shown(proof, place="at_login"),
+            "failure": None if proof.failure is None else of_failure(proof.failure),
+            "pause": None if proof.pause is None else of_pause(proof.pause),
+        },
+    }
+
+
+def of_sessions(found: LoginSessions) -> JsonObject:
+    return shown(found)
+
+
+def of_api_token(token: ApiToken) -> JsonObject:
+    return shown(token, name="token", used_at="last_used_at")
+
+
+def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
+    return {"kind": kind, "login": login, "public_key": key}
+
+
+def of_audit_row(row: AuditRow) -> JsonObject:
+    return {"row": row.number, **shown(row.act), "hash": row.hash}
+
+
+def of_verification(found: Verification) -> JsonObject:
+    return {"rows": found.rows, "cut": str(found.cut), "head": str(found.head), "faults": found.faults}
+
+
+def of_type(count: TypeCount) -> JsonObject:
+    return shown(count, name="type", recent="events_last_hour")
+
+
+def of_descriptor(summary: DescriptorSummary) -> JsonObject:
+    return shown(summary, name="descriptor", size="bytes")
+
+
+def of_outbox(status: OutboxStatus) -> JsonObject:
+    trouble = None
+    if status.trouble is not None:
+        code, cause, since = status.trouble
+        trouble = {"code": code, "cause": cause, "since": since}
+    refused: Sequence[JsonObject] = [
+        {
+            "place": each.place,
+            "queued_at": each.queued_at,
+            "bytes": each.size,
+            "key": each.key,
+            "code": each.code,
+            "cause": each.cause,
+        }
+        for each in status.refused
+    ]
+    return {
+        "waiting": status.waiting,
+        "bytes": status.waiting_bytes,
+        "oldest_at": status.oldest,
+        "trouble": trouble,
+        "refused": refused,
+    }
+
+
+def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
+    found = shown(item, "data", id="item_id")
+    return {**found, "value": value, "consumer": database.consumer, "request_types": database.request_types}
+
+
+def of_reader(status: ReaderStatus) -> JsonObject:
+    return {
+        "reader": status.entry.name,
+        "state": status.state,
+        "types": [*status.event_types],
+        "ranges": len(status.ranges),
+        "programs": status.programs,
+        "at_place": str(status.place),
+        "lag": status.lag,
+        "owed_since": status.waits_since,
+        "skipped": status.skipped,
+        "keeps": status.entry.keeps,
+        "paused": status.is_paused,
+    }
+
+
+def of_range(status: RangeStatus) -> JsonObject:
+    found = status.range
+    return {
+        "range": found.id,
+        "state": found.state,
+        "first": f"{found.first:016x}",
+        "last": f"{found.last:016x}",
+        "at_place": str(found.place),
+        "batch_end": str(found.batch_end) if found.handed_out else None,
+        "program": None if found.owner is None else str(found.owner),
+        "role": status.role,
+        "counter": found.counter,
+        "lease_expires_at": status.expires_at,
+        "settled_at": status.settled_at,
+        "behind": status.behind,
+    }
+
+
+def of_move(move: PlaceMove) -> JsonObject:
+    return {
+        "act_id": str(move.act),
+        "at": move.at,
+        "who": move.who,
+        "action": move.kind,
+        "reason": move.reason or None,
+        "undoes": None if move.undoes is None else str(move.undoes),
+        "first": move.first,
+        "last": move.last,
+        "from_place": str(move.before),
+        "to_place": str(move.after),
+    }
+
+
+def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject:
+    return {
+        "subscription": each.name,
+        "state": subscription_state(each, reader),
+        "url": each.url,
+        "format": each.format,
+        "signed": bool(each.secret),
+        "verify": each.verify,
+        "types": [*reader.event_types],
+        "reader": each.reader_name,
+        "at_place": str(reader.place),
+        "lag": reader.lag,
+        "owed_since": reader.waits_since,
+        "failed_calls": each.failures,
+        "parked_batches": 0 if reader.subscriber is None else reader.subscriber.parked,
+        "since": each.failing_since,
+        "retry_at": each.retry_at,
+        "code": each.code,
+        "error": each.error,
+        "ended_at": each.ended_at,
+    }
+
+
+def of_parked_batch(each: ParkedBatch) -> JsonObject:
+    return shown(each, "range", id="batch")
+
+
+def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:
+    """Say in a word how a subscription is."""
+    if each.ended_at is not None:
+        return "ended"
+    if reader.is_paused:
+        return "paused"
+    return "failing" if each.failures else "calling" if reader.programs else "waiting"
+
+
+def of_person(person: Person, sessions: int) -> JsonObject:
+    return {
+        "person": person.name,
+        "rights": _of_rights(person.rights),
+        "sessions": sessions,
+        "created_at": person.created_at,
+        "last_seen_at": person.last_seen_at,
+        "disabled_at": person.disabled_at,
+    }
+
+
+def of_person_token(person: Person, token: PersonToken) -> JsonObject:
+    return {
+        "person": person.name,
+        "token": token.name,
+        "rights": _of_rights(token.rights),
+        "created_at": token.created_at,
+        "last_used_at": token.used_at,
+        "expires_at": token.expires_at,
+    }
+
+
+def _of_rights(rights: Collection[Right]) -> list[str]:
+    return write_rights(rights).split()

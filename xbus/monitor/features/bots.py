@@ -1,0 +1,172 @@
+"""Bots: their next slots, their runs and what these printed, and the acts of a person: fire, release."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import HTMLResponse
+from pydantic import Field
+
+from xbus.admin.objects import of_bot, of_run
+from xbus.admin.output import counted
+from xbus.admin.repair.moves import decision_of
+from xbus.broker.journal.configuration import Section
+from xbus.broker.journal.operations import bots
+from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_runs, read_run, show_run
+from xbus.broker.journal.people import Right
+from xbus.monitor.actions import Action, Reason
+from xbus.monitor.bus import BusAccess
+from xbus.monitor.features.entries import read_entry
+from xbus.monitor.features.envelopes import Limit
+from xbus.monitor.people import Visitor
+from xbus.monitor.queries import Before, Name
+from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
+from xbus.monitor.rest import ObjectResponse, answer, answer_list
+from xbus.states import BotRunState
+
+router = APIRouter()
+
+SHOWN_RUNS = 50
+"""Runs of a bot at first. More make the page long."""
+
+Runs = Annotated[int, Query(ge=1, le=1000)]
+RunId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+
+
+@router.get(f"{LIVE}/bots")
+@router.get("/bots")
+def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
+    """Show the bots: when each runs next, and how its last run ended."""
+    bots = bus.read(lambda connection: list_bots(connection, bus.now()))
+    return page("bots/list.html", bots=bots)
+
+
+@router.get(f"{LIVE}/bot")
+def state(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
+    """Show how a bot is, and its newest runs; its page asks for this again and again."""
+    with bus.reading() as connection:
+        (bot,) = list_bots(connection, bus.now(), name)
+        runs = list_runs(connection, name, SHOWN_RUNS)
+    return page("bots/now.html", it=bot, runs=runs, is_cut=len(runs) == SHOWN_RUNS)
+
+
+@router.get("/bots/{name:path}")
+def show(
+    bus: TheBus,
+    page: ThePage,
+    name: str,
+    run: RunId = None,
+    runs: Runs = SHOWN_RUNS,
+    state: BotRunState | None = None,
+) -> HTMLResponse:
+    """Show a bot: what it does, its runs, and what one of them printed."""
+    with bus.reading() as connection:
+        (bot,) = list_bots(connection, bus.now(), name)
+        shown = read_entry(connection, Section.BOT, name)
+        found = list_runs(connection, name, runs, state)
+        chosen: BotRunStatus | None = None
+        if run is not None or bot.last is not None:
+            chosen = show_run(connection, name, run)
+    return page(
+        "bots/show.html",
+        it=bot,
+        shown=shown,
+        settings=shown.stored.in_use.bots[name].settings,
+        runs=found,
+        chosen=chosen,
+        is_cut=len(found) == runs < 1000,
+        state_wanted=state,
+        # What is filtered, or further back, stays as it is.
+        is_live=state is None and runs == SHOWN_RUNS,
+    )
+
+
+api = APIRouter(tags=["bots"], default_response_class=ObjectResponse)
+
+RunPath = Annotated[int, Path(ge=1, le=2**63 - 1)]
+
+
+@api.get("/bots", operation_id="list_bots")
+def list_json(bus: TheBus, _: TheVisitor) -> ObjectResponse:
+    """List the bots: when each runs next, and how its last run ended."""
+    now = bus.now()
+    found = bus.read(lambda connection: list_bots(connection, now))
+    return answer_list(of_bot(bot, now) for bot in found)
+
+
+@api.get("/bots/{name:path}", operation_id="show_bot")
+def show_json(bus: TheBus, _: TheVisitor, name: Annotated[str, Path(max_length=255)]) -> ObjectResponse:
+    """Show a bot."""
+    now = bus.now()
+    (found,) = bus.read(lambda connection: list_bots(connection, now, name))
+    return answer(of_bot(found, now))
+
+
+@api.get("/runs", operation_id="list_runs")
+def runs_json(
+    bus: TheBus,
+    _: TheVisitor,
+    bot: Annotated[Name | None, Query(description="Only of this bot.")] = None,
+    state: BotRunState | None = None,
+    before: Before = None,
+    limit: Limit = 20,
+) -> ObjectResponse:
+    """List runs of bots, the newest first."""
+    found = bus.read(lambda connection: list_runs(connection, bot, limit, state, before))
+    return answer_list(map(of_run, found), {"before": found[-1].id} if len(found) == limit else None)
+
+
+@api.get("/runs/{run_id}", operation_id="show_run")
+def show_run_json(bus: TheBus, _: TheVisitor, run_id: RunPath) -> ObjectResponse:
+    """Show a run, with the end of what its last attempt printed."""
+    found = bus.read(lambda connection: read_run(connection, run_id))
+    return answer({**of_run(found), "log": found.log})
+
+
+class FireBot(Action):
+    """Have a bot run now, whatever its cron says, or try a run anew that has failed."""
+
+    path = "bots/fire"
+    title = "Fire"
+    words = "bot fire {name} --run={run_id} --reason={reason}"
+    right = Right.OPERATOR
+
+    name: str = Field(max_length=4000)
+    run_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    reason: Reason
+
+    def preview(self, bus: BusAccess) -> Iterator[str]:
+        with bus.reading() as connection:
+            bots.check_fire(connection, self.name, self.run_id)
+            (bot,) = bots.list_bots(connection, bus.now(), self.name)
+        which = "a run" if self.run_id is None else f"run {self.run_id} anew"
+        yield f"Have {self.name} do {which}: {bot.work}"
+        if bot.pause is not None or bot.slowed_until is not None:
+            yield f"It is {bot.state}: the run begins when that is over."
+
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            run_id = bots.fire_bot(connection, self.name, self.run_id, decision_of(bus.clock, self.reason))
+        yield f"Run {run_id} of {self.name} is due. Its page shows how it ends."
+
+
+class ReleaseBot(Action):
+    """Let a bot go on that is slowed down, as its trouble is over."""
+
+    path = "bots/release"
+    title = "Release"
+    words = "bot release {name} --reason={reason}"
+    right = Right.OPERATOR
+
+    name: str = Field(max_length=4000)
+    reason: Reason
+
+    def preview(self, bus: BusAccess) -> Iterator[str]:
+        _, failures = bus.read(lambda connection: bots.check_release(connection, self.name))
+        yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
+        yield "Let it go on at once."
+
+    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+        with bus.writing(visitor) as connection:
+            failures = bots.release_bot(connection, self.name, decision_of(bus.clock, self.reason))
+        yield f"{self.name} goes on, after {counted(failures, 'failure')}."

@@ -1,0 +1,180 @@
+"""Uploading a file: its first items are shown, then its person sends it as an emitter does, through the front."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, TypeAlias
+
+from fastapi import APIRouter, File, Form, UploadFile
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
+
+from xbus.admin.address import broker_address
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.descriptor_file import parse_descriptor
+from xbus.admin.files.item_file import ItemFile, SkipBadLines, StopAtBadLine, send_files
+from xbus.admin.files.text import PlainForm
+from xbus.admin.repair.payload import showable
+from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.configuration import read_stored
+from xbus.broker.journal.operations.descriptors import list_descriptors, read_descriptor
+from xbus.broker.journal.people import Right
+from xbus.emitter import Emitter, Receipt
+from xbus.errors import Refused
+from xbus.monitor.bus import BusAccess
+from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, reserved_for
+
+router = APIRouter(prefix="/upload", route_class=reserved_for(Right.UPLOADER))
+
+SHOWN_ITEMS = 10
+
+CHECKED_ENTRIES = 2_000
+"""Entries that the preview reads. More find more bad lines and keep the page waiting."""
+
+SHOWN_FAULTS = 20
+
+SEND_SECONDS = 20.0
+"""So long the monitor insists while the bus does not answer. Longer keeps one of its few threads."""
+
+CHUNK = 1024 * 1024
+
+
+class UploadForm(BaseModel):
+    """A person's answers beside the file.
+
+    Args:
+        descriptor: of the database; empty where the name of the file says its form.
+        type: the event type; empty for that of the descriptor.
+        digest: SHA-256 of the file in the preview; empty where the person saw none.
+    """
+
+    descriptor: str = ""
+    type: str = ""
+    emitter: str = ""
+    password: Annotated[str, Field(max_length=1024, repr=False)] = ""
+    key: Annotated[str, Field(max_length=1024)] = ""
+    skip_bad: bool = False
+    digest: str = ""
+
+
+TheUpload: TypeAlias = Annotated[UploadFile, File()]
+
+TheAnswers: TypeAlias = Annotated[UploadForm, Form()]
+
+
+@router.get("")
+def ask(bus: TheBus, page: ThePage) -> HTMLResponse:
+    """Ask for a file, its descriptor and its emitter."""
+    with bus.reading() as connection:
+        stored, descriptors = read_stored(connection), list_descriptors(connection)
+    return page("upload/form.html", descriptors=descriptors, it=stored.in_use)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadPreview:
+    """The begin of a file.
+
+    Args:
+        items: the first ones.
+        faults: bad lines, with what is wrong.
+        entries: how many were read.
+        is_whole: whether that is all of them.
+    """
+
+    items: Sequence[object]
+    faults: list[str]
+    entries: int
+    is_whole: bool
+
+
+@router.post("/preview")
+def preview(bus: TheBus, page: ThePage, file: TheUpload, asked: TheAnswers) -> HTMLResponse:
+    """Show the first items, and lines that are bad; nothing is sent."""
+    descriptor, event_type = _form_of(bus, asked)
+    found: list[str] = []
+    with _received(file, descriptor, found) as (items, digest):
+        seen = list(islice(items.entries(lambda _: None), CHECKED_ENTRIES + 1))
+        shown = UploadPreview(
+            [showable(entry.item) for entry in seen if not entry.fault][:SHOWN_ITEMS],
+            [items.describe(entry, entry.fault) for entry in seen if entry.fault][:SHOWN_FAULTS],
+            min(len(seen), CHECKED_ENTRIES),
+            len(seen) <= CHECKED_ENTRIES,
+        )
+    return page("upload/preview.html", shown=shown, type=event_type, digest=digest, found=found)
+
+
+@router.post("")
+def send(bus: TheBus, page: ThePage, visitor: TheVisitor, file: TheUpload, asked: TheAnswers) -> HTMLResponse:
+    """Send the items of a file as one envelope of an emitter, whose password the person knows."""
+    descriptor, event_type = _form_of(bus, asked)
+    if not event_type:
+        raise Refused("no event type is named", "choose one, or a descriptor that names it", code="no_event_type")
+    told: list[str] = []
+    with _received(file, descriptor, told) as (items, digest):
+        if asked.digest and asked.digest != digest:
+            raise Refused(
+                "this is another file than you have seen", "look at it again, then send it", code="other_file"
+            )
+        bad = SkipBadLines(partial(_tell, told)) if asked.skip_bad else StopAtBadLine()
+        receipt = _send(bus, asked, event_type, items, bad)
+    name = _name_of(file)
+    with bus.writing(visitor) as connection:
+        sent = f"envelope {receipt.envelope_id}, {name}"
+        note_acts(connection, [act_here(bus.now(), "uploaded", f'emitter "{asked.emitter}"', after=sent)])
+    return page("upload/sent.html", receipt=receipt, bad=bad.count, told=told, asked=asked, name=name)
+
+
+def _send(bus: BusAccess, asked: UploadForm, event_type: str, items: ItemFile, bad: StopAtBadLine) -> Receipt:
+    address = broker_address("front", None, bus.config.file)
+    with Emitter(
+        address, asked.emitter, asked.password, retry_seconds=SEND_SECONDS, pause_seconds=SEND_SECONDS
+    ) as emitter:
+        with emitter.envelope(key=asked.key or None) as envelope:
+            send_files(envelope, [event_type], [items], bad, lambda _: None)
+        return envelope.receipt
+
+
+def _form_of(bus: BusAccess, asked: UploadForm) -> tuple[Descriptor | None, str]:
+    """Find the descriptor, and the type of the items."""
+    if not asked.descriptor:
+        return None, asked.type
+    content = bus.read(lambda connection: read_descriptor(connection, asked.descriptor))
+    if content is None:
+        raise Refused(f'there is no descriptor "{asked.descriptor[:255]}"', "choose another", code="descriptor_unknown")
+    descriptor = parse_descriptor(content, asked.descriptor)
+    return descriptor, asked.type or descriptor.event_type
+
+
+@contextmanager
+def _received(file: UploadFile, descriptor: Descriptor | None, told: list[str]) -> Iterator[tuple[ItemFile, str]]:
+    """Give an uploaded file as one of items, with its SHA-256; it is gone at the end."""
+    name = _name_of(file)
+    form = PlainForm() if descriptor is not None else PlainForm().complete(Path(name))
+    digest = hashlib.sha256()
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="xbus-upload-"))
+        # Its own name may be anything; only that of a packed file means something to who reads it.
+        path = Path(folder) / ("upload.gz" if name.lower().endswith(".gz") else "upload")
+        with path.open("wb") as copy:
+            while chunk := file.file.read(CHUNK):
+                digest.update(chunk)
+                copy.write(chunk)
+        items = stack.enter_context(ItemFile(path, descriptor, form=form, tell=partial(_tell, told), name=name))
+        yield items, digest.hexdigest()
+
+
+def _tell(told: list[str], sentence: str) -> None:
+    """Keep the first sentences, as many as a page shows: a packed file may have bad lines without end."""
+    if len(told) < SHOWN_FAULTS:
+        told.append(sentence)
+
+
+def _name_of(file: UploadFile) -> str:
+    """Give the name of a file without folders, as far as it can be shown."""
+    name = (file.filename or "").replace("\\", "/").rpartition("/")[2]
+    return "".join(letter for letter in name if letter.isprintable())[:255] or "file"
