@@ -16,6 +16,7 @@ from tests.support.journal import NOW, small_bus
 from tests.support.recipients import BUNDLES, LOST, SILENT, VOTES, ScriptedClient
 from tests.unit.broker.back.dispatch.bundles.test_bundles import make_own, settle, want_order
 from tests.unit.broker.back.test_instances import configure
+from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_WAITING
 from xbus.broker.back.log import SMALL_BYTES
 from xbus.broker.back.progress.retry_policy import RetryPolicy
@@ -449,6 +450,30 @@ async def test_a_vote_that_is_broken_off_gives_slots_and_keys_back(journal: Jour
         assert "k" not in role.keys_in_hand
         assert role.served is not None
         assert back._groups._slots.is_free(role.served)
+
+
+async def let_each_decide_alone(journal: Journal) -> None:
+    def carry_out(connection: sa.Connection) -> None:
+        connection.execute(sa.update(model.service).where(model.service.c.name == "store").values(failures="own"))
+        connection.execute(sa.update(model.configuration).values(version=model.configuration.c.version + 1))
+
+    await journal.read(carry_out)
+
+
+async def test_those_that_decide_together_no_more_get_groups_alone(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await both(broker)
+        await put_all(broker, "a")
+        await broker.until(lambda: in_groups(broker) == 1)
+        await let_each_decide_alone(journal)
+        await broker.refresh_configuration()
+        stores = [broker.back.registry.get(broker.scribe.role_id(store)) for store in STORES]
+        await broker.until(lambda: all(store is not None and store.role.own for store in stores))
+        before = len(broker.script.calls)
+        await put_all(broker, "b")
+        await broker.until(lambda: in_groups(broker) == 3)
+        assert [call.verb for call in broker.script.calls[before:]] == ["xbus.take_envelopes"] * 2
+    assert [await broker.cursor(store) for store in STORES] == [3, 3]
 
 
 @pytest.mark.parametrize("most", [1, 2])

@@ -50,8 +50,9 @@ async def settle() -> None:
 class Bench:
     def __init__(self) -> None:
         self.journal = HeldJournal()
+        self.roles = consumer_roles()
         self.ledger = DeliveryLedger(
-            cast(Journal, self.journal), SystemClock(), consumer_roles(), RoleEvents(), retry_seconds=0
+            cast(Journal, self.journal), SystemClock(), self.roles, RoleEvents(), retry_seconds=0
         )
         self.ledger.adopt({role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)})
         self.keeping = asyncio.create_task(self.ledger.keep())
@@ -183,3 +184,20 @@ def test_nothing_is_handed_over_above_what_is_durable(steps: list[tuple[int, int
 def check(bench: Bench, under_way: list[tuple[int, int, "asyncio.Task[Any]"]]) -> None:
     for role_id, position, task in under_way:
         assert not task.done() or position <= bench.journal.handed_to[role_id]
+
+
+async def test_hand_overs_that_are_not_asked_for_are_durable_and_reserve_in_time() -> None:
+    bench = Bench()
+    role = bench.roles[STORE]
+    refused = 0
+    for position in range(1, 4 * RESERVE_POSITIONS):
+        while position > role.reserved_to and not bench.ledger.is_reserved(role, position, lambda: None):
+            refused += 1
+            await bench.write()
+        assert position <= bench.journal.handed_to[STORE]
+        if position % (RESERVE_POSITIONS // 4) == 0:
+            await bench.write()
+    assert refused == 1, "only the first waits"
+    bench.ledger.return_reserved()
+    assert role.reserved_to == 0
+    await bench.end()
