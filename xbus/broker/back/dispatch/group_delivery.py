@@ -242,8 +242,11 @@ class GroupDelivery:
         may_go = True
         for recipient in party.recipients:
             instance = self._slots.take_at_once(recipient) if may_go else None
-            may_go = instance is not None and instance.abilities.bundles
+            # A program that came since they were added may do less than those of before.
+            may_go = False
             if instance is not None:
+                abilities = instance.abilities
+                may_go = abilities.bundles and (len(party.recipients) == 1 or abilities.prepares > 0)
                 instances[instance] = recipient
             role = self._roles[recipient.role.id]
             if role.keys.is_wanted:

@@ -490,6 +490,21 @@ async def test_no_more_are_open_than_each_allows(journal: Journal, most: int) ->
         assert max(map(len, bundles(broker))) <= most
 
 
+async def test_a_program_that_prepares_nothing_is_not_asked_to(journal: Journal) -> None:
+    """It comes while envelopes wait that another program of its role would have prepared."""
+    await configure(journal, instances=2)
+    async with running(journal) as broker:
+        client, _ = await both(broker)
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_all(broker, "ab")
+        await broker.join("store_1", "second", BUNDLES)
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: [settled(broker, store) for store in STORES] == [3, 3])
+        assert letters(broker) + letters(broker, "second") == "_ab"
+        assert "xbus.prepare_envelopes" not in broker.script.verbs("second")
+
+
 async def test_what_is_out_is_waited_for_though_one_has_left_those_that_decide(journal: Journal) -> None:
     await configure(journal, ordered=True)
     async with running(journal) as broker:
