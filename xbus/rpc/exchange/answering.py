@@ -73,18 +73,19 @@ class Call:
 
     Attributes:
         counted_in: where ``Turns`` counts it while it is under way.
+        debt_before: the debt of its connection before it was counted.
         id: of the request.
         method: the verb.
         args: those of the verb.
-        since: when its answer began to be waited for, on the monotonic clock.
+        since: when its answer began to be waited for, on the monotonic clock; infinite for one that is given at once.
     """
 
-    __slots__ = ("args", "connection", "counted_in", "frames", "id", "method", "peer", "since", "size")
+    __slots__ = ("args", "connection", "counted_in", "debt_before", "frames", "id", "method", "peer", "since", "size")
 
     id: int
     method: str
     args: list[Value]
-    since: float
+    debt_before: float
 
     def __init__(self, peer: bytes, frames: list[bytes], size: int, connection: CallerConnection | None = None) -> None:
         self.peer = peer
@@ -92,6 +93,7 @@ class Call:
         self.size = size
         self.connection = connection
         self.counted_in: Unanswered | None = None
+        self.since = math.inf
 
 
 _Later: TypeAlias = asyncio.Future[Any] | Deferred[Any] | Promise[Any]
