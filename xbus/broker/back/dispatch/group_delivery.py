@@ -219,14 +219,19 @@ class GroupDelivery:
         """
         while party.parts and not party.sending and (not party.out or len(party.out) < party.takers):
             positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
-            for recipient in party.recipients:
-                role = self._roles[recipient.role.id]
-                if not is_checked and not self._is_owed(role, positions):
+            for recipient in () if is_checked else party.recipients:
+                if not self._is_owed(self._roles[recipient.role.id], positions):
                     self._bundles.send_queued(party)
                     return
-                is_asked = positions[-1] > role.reserved_to
-                if is_asked and not self._ledger.is_reserved(role, positions[-1], partial(self._go_on, party)):
-                    return
+            # One commit makes it durable for all of them: nobody waits before the last one has asked.
+            are_reserved = True
+            for recipient in party.recipients:
+                role = self._roles[recipient.role.id]
+                if positions[-1] > role.reserved_to:
+                    go_on = partial(self._go_on, party)
+                    are_reserved = self._ledger.is_reserved(role, positions[-1], go_on) and are_reserved
+            if not are_reserved:
+                return
             if not self._hand_over(party):
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
                 if not party.out:
