@@ -22,6 +22,7 @@ from xbus.broker.back.verbs.readers import ReaderVerbs
 from xbus.broker.back.verbs.reading import LogVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
 from xbus.broker.back.verbs.subscriptions import SubscriptionVerbs
+from xbus.broker.front.groups import GroupIntake
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.front.verbs.provisioning import ProvisioningVerbs
@@ -246,7 +247,7 @@ def section(page: Path, heading: str) -> str:
     [
         (
             ("Front, as in 0.2.0", "Front, added"),
-            (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs, ProvisioningVerbs),
+            (FrontVerbs, FrontBatchVerbs, GroupIntake, RepeatVerbs, RepeatBatchVerbs, ProvisioningVerbs),
         ),
         (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, BotVerbs, OutputVerbs)),
         (("Readers",), (ReaderVerbs, LogVerbs)),

@@ -1,7 +1,9 @@
 """Envelopes of a group: the same in the journal as those that come alone, whoever else is among them."""
 
 import asyncio
+import gc
 import uuid
+import weakref
 from dataclasses import replace
 from random import Random
 
@@ -100,6 +102,26 @@ async def test_taken_ids_leave_the_others_together(journal: Journal, scribe: Scr
     assert sealed.group.envelope_ids == [each for place, each in enumerate(ids) if place not in sealed.taken]
     assert await journal.read(read_head) == 6 + 36 + 5
     assert len(commits) <= 1 + 2  # the reads' own
+
+
+async def test_a_group_whose_ids_are_taken_is_not_kept_by_the_error(journal: Journal, scribe: Scribe) -> None:
+    """Its bytes go with the last one who refers to them, not when the collector comes, which counts objects alone."""
+
+    class Data(list[bytes]):
+        """Can be referred to weakly."""
+
+    group = some_group(scribe, 4, Random(7))
+    await journal.write(group)
+    gc.disable()
+    try:
+        repeated = replace(group, data=Data(group.data))
+        data = weakref.ref(repeated.data)
+        await journal.write(repeated)
+        del repeated
+        await journal.write(some_group(scribe, 1, Random(8)))
+        assert data() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_group_whose_ids_are_all_taken_seals_nothing(journal: Journal, scribe: Scribe) -> None:

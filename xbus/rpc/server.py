@@ -478,6 +478,7 @@ class Turns:
                 call.counted_in = recent = share.recent
                 recent.weight += weight
                 recent.calls += 1
+                call.debt_before = share.debt
                 share.debt = max(0.0, weight - self._share_bytes)
                 return True
             self.line.append(share)
@@ -486,10 +487,14 @@ class Turns:
         return False
 
     def ended(self, call: Call) -> None:
-        """Note that a call is answered that was under way."""
+        """Note that a call is answered that was under way. One that was answered at once took nobody's turn."""
         if (counted_in := call.counted_in) is not None:
             counted_in.weight -= call.size + CALL_BYTES
             counted_in.calls -= 1
+            if call.since == math.inf:
+                if (own := self._shares.get(call.peer)) is not None:
+                    own.debt = call.debt_before
+                return
         for share in self.line:
             if share.debt and share.peer != call.peer:
                 share.debt = max(0.0, share.debt - self._share_bytes)
@@ -518,6 +523,7 @@ class Turns:
         call.counted_in = share.recent
         share.recent.weight += weight
         share.recent.calls += 1
+        call.debt_before = share.debt
         share.debt = max(0.0, weight - self._share_bytes)
 
     def rest(self) -> list[Call]:

@@ -25,7 +25,7 @@ class Calls:
             call = Call(peer, [], size)
             self._made.append(call)
             if self.turns.add(call):
-                self.under_way.append(call)
+                self._begin(call)
 
     def answer(self, peer: bytes, count: int = 1) -> None:
         mine = [call for call in self.under_way if call.peer == peer][:count]
@@ -44,8 +44,12 @@ class Calls:
 
     def _go_on(self) -> Iterator[Call]:
         while (call := self.turns.next()) is not None:
-            self.under_way.append(call)
+            self._begin(call)
             yield call
+
+    def _begin(self, call: Call) -> None:
+        call.since = self.now
+        self.under_way.append(call)
 
 
 def test_who_calls_alone_has_many_calls_under_way() -> None:
@@ -53,6 +57,28 @@ def test_who_calls_alone_has_many_calls_under_way() -> None:
     calls.call(DEEP, 100)
     assert len(calls.numbers(DEEP)) == 100
     assert not calls.turns.line
+
+
+def test_calls_that_are_answered_at_once_take_nobodys_turn() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    for _ in range(10):
+        call = Call(DEEP, [], 2 * SHARE_BYTES)
+        assert calls.turns.add(call)
+        calls.turns.ended(call)
+
+
+def test_a_call_that_is_answered_at_once_leaves_the_debts_of_others_and_its_own() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, size=2 * SHARE_BYTES)
+    calls.answer(DEEP)
+    calls.call(DEEP, 2)
+    assert calls.numbers(DEEP) == []
+    refused = Call(OTHER, [], 0)
+    assert calls.turns.add(refused)
+    calls.turns.ended(refused)
+    assert calls.go_on() == []
 
 
 def test_beside_another_connection_the_calls_beyond_the_share_wait_in_their_order() -> None:

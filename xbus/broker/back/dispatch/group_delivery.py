@@ -219,14 +219,19 @@ class GroupDelivery:
         """
         while party.parts and not party.sending and (not party.out or len(party.out) < party.takers):
             positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
-            for recipient in party.recipients:
-                role = self._roles[recipient.role.id]
-                if not is_checked and not self._is_owed(role, positions):
+            for recipient in () if is_checked else party.recipients:
+                if not self._is_owed(self._roles[recipient.role.id], positions):
                     self._bundles.send_queued(party)
                     return
-                is_asked = positions[-1] > role.reserved_to
-                if is_asked and not self._ledger.is_reserved(role, positions[-1], partial(self._go_on, party)):
-                    return
+            # One commit makes it durable for all of them: nobody waits before the last one has asked.
+            are_reserved = True
+            for recipient in party.recipients:
+                role = self._roles[recipient.role.id]
+                if positions[-1] > role.reserved_to:
+                    go_on = partial(self._go_on, party)
+                    are_reserved = self._ledger.is_reserved(role, positions[-1], go_on) and are_reserved
+            if not are_reserved:
+                return
             if not self._hand_over(party):
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
                 if not party.out:
@@ -242,8 +247,11 @@ class GroupDelivery:
         may_go = True
         for recipient in party.recipients:
             instance = self._slots.take_at_once(recipient) if may_go else None
-            may_go = instance is not None and instance.abilities.bundles
+            # A program that came since they were added may do less than those of before.
+            may_go = False
             if instance is not None:
+                abilities = instance.abilities
+                may_go = abilities.bundles and (len(party.recipients) == 1 or abilities.prepares > 0)
                 instances[instance] = recipient
             role = self._roles[recipient.role.id]
             if role.keys.is_wanted:

@@ -66,7 +66,7 @@ class ReplyService:
 
     def wake(self) -> None:
         """Have the service look for news soon."""
-        if self._in_progress or self._open_replies or self._expects():
+        if self._in_progress or self._open_replies.open or self._expects():
             self._wake.set()
 
     async def watch(self) -> None:

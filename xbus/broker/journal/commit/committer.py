@@ -332,19 +332,23 @@ class Committer:
                 raise
         except Exception as raised:
             error = journal_error(raised)
-            if not isinstance(error, JournalUnavailable):
-                raise error from error.__cause__
-            self._disconnect()
-            if not committing:
-                raise error from error.__cause__
-            number = self._fence.number
-            committed = self._was_committed(number)
-            if committed is None:
-                self._undecided = _Undecided(number, calls, answers)
-                self._note_outage(error, data_bytes)
-                return [UNDECIDED] * len(calls)
-            if not committed:
-                raise error from error.__cause__
+            try:
+                if not isinstance(error, JournalUnavailable):
+                    raise error from error.__cause__
+                self._disconnect()
+                if not committing:
+                    raise error from error.__cause__
+                number = self._fence.number
+                committed = self._was_committed(number)
+                if committed is None:
+                    self._undecided = _Undecided(number, calls, answers)
+                    self._note_outage(error, data_bytes)
+                    return [UNDECIDED] * len(calls)
+                if not committed:
+                    raise error from error.__cause__
+            finally:
+                # Its traceback refers to this frame, and the frame to the bytes of all calls.
+                del error
         self._confirm(group)
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)

@@ -19,6 +19,7 @@ from tests.unit.broker.back.test_instances import configure
 from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_WAITING
 from xbus.broker.back.log import SMALL_BYTES
+from xbus.broker.back.progress.consumer_role import Reservations
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients import Abilities
 from xbus.broker.journal.configuration import (
@@ -31,7 +32,7 @@ from xbus.broker.journal.configuration import (
     read_stored,
 )
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import GroupType, PutGroup
+from xbus.broker.journal.writes import GroupType, ProgressUpdate, PutGroup
 from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS
 from xbus.rpc.codec import pack_items
@@ -488,6 +489,48 @@ async def test_no_more_are_open_than_each_allows(journal: Journal, most: int) ->
         await broker.until(lambda: in_groups(broker) == 4)
         assert "".join(bundles(broker)) == "_abcd"
         assert max(map(len, bundles(broker))) <= most
+
+
+async def test_those_that_decide_together_wait_for_one_reservation(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = 0
+    submit = journal.submit
+
+    def counted(write: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal pages
+        pages += isinstance(write, ProgressUpdate) and not has_ended(broker, "b")
+        submit(write, *args, **kwargs)
+
+    async with running(journal) as broker:
+        await both(broker)
+        await put_all(broker, "a")
+        await broker.until(lambda: [settled(broker, store) for store in STORES] == [2, 2])
+        await broker.back._assembly.ledger.written()
+        for store in STORES:
+            # As after many envelopes of other types.
+            role = broker.back._assembly._roles[broker.scribe.role_id(store)]
+            assert role.cursor is not None
+            role.cursor.handed_to, role.reservations, role.reserved_to = 2, Reservations(), 0
+        monkeypatch.setattr(journal, "submit", counted)
+        await put_all(broker, "b")
+        await broker.until(lambda: has_ended(broker, "b"))
+    assert pages == 1
+
+
+async def test_a_program_that_prepares_nothing_is_not_asked_to(journal: Journal) -> None:
+    """It comes while envelopes wait that another program of its role would have prepared."""
+    await configure(journal, instances=2)
+    async with running(journal) as broker:
+        client, _ = await both(broker)
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_all(broker, "ab")
+        await broker.join("store_1", "second", BUNDLES)
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: [settled(broker, store) for store in STORES] == [3, 3])
+        assert letters(broker) + letters(broker, "second") == "_ab"
+        assert "xbus.prepare_envelopes" not in broker.script.verbs("second")
 
 
 async def test_what_is_out_is_waited_for_though_one_has_left_those_that_decide(journal: Journal) -> None:

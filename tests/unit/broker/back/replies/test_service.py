@@ -4,13 +4,16 @@ import asyncio
 import uuid
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.support.back import Broker, running
 from tests.support.clock import StandingClock
 from tests.support.recipients import NEW, OLD
+from xbus import model
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.replies import records
 from xbus.broker.journal.journal import Journal
@@ -415,3 +418,30 @@ async def test_what_begins_and_ends_while_rows_are_read_is_not_taken_up_again(
         await broker.put(b"next")
         await broker.until(lambda: broker.items("store_1") == [b"a wish", b"next"])
     assert broker.script.verbs("store_1").count("stop_envelope") == 0
+
+
+async def test_without_immediate_replies_a_put_asks_the_journal_for_none(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    read = journal.read
+
+    async def counted(statement: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal looks
+        looks += statement is read_asks
+        return await read(statement, *args, **kwargs)
+
+    await journal.read(lambda connection: connection.execute(sa.update(model.event_type).values(immediate_reply=False)))
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.put(b"first")
+        await broker.until(lambda: broker.items("store_1") == [b"first"])
+        monkeypatch.setattr(journal, "read", counted)
+        for item in (b"a", b"b", b"c"):
+            await broker.put(item)
+            await broker.until(partial(_has, broker, item))
+    assert looks == 0
+
+
+def _has(broker: Broker, item: bytes) -> bool:
+    return item in broker.items("store_1")
