@@ -29,15 +29,15 @@ def old_answer(refusal: T) -> Callable[[Verb], Verb]:
 
 def coded_answer(verb: Verb) -> Verb:
     """Have a verb of our own raise only what the wire can carry."""
-    return _translated(_recode)(verb)
+    return _translated(recode)(verb)
 
 
 def promised_answer(verb: Verb) -> Verb:
     """Have a verb of our own whose answer is a promise raise only what the wire can carry.
 
-    What it raises itself is a ``CallError``. The error of its promise is translated where the call is answered.
+    What it raises itself goes through ``recode``. The error of its promise is translated where the call is answered.
     """
-    setattr(verb, REFUSE, functools.partial(_translated_error, _recode, verb.__name__))
+    setattr(verb, REFUSE, functools.partial(_translated_error, recode, verb.__name__))
     return verb
 
 
@@ -52,7 +52,8 @@ def on_wire(error: XbusError) -> CallError:
     return Refused(error.cause, error.next_step, code=error.code)
 
 
-def _recode(error: XbusError, name: str) -> NoReturn:
+def recode(error: XbusError, name: str) -> NoReturn:
+    """Raise what the wire can carry of an error of a verb of our own, and log the error."""
     log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
     raise on_wire(error)
 

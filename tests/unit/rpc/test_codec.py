@@ -11,7 +11,9 @@ from xbus.errors import ProtocolError
 from xbus.rpc.codec import (
     BAD_ITEMS,
     EXTENSION_REFUSED,
+    KEPT_BYTES,
     TOO_MANY_VALUES,
+    KeptPacker,
     Pieces,
     check_values,
     first_text,
@@ -230,3 +232,14 @@ def test_items_are_found_be_they_small_or_large(size: int, number: int) -> None:
         assert caught.value.code == BAD_ITEMS
     with pytest.raises(ProtocolError):
         largest_item(pack("x" * size + "y"), 1)
+
+
+def test_a_packer_drops_a_buffer_that_has_grown() -> None:
+    packer = KeptPacker()
+    before = packer.pack
+    for small in (before(b"x"), Pieces([b"x" * 2 * KEPT_BYTES])):
+        packer.packed(small)
+        assert packer.pack is before
+    packer.packed(before(b"x" * 2 * KEPT_BYTES))
+    assert packer.pack is not before
+    assert packer.pack(["a", b"b"]) == pack(["a", b"b"])

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from xbus.broker.answers import on_wire, promised_answer
+from xbus.broker.answers import on_wire, promised_answer, recode
 from xbus.broker.front.envelopes import NewEvent, Throttle, head_of_array, tags_of_array
 from xbus.broker.front.front import Front, NewGroup
 from xbus.broker.journal.log.catalog import Catalog
@@ -118,7 +118,10 @@ class GroupIntake:
         Returns:
             For each envelope its receipt, or its error.
         """
-        emitter_id = self._sessions.owner(token)
+        try:
+            emitter_id = self._sessions.owner(token)
+        except Refused as refusal:
+            recode(refusal, "put_envelopes")
         now = self._now()
         last, self._last_emitter = self._last_emitter, emitter_id
         if last not in (None, emitter_id):

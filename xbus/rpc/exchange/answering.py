@@ -21,7 +21,7 @@ from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
-from xbus.rpc.codec import KEPT_BYTES, Value, kept_packer
+from xbus.rpc.codec import KEPT_BYTES, KeptPacker, Value
 from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.frames import (
@@ -128,7 +128,7 @@ class Answering:
         self._unreadable = unreadable
         self._max_call_bytes = max_call_bytes
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
-        self._encode = kept_packer()
+        self._packer = KeptPacker()
         self._waiting: dict[_Later, Call] = {}
         self._is_closed = False
         self._all_answered: Promise[None] | None = None
@@ -276,13 +276,13 @@ class Answering:
     def _answer(self, call: Call, answer: object) -> None:
         try:
             header = self._sender + REPLY.pack(call.id, time.time(), False)
-            frames = [*call.frames, header, self._encode(answer)]
+            frames = [*call.frames, header, self._packer.pack(answer)]
         except Exception as error:
             # Whatever a handler returned: its caller waits for an answer.
             self._answer_error(call, error)
         else:
             if len(frames[-1]) > KEPT_BYTES:
-                self._encode = kept_packer()
+                self._packer.packed(frames[-1])
             if not self._send(call, frames):
                 self._dispatch.undo(call.method, answer)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, ProtocolError, Refused, TimedOut
-from xbus.rpc.codec import KEPT_BYTES, Frame, Value, kept_packer
+from xbus.rpc.codec import KEPT_BYTES, Frame, KeptPacker, Value
 from xbus.rpc.deferred import Promise, settled
 from xbus.rpc.frames import Reply, decode_reply, encode_request, sender_prefix
 
@@ -117,15 +117,21 @@ class OwedCalls:
         clock: stamps the requests.
         send: sends the frames of a call; false if they must wait for ``send_unsent``.
         ids: where its numbers come from; its own count by default.
+        packer: packs the arguments; its own by default.
     """
 
     def __init__(
-        self, name: str, clock: Clock, send: Callable[[Sequence[Frame]], bool], ids: Iterator[int] | None = None
+        self,
+        name: str,
+        clock: Clock,
+        send: Callable[[Sequence[Frame]], bool],
+        ids: Iterator[int] | None = None,
+        packer: KeptPacker | None = None,
     ) -> None:
         self.name = name
         self._clock = clock
         self.send = send
-        self._encode = kept_packer()
+        self._packer = packer or KeptPacker()
         self._loop = asyncio.get_running_loop()
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._ids = itertools.count() if ids is None else ids
@@ -181,9 +187,11 @@ class OwedCalls:
             ProtocolError: an argument can't be encoded.
         """
         request_id = next(self._ids) % _REQUEST_IDS
-        frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args, self._encode)
+        frames = encode_request(
+            self._sender, request_id, self._clock.now().timestamp(), method, args, self._packer.pack
+        )
         if len(frames[2]) > KEPT_BYTES:
-            self._encode = kept_packer()
+            self._packer.packed(frames[2])
         call = _AwaitedCall(method, taker, timeout, renewed)
         if timeout is not None:
             call.due_at = self._loop.time() + timeout
@@ -511,6 +519,7 @@ class PeerClients:
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._ids: Iterator[int] = itertools.count()
+        self._packer = KeptPacker()
         self._open: dict[tuple[bytes, bytes], PeerClient] = {}
         self._closed: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_REMEMBERED)
         self._next_probe: asyncio.TimerHandle | None = None
@@ -537,7 +546,7 @@ class PeerClients:
             )
 
         def calls(send: Callable[[Sequence[Frame]], bool]) -> OwedCalls:
-            return OwedCalls(name, self._clock, send, self._ids)
+            return OwedCalls(name, self._clock, send, self._ids, self._packer)
 
         peer = PeerClient(connection, channel, calls, self._wire, on_lost, self._forget)
         self._open[key] = peer

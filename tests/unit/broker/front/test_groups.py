@@ -1,6 +1,7 @@
 """Envelopes of a message: the same answers and the same journal as if each came in a message of its own."""
 
 import asyncio
+import logging
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -30,7 +31,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.broker.sessions import Sessions
-from xbus.errors import Failed, JournalUnavailable
+from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.headers import pack_headers
 from xbus.rpc.codec import pack as packed
 from xbus.rpc.codec import pack_items, unpack
@@ -80,6 +81,20 @@ async def test_each_gets_its_receipt(put: Any, journal: Journal) -> None:
     assert await journal.read(read_head) == 5
     assert [tuple(each) for each in await put(entries)] == receipts
     assert await journal.read(read_head) == 5
+
+
+def test_a_caller_without_a_session_is_refused_and_noted_in_the_log(
+    front: Front, caplog: pytest.LogCaptureFixture
+) -> None:
+    def owner(token: str) -> int:
+        raise Refused(f"nobody has the token {token}", code="session_unknown")
+
+    intake = GroupIntake(front, cast(Sessions, SimpleNamespace(owner=owner)), lambda *_: None)
+    with caplog.at_level(logging.INFO), pytest.raises(Refused) as refusal:
+        intake.put_envelopes("nothing", [])
+    assert refusal.value.code == "session_unknown"
+    (record,) = caplog.records
+    assert (record.__dict__["verb"], record.__dict__["code"]) == ("put_envelopes", "session_unknown")
 
 
 async def test_an_empty_message_is_answered(put: Any) -> None:
