@@ -7,7 +7,7 @@ from functools import partial
 from xbus.emitter.patience import PAUSED, SLOW_DOWN, EmitterPatience
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport, SendWindow
-from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
+from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
 from xbus.rpc.codec import Value
 
 FORGOTTEN = frozenset({"envelope_unknown", "event_unknown"})
@@ -238,7 +238,11 @@ class Stream:
             # An error breaks the stream at once.
             if not self._unsent:
                 return
-            self._transmit(self._unsent.popleft(), self._patience.left)
+            try:
+                self._transmit(self._unsent.popleft(), self._patience.left)
+            except ProtocolError as error:
+                # The author who made the call is not there to catch it: the taker of another call's answer is.
+                self.abandon(Refused(error.cause, error.next_step, code=error.code))
 
     async def _restore_session(self, error: CallError | None) -> None:
         while True:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, ProtocolError, Refused, TimedOut
+from xbus.loop_turn import tell
 from xbus.rpc.codec import KEPT_BYTES, Frame, KeptPacker, Value
 from xbus.rpc.deferred import Promise, settled
 from xbus.rpc.frames import Reply, decode_reply, encode_request, sender_prefix
@@ -44,7 +45,7 @@ MOST_REMEMBERED = 1000
 _REQUEST_IDS = 2**32
 
 AnswerTaker: TypeAlias = Callable[[Value, CallError | None], object]
-"""Takes the answer to a call, or the error that came in its place, once. It must not raise."""
+"""Takes the answer to a call, or the error that came in its place, once. The loop is told what it raises."""
 
 
 class OverdueCall(NamedTuple):
@@ -241,7 +242,11 @@ class OwedCalls:
         if self._settled is not None:
             self._look_whether_settled()
         if call is not None:
-            call.taker(answer, error)
+            try:
+                call.taker(answer, error)
+            except Exception as raised:
+                # To whoever reads the connection it would look like a breach by the other side.
+                tell(raised)
         return call is not None
 
     def _look_whether_settled(self) -> None:
@@ -258,7 +263,7 @@ class OwedCalls:
             self._next_look.cancel()
             self._next_look, self._next_look_at = None, math.inf
         for call in calls.values():
-            call.taker(None, error)
+            _fail(call.taker, error)
 
     def _look_at(self, moment: float) -> None:
         """Look for calls whose time is over; one timer serves all of them, as most are answered long before."""
@@ -285,11 +290,11 @@ class OwedCalls:
         if self._unsent.pop(request_id, None):
             self._forget(request_id)
             cause = f"{self.name}: no connection for {call.method} within {call.timeout:.3g} s"
-            call.taker(None, TimedOut(cause, "see whether the other side runs, and listens there"))
+            _fail(call.taker, TimedOut(cause, "see whether the other side runs, and listens there"))
         else:
             self._overdue[request_id] = OverdueCall(call.method, now)
             taker, call.taker = call.taker, _take_late
-            taker(None, TimedOut(f"{self.name}: no answer to {call.method} within {call.timeout:.3g} s"))
+            _fail(taker, TimedOut(f"{self.name}: no answer to {call.method} within {call.timeout:.3g} s"))
 
     def _forget(self, request_id: int) -> "_AwaitedCall | None":
         self._overdue.pop(request_id, None)
@@ -340,6 +345,14 @@ def _give(future: "asyncio.Future[Value]", answer: Value, error: CallError | Non
         future.set_exception(error)
     else:
         future.set_result(answer)
+
+
+def _fail(taker: AnswerTaker, error: CallError) -> None:
+    """Give an error to the taker of one call of several; what it raises must not reach the others."""
+    try:
+        taker(None, error)
+    except Exception as raised:
+        tell(raised)
 
 
 def _take_late(answer: Value, error: CallError | None) -> None:
