@@ -389,8 +389,9 @@ class LogSlices:
             :meth:`beyond`. What only an archive has is asked for: who waits is woken when it is back.
         """
         tail = self._log.tail
-        logins = await self._log.emitter_logins(tail.emitters)
         now = asyncio.get_running_loop().time()
+        begin = min([stretch.position for stretch in stretches]).position
+        logins = await self._log.emitter_logins(tail.emitters(begin, now))
         newest = tail.slice(types, stretches, bounds, now, logins)
         if newest is not None:
             return newest

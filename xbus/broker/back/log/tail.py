@@ -63,8 +63,6 @@ class LogTail:
         """Up to which position something was added, and when, as far as that is fresh."""
         self._readable_from = 1
         """From here on all is fresh, and came as a whole."""
-        self.emitters: set[int] = set()
-        """The ids of those that sent them, and of some that sent others before."""
         self._bytes = 0
         self._sealed: dict[int, Sealed] = {}
         self._events: dict[bytes, int] = {}
@@ -92,25 +90,26 @@ class LogTail:
             if isinstance(each, SealedGroup):
                 group = each.group
                 self._events.update(zip(group.event_ids, positions, strict=True))
-                self.emitters.update(group.emitter_ids)
                 self._bytes += GROUPED_BYTES * len(each.hashes) + group.size
             else:
                 self._events.update(dict.fromkeys(_event_ids(each), each.first))
                 self._bytes += _memory(each)
                 if each.content is None:
                     self._readable_from = each.last + 1
-                else:
-                    self.emitters.add(each.content.emitter_id)
             self._moments.append((each.last, now))
-        while self._moments and self._moments[0][1] < now - self._fresh_seconds:
-            self._readable_from = max(self._readable_from, self._moments.popleft()[0] + 1)
+        self._fresh_from(now)
         while self._bytes > self._max_bytes:
             self._drop_first()
+
+    def _fresh_from(self, now: float) -> int:
+        """Forget moments that are over; give the position from which on readers read envelopes here."""
+        while self._moments and self._moments[0][1] < now - self._fresh_seconds:
+            self._readable_from = max(self._readable_from, self._moments.popleft()[0] + 1)
+        return max(self._readable_from, self._first, self._last + 1 - self._most_fresh)
 
     def _clear(self, first: int) -> None:
         self._sealed.clear()
         self._events.clear()
-        self.emitters.clear()
         self._bytes = 0
         self._first = self._readable_from = first
 
@@ -149,6 +148,22 @@ class LogTail:
                 small.append(SmallEnvelope.of_segments(found[-1], segments))
         return found, small
 
+    def emitters(self, begin: int, now: float) -> set[int]:
+        """Give the ids of those that sent the envelopes from a position on; none where these are not all fresh.
+
+        Args:
+            now: the moment, on the loop's clock.
+        """
+        found: set[int] = set()
+        position = begin if begin >= self._fresh_from(now) else self._last + 1
+        while (sealed := self._sealed.get(position)) is not None:
+            if isinstance(sealed, SealedGroup):
+                found.update(sealed.group.emitter_ids)
+            elif sealed.content is not None:
+                found.add(sealed.content.emitter_id)
+            position = sealed.last + 1
+        return found
+
     def slice(
         self,
         types: frozenset[int],
@@ -163,13 +178,10 @@ class LogTail:
             now: the moment, on the loop's clock.
             logins: of the emitters that are known.
         """
-        begin = min(stretch.position for stretch in stretches).position
-        first = max(self._readable_from, self._first, self._last + 1 - self._most_fresh)
-        is_fresh = first <= begin <= self._last and all(
-            since >= now - self._fresh_seconds for last, since in self._moments if last >= begin
-        )
-        is_known = all(logins.get(emitter_id) is not None for emitter_id in self.emitters)
-        if not is_fresh or not is_known or any(each.until for each in stretches):
+        begin = min([stretch.position for stretch in stretches]).position
+        if not self._fresh_from(now) <= begin <= self._last or any(each.until for each in stretches):
+            return None
+        if None in map(logins.get, self.emitters(begin, now)):
             return None
         source = _NewestItems(self._sealed, self._last, logins)
         return cut_slice(source.page, source, types, stretches, bounds)

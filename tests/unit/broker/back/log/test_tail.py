@@ -1,14 +1,18 @@
 """The tail of the log in memory: it gives what was added and nothing else, and takes no more memory than it may."""
 
+import sys
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.back.log.tail import ENVELOPE_BYTES, LogTail
 from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.log.slices import Place, SliceBounds, whole_ring
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope, SealReceipt
 from xbus.envelope import EnvelopeHead
 from xbus.rpc.codec import pack_items
@@ -95,6 +99,48 @@ def test_one_that_is_larger_than_all_it_may_take_is_not_kept() -> None:
     assert found(tail, 0) == []
     tail.add([sealed(2, [b"y"])])
     assert found(tail, 1) == [2]
+
+
+MANY = SliceBounds(10**6, 10**9)
+
+
+def lines_of_slice(commits: int) -> int:
+    """Count the lines that run for a slice of the last one of so many envelopes of the same second."""
+    tail, lines = LogTail(fresh_seconds=1.0), 0
+    for position in range(1, commits + 1):
+        tail.add([sealed(position, [b"a"])], now=10 + position / 10_000)
+
+    def count(frame: object, event: str, about: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        found = tail.slice(frozenset({1}), [whole_ring(Place(commits))], MANY, 10.5, {1: "north"})
+    finally:
+        sys.settrace(before)
+    assert found is not None
+    assert [event.facts.position for event in found.events] == [commits]
+    return lines
+
+
+def test_a_slice_costs_as_much_however_many_commits_are_fresh() -> None:
+    assert lines_of_slice(1_000) == lines_of_slice(10)
+
+
+def test_a_slice_needs_the_emitters_of_its_own_envelopes_alone() -> None:
+    tail = LogTail(fresh_seconds=1.0)
+    for position, emitter_id in ((1, 7), (2, 8), (3, 9)):
+        each = sealed(position, [b"a"])
+        assert each.content is not None
+        tail.add([each._replace(content=replace(each.content, emitter_id=emitter_id))], now=10.0)
+    found = tail.slice(frozenset({1}), [whole_ring(Place(2))], MANY, 10.5, {8: "north", 9: "south"})
+    assert found is not None
+    assert [event.facts.emitter for event in found.events] == ["north", "south"]
+    assert tail.emitters(2, 10.5) == {8, 9}
+    assert tail.emitters(2, 12.0) == set(), "readers read these in the database"
 
 
 STEPS = st.lists(
