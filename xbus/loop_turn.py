@@ -1,7 +1,7 @@
 """Does things once for all that one turn of the event loop brings, and without a turn of their own."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 Act: TypeAlias = Callable[[], object]
@@ -39,16 +39,24 @@ class LoopTurn:
             self.end()
 
     def end(self) -> None:
-        """Do what is to be done at the end."""
+        """Do what is to be done at the end; acts behind an interrupted one are done in the next turn."""
         self.is_busy = True
-        while self.acts:
-            acts, self.acts = self.acts, []
-            for act in acts:
-                try:
-                    act()
-                except Exception as error:
-                    tell(error)
-        self.is_busy = False
+        acts: Iterator[Act] = iter(())
+        try:
+            while self.acts:
+                acts, self.acts = iter(self.acts), []
+                for act in acts:
+                    try:
+                        act()
+                    except Exception as error:
+                        tell(error)
+        except BaseException:
+            self.acts[:0] = acts
+            if self.acts:
+                asyncio.get_running_loop().call_soon(self.end)
+            raise
+        finally:
+            self.is_busy = False
 
 
 def tell(error: Exception) -> None:

@@ -448,6 +448,7 @@ class WholeEnvelope(EnvelopeDelivery):
                     first_index, items, data, indices = batch
                     if (
                         type(data) is bytes
+                        and len(data) > 1
                         and data[:1] == SHORT_BIN
                         and len(data) == data[1] + 2
                         and (first_index, items, indices) == (0, 1, None)

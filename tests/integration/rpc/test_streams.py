@@ -19,6 +19,7 @@ from xbus.rpc.dealers import ConnectionRefusal, PlainDealer
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream
 from xbus.rpc.zmtp.codec import COMMAND, encode_frame
+from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch
 
 LIMITS = MessageLimits(16, 100_000, math.inf)
 SMALL = 4096
@@ -202,3 +203,23 @@ def _all_of(peer: socket.socket) -> bytes:
     while part := peer.recv(65536):
         parts.append(part)
     return b"".join(parts)
+
+
+@pytest.mark.skipif(not HAS_EPOLL, reason="the sockets of a server are watched by epoll")
+async def test_an_interrupt_while_a_socket_is_read_leaves_the_turn_at_work_for_nobody() -> None:
+    done: list[str] = []
+    turn = LoopTurn()
+    watch = SocketWatch(turn)
+
+    def interrupted() -> None:
+        turn.acts.append(lambda: done.append("behind"))
+        raise KeyboardInterrupt
+
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        watch.add_reader(ours.fileno(), interrupted)
+        peer.send(b"x")
+        with pytest.raises(KeyboardInterrupt):
+            watch._look()
+        watch.close()
+    assert (done, turn.is_busy) == (["behind"], False)

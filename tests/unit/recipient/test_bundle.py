@@ -413,6 +413,7 @@ TOO_MANY_BY_ONE[2][0][1] = 1
         ([whole("A", b"a"), ["B", [["E", "notes", [[0, 1, pack_items([b"x"]), [["0"]]]]]]]], "bad_items"),
         ([["A", [SHORT_OF_ONE]], ["B", [TOO_MANY_BY_ONE]]], "bad_items"),
         ([["A", [packed_event(b"\xc4\x01x\xc5")]], ["B", [packed_event(b"\x00\x01y")]]], "bad_items"),
+        ([["A", [packed_event(b"\xc4\x01x")]], ["B", [packed_event(b"\xc4")]]], "bad_items"),
         ([["A", [packed_event(b"\xc4\x01x\xc4\x01")]], ["B", [packed_event(b"y")]]], "bad_items"),
     ],
 )

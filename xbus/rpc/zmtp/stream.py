@@ -101,19 +101,21 @@ class SocketWatch:
         turn = self.turn
         turn.number += 1
         turn.is_busy = True
-        for descriptor, events in self._epoll.poll(0):
-            # One before it may have ended this connection, or stopped it. An error is told to readers and writers.
-            if events & ~select.EPOLLOUT and (act := self._watched.get(descriptor, (None, None))[0]):
-                try:
-                    act()
-                except Exception as error:
-                    tell(error)
-            if events & ~select.EPOLLIN and (act := self._watched.get(descriptor, (None, None))[1]):
-                try:
-                    act()
-                except Exception as error:
-                    tell(error)
-        turn.end()
+        try:
+            for descriptor, events in self._epoll.poll(0):
+                # One before it may have ended this connection, or stopped it. An error is told to readers and writers.
+                if events & ~select.EPOLLOUT and (act := self._watched.get(descriptor, (None, None))[0]):
+                    try:
+                        act()
+                    except Exception as error:
+                        tell(error)
+                if events & ~select.EPOLLIN and (act := self._watched.get(descriptor, (None, None))[1]):
+                    try:
+                        act()
+                    except Exception as error:
+                        tell(error)
+        finally:
+            turn.end()
 
 
 class StreamOwner(Protocol):

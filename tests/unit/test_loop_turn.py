@@ -1,0 +1,48 @@
+"""What is done once for all that one turn of the loop brings."""
+
+import asyncio
+
+import pytest
+
+from xbus.loop_turn import LoopTurn
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+async def test_acts_behind_one_that_is_interrupted_are_done_in_the_next_turn() -> None:
+    """As by Ctrl-C, after which a program may run its loop again to end in good order."""
+    done: list[str] = []
+    turn = LoopTurn()
+    turn.acts = [lambda: done.append("before"), interrupt, lambda: done.append("behind")]
+    with pytest.raises(KeyboardInterrupt):
+        turn.end()
+    assert (done, turn.is_busy) == (["before"], False)
+
+    turn.at_end(lambda: done.append("later"))
+    await asyncio.sleep(0)
+    assert done == ["before", "behind", "later"]
+
+
+async def test_an_interrupt_inside_a_read_leaves_the_turn_at_work_for_nobody() -> None:
+    done: list[str] = []
+    turn = LoopTurn()
+    turn.acts = [lambda: done.append("behind")]
+    with pytest.raises(KeyboardInterrupt):
+        turn.run(interrupt)
+    assert (done, turn.is_busy) == (["behind"], False)
+
+
+async def test_what_interrupted_acts_had_added_comes_behind_those_that_did_not_run() -> None:
+    done: list[str] = []
+    turn = LoopTurn()
+
+    def add() -> None:
+        turn.at_end(lambda: done.append("added"))
+
+    turn.acts = [add, interrupt, lambda: done.append("behind")]
+    with pytest.raises(KeyboardInterrupt):
+        turn.end()
+    await asyncio.sleep(0)
+    assert done == ["behind", "added"]
