@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,48 @@ async def test_puts_at_the_same_time_are_queued_together_and_each_has_its_answer
     assert not isinstance(last, BaseException)
     assert (last.queued, last.items) == (True, 0)
     assert status(path).waiting == 2
+
+
+class Kind(Enum):
+    """Names of event types, as a program may have them."""
+
+    ORDER = "order"
+
+
+NO_TEXTS = [7, None, Kind.ORDER, object(), b"order", 2**70]
+
+
+@pytest.mark.parametrize("name", NO_TEXTS)
+async def test_a_type_that_is_no_text_is_refused_and_those_beside_it_are_queued(
+    front: FrontDouble, path: Path, name: Any
+) -> None:
+    front.stop()
+    async with emitter(front, path, **AWAY) as sender:
+        wrong, good = await asyncio.gather(
+            sender.put(name, [b"a"]), sender.put("test_event", [b"b"]), return_exceptions=True
+        )
+        with pytest.raises(Refused) as refused:
+            async with sender.envelope() as envelope, envelope.event(name):
+                pass
+    assert isinstance(wrong, Refused)
+    assert wrong.code == refused.value.code == "wrong_arguments"
+    assert not isinstance(good, BaseException)
+    assert good.queued
+    assert status(path).waiting == 1
+
+
+@pytest.mark.parametrize("key", [7, Kind.ORDER, object(), b"order"])
+@pytest.mark.parametrize("which", ["key", "ordering_key"])
+async def test_a_key_that_is_no_text_is_refused_and_puts_beside_it_are_queued(
+    front: FrontDouble, path: Path, which: str, key: Any
+) -> None:
+    front.stop()
+    async with emitter(front, path, **AWAY) as sender:
+        options: dict[str, Any] = {which: key}
+        wrong, good = await asyncio.gather(
+            sender.put("test_event", [b"a"], **options), sender.put("test_event", [b"b"]), return_exceptions=True
+        )
+    assert isinstance(wrong, Refused)
+    assert wrong.code == "wrong_arguments"
+    assert not isinstance(good, BaseException)
+    assert status(path).waiting == 1

@@ -106,6 +106,8 @@ class QueueSession:
         given: EnvelopeOptionsMap = options or {}
         made_id = envelope_id or self._ids.new_text()
         key = given.get("key") or self._ids.new_text()
+        _check_text("key", key)
+        _check_text("ordering key", given.get("ordering_key"))
         self._outbox.start_envelope(made_id, key, given.get("ordering_key"), given.get("headers"))
         return made_id
 
@@ -114,6 +116,7 @@ class QueueSession:
     ) -> str:
         given: EventOptionsMap = options or {}
         tags = EventTags(given.get("headers"), given.get("partition_key"))
+        _check_event(type_name, estimate)
         self._outbox.start_event(envelope_id, event_id, type_name, estimate, tags)
         return event_id
 
@@ -140,11 +143,11 @@ class QueueSession:
         }
 
     def _put_envelopes(self, entries: Sequence[Entry]) -> Value:
-        puts = [self._whole(*entry) for entry in entries]
         try:
+            puts = [self._whole(*entry) for entry in entries]
             refusals = self._outbox.queue(puts, self._clock.now())
         except Refused as refusal:
-            if len(puts) == 1:
+            if len(entries) == 1:
                 return [_told(refusal)]
             # One of them can't be stored, and the others can.
             return [told for entry in entries for told in cast("list[Value]", self._put_envelopes([entry]))]
@@ -165,6 +168,9 @@ class QueueSession:
     ) -> QueuedPut:
         ids = [self._ids.new_text() if each is None else format_uuid(each) for each in (envelope_id, event_id)]
         given = head or PLAIN_HEAD
+        _check_event(type_name, items)
+        _check_text("key", given.key)
+        _check_text("ordering key", given.ordering_key)
         keyed = given._replace(key=given.key or self._ids.new_text())
         return QueuedPut(ids[0], ids[1], NewPut(type_name, items, data, keyed, tags or NO_TAGS))
 
@@ -172,6 +178,24 @@ class QueueSession:
         self._items.pop(envelope_id, None)
         self._outbox.remove(envelope_id)
         return True
+
+
+def _check_event(type_name: object, items: object) -> None:
+    if type_name is None or not isinstance(items, int):
+        cause = "an event has no type, or its number of items is no int"
+        raise Refused(cause, "give its type as a str, and its estimate as an int", code="wrong_arguments")
+    _check_text("event type", type_name)
+
+
+def _check_text(name: str, value: object) -> None:
+    """Let a text pass, or None. SQLite fails at some other values as at a full disk, and makes texts of others.
+
+    Raises:
+        Refused: it is another value (``wrong_arguments``).
+    """
+    if not isinstance(value, str | None):
+        cause = f"the {name} is of the type {type(value).__name__}, and no text"
+        raise Refused(cause, "give a str", code="wrong_arguments")
 
 
 def _told(refusal: Refused) -> Value:
