@@ -145,9 +145,13 @@ class GroupDelivery:
             for party in way.parties:
                 leading.setdefault(party, set()).add(graph_id)
         whole = GroupPart(sealed, range(len(types)), range(sealed.first, sealed.last + 1), group.size)
+        # Parties of the same graphs share their part.
+        parts = {frozenset(graph_ids): whole}
         shares: dict[BundleParty, GroupPart] = {}
         for party, of_party in leading.items():
-            shares[party] = whole if len(of_party) == len(graph_ids) else GroupPart.of_graphs(sealed, of_party)
+            if (graphs := frozenset(of_party)) not in parts:
+                parts[graphs] = GroupPart.of_graphs(sealed, graphs)
+            shares[party] = parts[graphs]
         return shares
 
     def _find_way(self, lane: Lane, graph: Graph) -> _Way:

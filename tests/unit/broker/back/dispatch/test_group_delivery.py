@@ -66,10 +66,28 @@ async def put_together(broker: Broker, envelopes: Sequence[tuple[str, str, str]]
     assert positions == list(range(positions[0], positions[0] + len(positions)))
 
 
-async def add_shop(journal: Journal) -> None:
+def group_of(broker: Broker, envelopes: Sequence[tuple[bytes, str, str]]) -> PutGroup:
+    """Make a group of envelopes, each of its item, ordering key and type."""
+    items = [pack_items([item]) for item, _, _ in envelopes]
+    kinds = [broker.scribe.catalog.event_types[of_type] for _, _, of_type in envelopes]
+    return PutGroup(
+        [broker.scribe.emitter_id()] * len(items),
+        NOW,
+        [uuid4().bytes for _ in items],
+        [uuid4().bytes for _ in items],
+        [GroupType(kind.id, kind.name, kind.hashed_name, kind.graph_id, compress=False) for kind in kinds],
+        [1] * len(items),
+        items,
+        [EnvelopeHead(ordering_key=key) for _, key, _ in envelopes],
+        [NO_TAGS] * len(items),
+        sum(map(len, items)),
+    )
+
+
+async def add_shop(journal: Journal, hints_to: Sequence[str] = ("store", "shop")) -> None:
     """Have hints go to the service of a shop too, and notes to the stores alone, before a broker starts."""
     bus = small_bus()
-    nodes = {"store": NodeSpec("store", "store"), "shop": NodeSpec("shop", "shop")}
+    nodes = {each: NodeSpec(each, each) for each in hints_to}
     wanted = replace(
         bus,
         event_types={**bus.event_types, "hints": EventTypeSpec("hints", False, nodes)},
@@ -236,23 +254,10 @@ async def test_what_waits_keeps_no_bytes_of_what_has_gone(journal: Journal) -> N
         (party,) = broker.back._assembly._bundles._all_parties()
         party.objects.size.envelopes = FIRST_ENVELOPES
         out = hold(client)
-        kind = broker.scribe.catalog.event_types["notes"]
-        items = [pack_items([item]) for item in (b"a" * 1000, b"b", b"c")]
-        group = PutGroup(
-            [broker.scribe.emitter_id()] * 3,
-            NOW,
-            [uuid4().bytes for _ in items],
-            [uuid4().bytes for _ in items],
-            [GroupType(kind.id, kind.name, kind.hashed_name, kind.graph_id, compress=False)] * 3,
-            [1] * 3,
-            items,
-            [EnvelopeHead(ordering_key="k")] * 3,
-            [NO_TAGS] * 3,
-            sum(map(len, items)),
-        )
+        group = group_of(broker, [(item, "k", "notes") for item in (b"a" * 1000, b"b", b"c")])
         await broker.write(group)
         (waiting,) = party.parts
-        assert (list(waiting.positions), waiting.sealed.group.data) == ([3, 4], items[1:])
+        assert (list(waiting.positions), waiting.sealed.group.data) == ([3, 4], group.data[1:])
         client.answers.clear()
         out.set_result([DONE])
         await broker.until(lambda: in_groups(broker) == 3)
@@ -347,6 +352,30 @@ async def test_a_voter_of_two_graphs_gets_all_of_one_commit_and_its_keys_in_orde
         given = letters(broker)
         assert sorted(given) == sorted("__abc")
         assert not is_ordered or given.index("b") < given.index("c")
+
+
+async def test_those_that_get_the_same_of_a_group_share_their_part(journal: Journal) -> None:
+    await add_shop(journal, hints_to=["shop"])
+    async with running(journal) as broker:
+        clients = [await broker.register(login, BUNDLES) for login in STORES]
+        await broker.register("store_of_shop", BUNDLES)
+        for store in STORES:
+            make_own(broker, store)
+        await broker.until_together()
+        await known(broker)
+        await put_all(broker, "_", "hints")
+        await broker.until(lambda: settled(broker, "store_of_shop") == 2)
+        await settle()
+        out = [hold(client) for client in clients]
+        await put_all(broker, "a")
+        await broker.write(group_of(broker, [(b"b", "k", "notes"), (b"c", "l", "hints"), (b"d", "m", "notes")]))
+        one, other = [part for party in broker.back._assembly._bundles._all_parties() for part in party.parts]
+        assert one is other
+        assert list(one.positions) == [4, 6]
+        for client, answer in zip(clients, out, strict=True):
+            client.answers.clear()
+            answer.set_result([DONE])
+        await broker.until(lambda: letters(broker) == letters(broker, "store_2") == "_abd")
 
 
 async def test_a_run_waits_for_a_call_whose_envelopes_may_not_be_begun(journal: Journal) -> None:
