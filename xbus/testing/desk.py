@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from xbus.errors import Failed
+from xbus.rpc.deferred import Promise
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class SteppingThread:
         self._loop = asyncio.get_running_loop()
         self._is_killed = is_killed
         self._on_killed = on_killed
-        self._waiting: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[Callable[[], Any], Promise[Any]]] = deque()
         self._is_busy = False
         self._is_closed = False
         self._awaited: asyncio.Task[_Done] | None = None
@@ -53,14 +54,14 @@ class SteppingThread:
         self._outcomes: queue.SimpleQueue[_Done] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="recipient", daemon=True).start()
 
-    def give(self, job: Callable[[], T]) -> "asyncio.Future[T]":
-        """Put a job behind those given before; the future gets its result or its exception."""
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append((job, future))
+    def give(self, job: Callable[[], T]) -> Promise[T]:
+        """Put a job behind those given before; the promise gets its result or its exception."""
+        outcome: Promise[T] = Promise()
+        self._waiting.append((job, outcome))
         if not self._is_busy:
             self._is_busy = True
             self._loop.call_soon(self._begin)
-        return future
+        return outcome
 
     def finished(self, answer: object) -> object:
         """Give, inside a job, the answer of the author's method; let the loop run an asynchronous one."""
@@ -89,33 +90,36 @@ class SteppingThread:
         if not self._waiting:
             self._is_busy = False
             return
-        job, future = self._waiting.popleft()
+        job, outcome = self._waiting.popleft()
         self._jobs.put(job)
-        self._listen(future)
+        self._listen(outcome)
 
-    def _listen(self, future: "asyncio.Future[Any]") -> None:
+    def _listen(self, outcome: Promise[Any]) -> None:
         said = self._said.get()
         if isinstance(said, _Done):
-            self._end(future, said)
+            self._end(outcome, said)
         else:
             self._awaited = self._loop.create_task(_outcome_of(said))
-            self._awaited.add_done_callback(lambda task: self._go_on(future, task))
+            self._awaited.add_done_callback(lambda task: self._go_on(outcome, task))
 
-    def _go_on(self, future: "asyncio.Future[Any]", task: "asyncio.Task[_Done]") -> None:
+    def _go_on(self, outcome: Promise[Any], task: "asyncio.Task[_Done]") -> None:
         self._awaited = None
         killed = _Done(error=Failed("the recipient was killed", code="recipient_failed"))
         self._outcomes.put(killed if task.cancelled() else task.result())
-        self._listen(future)
+        self._listen(outcome)
 
-    def _end(self, future: "asyncio.Future[Any]", done: _Done) -> None:
+    def _end(self, outcome: Promise[Any], done: _Done) -> None:
         if self._is_closed:
             self._jobs.put(None)
         elif self._is_killed():
             self._loop.call_soon(self._on_killed)
         else:
-            if not future.done():
-                _give(future, done)
+            # Before those who wait for the outcome, as one of them may raise.
             self._loop.call_soon(self._begin)
+            if done.error is not None:
+                outcome.set_exception(done.error)
+            else:
+                outcome.set_result(done.result)
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
@@ -138,11 +142,3 @@ async def _outcome_of(answer: Awaitable[object]) -> _Done:
         return _Done(await answer)
     except Exception as error:
         return _Done(error=error)
-
-
-def _give(future: "asyncio.Future[Any]", done: _Done) -> None:
-    if done.error is not None:
-        future.set_exception(done.error)
-        future.exception()
-    else:
-        future.set_result(done.result)

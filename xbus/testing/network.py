@@ -3,10 +3,12 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, TimedOut, XbusError
 from xbus.rpc.codec import Value, pack, unpack
+from xbus.rpc.deferred import AnswerSource, Promise
 from xbus.rpc.exchange import AnswerTaker, OverdueCall, pass_on
 from xbus.testing.timing import Timing
 
@@ -147,12 +149,12 @@ class VirtualConnection:
         except XbusError as error:
             answer = self._loop.create_future()
             answer.set_exception(error)
-        if isinstance(answer, asyncio.Future):
-            answer.add_done_callback(lambda done: self._send_back(owed, done))
+        if isinstance(answer, asyncio.Future | Promise):
+            answer.add_done_callback(partial(self._send_back, owed))
         else:
             self._send_answer(self._timing.way(), owed, answer)
 
-    def _send_back(self, owed: "asyncio.Future[Any]", done: "asyncio.Future[Any]") -> None:
+    def _send_back(self, owed: "asyncio.Future[Any]", done: AnswerSource[Any]) -> None:
         error = None if done.cancelled() else done.exception()
         seconds = self._timing.way()
         if isinstance(error, CallError):
