@@ -112,8 +112,8 @@ class _PutMessage:
 class Puts:
     """Sends the envelopes of an emitter that are put as a whole.
 
-    One that is put alone never waits for another one. A message makes its first attempt by itself. Only after a failure
-    a stream insists for it.
+    One that is put alone never waits for another one. A message of ``put`` makes its first attempt by itself, and after
+    a failure a stream insists for it. A message of ``put_in_order`` is a call of a stream from its first attempt on.
 
     Args:
         context: the way to the front.

@@ -87,7 +87,7 @@ class CallTransport(Protocol):
 
     @property
     def turn(self) -> LoopTurn:
-        """The turn of the loop at whose end calls go."""
+        """The turn of the loop at whose end puts go; over a plain connection by TCP every call goes then."""
 
     def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""

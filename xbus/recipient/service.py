@@ -51,7 +51,8 @@ class RecipientService:
         on_worker_ready: see ``RecipientApi``.
         call: calls the back, with the token of the role.
         waits: how long its end may take.
-        turn: that of the connection by which the broker calls.
+        turn: of the connection by which the recipient registers. The broker calls by the same one, unless the recipient
+            listens at an address of its own.
 
     Attributes:
         way: by which the broker comes, once it is chosen.
