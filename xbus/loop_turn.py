@@ -12,7 +12,7 @@ class LoopTurn:
 
     Attributes:
         acts: what is to be done; while somebody is at work, acts may be appended here, too.
-        number: grows with each turn in which something was read.
+        number: grows whenever sockets are looked at, or something else is run.
         is_busy: whether somebody is at work who calls ``end`` then.
     """
 
@@ -32,6 +32,7 @@ class LoopTurn:
         if self.is_busy:
             act(*args)
             return
+        self.number += 1
         self.is_busy = True
         try:
             act(*args)

@@ -46,3 +46,11 @@ async def test_what_interrupted_acts_had_added_comes_behind_those_that_did_not_r
         turn.end()
     await asyncio.sleep(0)
     assert done == ["behind", "added"]
+
+
+def test_each_run_is_a_turn_of_its_own_and_one_within_it_is_not() -> None:
+    turn = LoopTurn()
+    numbers: list[int] = []
+    turn.run(lambda: turn.run(lambda: numbers.append(turn.number)))
+    turn.run(lambda: numbers.append(turn.number))
+    assert numbers == [1, 2]
