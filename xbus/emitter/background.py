@@ -23,27 +23,38 @@ class Background:
     A forked process has no copy of the thread. Its first call there begins another one, with a loop of its own.
 
     Args:
-        name: the name of the thread.
+        name: of the kind of client, such as "emitter"; the thread is named after it.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._starting = threading.Lock()
+        self._lock = threading.RLock()
+        """Locked while the loop gets work, as it may be closed or started anew by another thread."""
         self._is_inherited = False
+        self._is_closed = False
         self._start()
         tell_of_forks(self)
 
     def forked(self) -> None:
         """Leave the thread, and the loop that it runs, to the parent."""
         leave_to_parent(self._loop)
-        self._starting = threading.Lock()
+        self._lock = threading.RLock()
         self._is_inherited = True
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run ``coroutine`` on the loop and wait for what it returns or raises."""
-        if self._is_inherited:
-            self._start_anew()
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        """Run ``coroutine`` on the loop and wait for what it returns or raises.
+
+        Raises:
+            Refused: the loop is closed, or about to be (``not_open``).
+        """
+        with self._lock:
+            if self._is_closed:
+                coroutine.close()
+                raise _not_open(self._name)
+            if self._is_inherited:
+                self._start()
+                self._is_inherited = False
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -52,21 +63,18 @@ class Background:
 
     def close(self) -> None:
         """Let what was cancelled come to its end, stop the loop and wait for the thread."""
+        with self._lock:
+            # Behind the end of all nothing may come, as nobody would run it.
+            self._is_closed = True
         asyncio.run_coroutine_threadsafe(_end_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def _start_anew(self) -> None:
-        with self._starting:
-            if self._is_inherited:
-                self._start()
-                self._is_inherited = False
-
     def _start(self) -> None:
         ready: Future[asyncio.AbstractEventLoop] = Future()
         # A daemon: a program that ends without closing must not hang on it.
-        self._thread = threading.Thread(target=_run_loop, args=(ready,), name=self._name, daemon=True)
+        self._thread = threading.Thread(target=_run_loop, args=(ready,), name=f"xbus {self._name}", daemon=True)
         self._thread.start()
         self._loop = ready.result()
 
@@ -103,7 +111,7 @@ class HostedClient:
             Refused: the client is not open (``not_open``).
         """
         if self._background is None:
-            raise Refused(f"the {self._name} is not open", "use it in a `with` block", code="not_open")
+            raise _not_open(self._name)
         return self._background
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -112,7 +120,7 @@ class HostedClient:
 
     def open(self) -> None:
         """Start the thread, and enter the client; what that raises is raised, and leaves nothing behind."""
-        self._background = Background(f"xbus {self._name}")
+        self._background = Background(self._name)
         try:
             self._background.run(self._client.__aenter__())
         except BaseException:
@@ -129,6 +137,10 @@ class HostedClient:
     def _end(self) -> None:
         background, self._background = self.background, None
         background.close()
+
+
+def _not_open(name: str) -> Refused:
+    return Refused(f"the {name} is not open", "use it in a `with` block", code="not_open")
 
 
 async def _end_all() -> None:

@@ -207,10 +207,12 @@ class Puts:
             try:
                 self._context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
             except Exception:
-                # One of them has no form on the wire: by calls of their own the others go, and that one raises.
+                # One of them has no form on the wire: by calls of their own the others go, and that one raises. The
+                # ids stay, as another error may come when the call is on its way.
                 self._out.discard(message)
                 self._window.give(size)
-                _fail(receipts, GoesAlone(()))
+                for receipt, entry in zip(receipts, message.entries, strict=True):
+                    _fail([receipt], GoesAlone(_ids_of(entry)))
 
     def _entries(self, puts: "Sequence[_Put]") -> Sequence[Entry]:
         ids = iter(self._context.ids.new_bytes(2 * len(puts)))
@@ -320,8 +322,13 @@ def _outcomes(entries: Sequence[Entry], answers: Value) -> list[Receipt | CallEr
             )
             outcomes.append(tuple.__new__(Receipt, fields))
         else:
-            outcomes.append(_error_of(told, texts_of([each for each in entry[:2] if each is not None])))
+            outcomes.append(_error_of(told, _ids_of(entry)))
     return outcomes
+
+
+def _ids_of(entry: Entry) -> Sequence[str]:
+    """Give the ids of an envelope and of its event as texts; none of one with a key."""
+    return texts_of([each for each in entry[:2] if each is not None])
 
 
 def _error_of(told: Value, ids: Sequence[str]) -> CallError | GoesAlone:

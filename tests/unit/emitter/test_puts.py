@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -37,6 +38,8 @@ class TakingFront:
         self.failures: list[CallError] = []
         """The outcomes of the next messages, in the place of an answer."""
         self.is_silent = False
+        self.fault: Exception | None = None
+        """Raised by each call, once it is on its way."""
         self._positions = count(1)
         self.turn = LoopTurn()
 
@@ -58,6 +61,8 @@ class TakingFront:
 
     def ask(self, verb: str, arguments: tuple[Any, ...], taker: AnswerTaker, seconds: float) -> None:
         pass_on(self.call(verb, *arguments, seconds=seconds), taker)
+        if self.fault is not None:
+            raise self.fault
 
     async def restore(self) -> None:
         """Take calls again: this front always does."""
@@ -226,5 +231,24 @@ async def test_behind_one_that_can_not_be_packed_the_others_go(
     assert (await put(context)).position == 1
     assert front.messages == [1]
     # Nothing of the window is lost to them.
+    context.window.take(99)
+    assert context.window.is_open
+
+
+async def test_behind_a_call_that_fails_on_its_way_each_goes_alone_under_its_ids(
+    context: EmitterContext, front: TakingFront
+) -> None:
+    front.fault = RuntimeError("the disk of the log is full")
+    keyed = context.puts.put("notes", NO_TAGS, [b"a"], {"key": "order 1"})
+    receipts = [put(context), put(context), keyed]
+    ids = []
+    for receipt in receipts:
+        with pytest.raises(GoesAlone) as alone:
+            await receipt
+        ids.append(list(alone.value.ids))
+    # The late answer to the message is nobody's.
+    await asyncio.sleep(0)
+    assert [each[:1] for each in ids] == [[str(UUID(bytes=front.ids[1]))], [str(UUID(bytes=front.ids[2]))], []]
+    assert [len(each) for each in ids] == [2, 2, 0]
     context.window.take(99)
     assert context.window.is_open
