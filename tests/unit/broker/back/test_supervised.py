@@ -300,3 +300,24 @@ async def test_a_detached_role_is_turned_away_and_gets_what_comes_after_it_was_a
         assert broker.items("store_1") == [b"0", b"3"]
         while await broker.cursor() != 4:
             await asyncio.sleep(0)
+
+
+async def test_what_a_role_got_after_it_was_attached_is_stopped_after_a_crash(journal: Journal) -> None:
+    async with running(journal, clean=False) as broker:
+        await broker.register("store_1")
+        await broker.put(b"0")
+        while await broker.cursor() != 1:
+            await asyncio.sleep(0)
+        await broker.leave("store_1")
+        await change(broker, detaching.detach, "store_1", "it was sold", NOW)
+        await broker.configuration.refresh()
+        await broker.put(b"1")
+        await change(broker, detaching.attach, "store_1", NOW)
+        await broker.configuration.refresh()
+        await broker.register("store_1", xbus_take_event=asyncio.get_running_loop().create_future())
+        await broker.put(b"2")
+        await broker.until(lambda: broker.items("store_1") == [b"0", b"2"])
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.until(lambda: broker.items("store_1") == [b"2"])
+        assert "stop_envelope" in broker.script.verbs("store_1")

@@ -8,7 +8,7 @@ from functools import partial
 from uuid import UUID
 
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles
+from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles, Reservations
 from xbus.broker.back.recipients import RecipientFailed, RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -128,7 +128,11 @@ class DeliveryLedger:
             known = role.cursor = role.cursor or cursor
             known.from_position, known.until_position = cursor.from_position, cursor.until_position
             if cursor.from_position > known.position + 1:
-                known.begin_at(cursor.from_position)
+                known.begin_at(cursor.from_position, cursor.handed_to)
+                role.reservations, role.reserved_to = Reservations(), 0
+                # It may have been attached, and served, before this process heard of it.
+                if (last := max(role.in_flight.positions, default=0)) > known.position:
+                    self._reserve(role, last)
 
     def settle(self, role_id: int, position: int) -> None:
         """Note that a role needs nothing more of an envelope in its turn."""

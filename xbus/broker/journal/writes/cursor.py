@@ -75,11 +75,15 @@ class Cursor:
         else:
             self.above |= (1 << length) - 1 << offset
 
-    def begin_at(self, position: int) -> None:
-        """Owe nothing below ``position``, which lies above all that was settled: the role was attached again."""
+    def begin_at(self, position: int, handed_to: int) -> None:
+        """Owe nothing below ``position``, which lies above all that was settled: the role was attached again.
+
+        Args:
+            handed_to: as the journal has it now; what was reserved before is not there any more.
+        """
         self.from_position = position
         self.position, self.above = position - 1, 0
-        self.handed_to = max(self.handed_to, position - 1)
+        self.handed_to = max(handed_to, position - 1)
 
     def _advance(self) -> None:
         settled = (~self.above & (self.above + 1)).bit_length() - 1

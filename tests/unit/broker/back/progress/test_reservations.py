@@ -201,3 +201,48 @@ async def test_hand_overs_that_are_not_asked_for_are_durable_and_reserve_in_time
     bench.ledger.return_reserved()
     assert role.reserved_to == 0
     await bench.end()
+
+
+# -- a role that is attached again -----------------------------------------------------------------------------------
+
+
+async def test_what_was_reserved_before_a_role_was_attached_again_is_reserved_anew() -> None:
+    bench = Bench()
+    assert not bench.ledger.is_reserved(bench.roles[STORE], 1, lambda: None)
+    await bench.write()
+    assert bench.ledger.is_reserved(bench.roles[STORE], 1, lambda: None)
+    attach(bench, 101)
+    assert bench.roles[STORE].reserved_to == 0
+    first = await bench.begin(101)
+    assert not first.done()
+    await bench.write()
+    assert first.done()
+    assert bench.journal.handed_to[STORE] >= 101
+    await bench.end()
+
+
+async def test_what_is_in_flight_when_a_role_is_found_attached_again_is_reserved_anew() -> None:
+    bench = Bench()
+    first = await bench.begin(105)
+    await bench.write()
+    assert first.done()
+    bench.roles[STORE].in_flight.begin(105)
+    attach(bench, 101)
+    await bench.write()
+    assert bench.journal.handed_to[STORE] >= 105
+    await bench.end()
+
+
+def test_a_cursor_that_lies_before_its_beginning_keeps_what_may_have_been_handed_over() -> None:
+    cursor = Cursor(STORE, 101, None, 50, handed_to=103)
+    ledger = DeliveryLedger(
+        cast(Journal, HeldJournal()), SystemClock(), consumer_roles(), RoleEvents(), retry_seconds=0
+    )
+    ledger.adopt({STORE: cursor})
+    assert cursor.unsettled() == [101, 102, 103]
+
+
+def attach(bench: Bench, position: int) -> None:
+    """Attach a role again, from a position on."""
+    bench.journal.handed_to[STORE] = position - 1
+    bench.ledger.adopt({STORE: Cursor(STORE, position, None, position - 1, 0, position - 1)})
