@@ -55,8 +55,8 @@ class Client:
         self._is_closed = False
         self._refusal: Failed | None = None
         self.turn = LoopTurn()
-        """At its end the calls and the answers of a turn of the loop are sent. An encrypted connection, and one over ipc,
-        sends each at once."""
+        """At its end the calls and the answers of a turn of the loop are sent. An encrypted connection, and one over
+        ipc, sends each at once."""
         self._calls = OwedCalls(self.name, clock, _unsent)
         self.channels = Channels(self.name, clock, _unsent)
         """By them the other side may call us. All of them end with the connection."""

@@ -230,7 +230,7 @@ async def test_one_in_trouble_is_probed_and_nothing_is_parked(
         await broker.until(lambda: set(broker.items("store_1")[known + 9 :]) == {b"%d" % number for number in range(8)})
         await broker.until_rows({})
         assert len(broker.items("store_1")) == known + 9 + 8
-    told = [getattr(record, "action", "") for record in caplog.records if record.name.endswith("probing")]
+    told = [getattr(record, "action", "") for record in caplog.records if record.name.endswith("circuit_breaker")]
     assert told == ["troubled", "trouble_over"]
 
 
