@@ -24,8 +24,8 @@ async def desk() -> AsyncIterator[SteppingThread]:
 async def test_who_waits_is_called_in_the_turn_in_which_the_job_ends(desk: SteppingThread, told: list[str]) -> None:
     outcome = desk.give(lambda: "done")
     asyncio.get_running_loop().call_soon(told.append, "the next turn")
-    for name in ("first", "second"):
-        outcome.add_done_callback(lambda outcome, name=name: told.append(f"{name}: {outcome.result()}"))
+    outcome.add_done_callback(lambda done: told.append(f"first: {done.result()}"))
+    outcome.add_done_callback(lambda done: told.append(f"second: {done.result()}"))
     await eventually(lambda: "the next turn" in told, "the loop goes on")
     assert told == ["first: done", "second: done", "the next turn"]
 
