@@ -15,6 +15,9 @@ INSIST_SECONDS = 60.0
 """How long before a loss what is lost in it may have gone into an outbox, and how long after it an emitter may still go
 on with an envelope that is lost."""
 
+LAST_CALLS_SECONDS = 10.0
+"""How long the first call behind a loss and the last one of an emitter that goes on may take together."""
+
 EVERYBODYS = frozenset({"broker", "database"})
 """Targets whose faults concern every consumer."""
 
@@ -186,8 +189,11 @@ def _was_lost(history: History, commit: Commit) -> bool:
 
 
 def refusal_is_explained(history: History, at: float) -> bool:
-    """Whether an emitter may have gone on with an envelope that the database has lost."""
-    return any(lost[0] <= at <= lost[1] + INSIST_SECONDS for lost in history.losses)
+    """Whether an emitter may have gone on with an envelope that the database has lost.
+
+    It gives up with the last call that it begins in its time, and begins that time with its first call behind the loss.
+    """
+    return any(lost[0] <= at <= lost[1] + INSIST_SECONDS + LAST_CALLS_SECONDS for lost in history.losses)
 
 
 def _expected(history: History, role: str, sent: Sent, envelope_id: str) -> list[CommittedEvent]:

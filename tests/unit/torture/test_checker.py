@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.torture.checker import SETTLE_SECONDS, Verdict, check
+from tests.torture.checker import SETTLE_SECONDS, Verdict, check, refusal_is_explained
 from tests.torture.history import Commit, CommittedEvent, History, Received, Routes, Sent, Struck
 
 ROUTES: Routes = {"orders": {"audit": (), "ledger": ("price",)}, "notices": {"audit": ()}}
@@ -97,6 +97,13 @@ def test_a_loss_excuses_what_was_acknowledged_before_the_promotion_and_nothing_l
         verdict = check(lost)
         assert kinds(verdict) == found
         assert verdict.gone_with_database == (0 if found else sent.items)
+
+
+def test_an_emitter_may_be_refused_until_it_gives_up_what_the_database_lost() -> None:
+    """It insists for a minute from its first call behind the loss, and gives up behind the last call of that minute."""
+    history = replace(RIGHT, faults=[Struck("failover_async", "database", 10, 14, lost=(11, 12))])
+    for at, is_explained in [(10.9, False), (11.5, True), (72.1, True), (100.0, False)]:
+        assert refusal_is_explained(history, at) is is_explained
 
 
 def test_a_commit_of_what_the_database_lost_is_not_invented_while_it_fails_over() -> None:
