@@ -152,6 +152,7 @@ class Session:
     Attributes:
         limits: those in the answer to the last login.
         logins: how often it logged in: each time it is another session to the front.
+        turn: that of the client, at whose end puts are gathered.
     """
 
     limits: FrontLimits
