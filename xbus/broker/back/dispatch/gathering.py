@@ -34,7 +34,7 @@ class ConsumerGathering:
         self._roles = roles
         self._clock = clock
         self._events = events
-        self._awaited: dict[ServedRole, asyncio.Timeout] = {}
+        self.awaited: dict[ServedRole, asyncio.Timeout] = {}
         """The recipients for which a lane waits, though it need not: each with the end of its patience."""
 
     async def take(
@@ -98,7 +98,7 @@ class ConsumerGathering:
         try:
             async with asyncio.timeout(pace.allowance(began)) as patience:
                 if shares_nothing:
-                    self._awaited[recipient] = patience
+                    self.awaited[recipient] = patience
                     lane = self._roles[recipient.role.id].lane
                     for other in () if lane is None else lane.recipients():
                         self.note_idle(self._roles[other.role.id])
@@ -107,16 +107,16 @@ class ConsumerGathering:
             self.leave_behind(recipient)
             return False
         finally:
-            self._awaited.pop(recipient, None)
+            self.awaited.pop(recipient, None)
             now = self._clock.monotonic()
             pace.kept_waiting(now - began, now)
         return True
 
     def note_idle(self, role: ConsumerRole) -> None:
         """Let the lane of a role that has nothing to do wait no longer for a recipient that shares nothing."""
-        if not self._awaited or role.in_flight.positions:
+        if not self.awaited or role.in_flight.positions:
             return
-        for recipient, patience in self._awaited.items():
+        for recipient, patience in self.awaited.items():
             awaited = self._roles[recipient.role.id]
             if awaited is not role and awaited.lane is role.lane and not patience.expired():
                 patience.reschedule(asyncio.get_running_loop().time())
