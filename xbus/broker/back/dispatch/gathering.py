@@ -114,7 +114,7 @@ class ConsumerGathering:
 
     def note_idle(self, role: ConsumerRole) -> None:
         """Let the lane of a role that has nothing to do wait no longer for a recipient that shares nothing."""
-        if not self.awaited or role.in_flight.positions:
+        if role.in_flight.positions:
             return
         for recipient, patience in self.awaited.items():
             awaited = self._roles[recipient.role.id]
