@@ -46,7 +46,7 @@ Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
 
 Act: TypeAlias = Callable[[Known | None], Answer[T]]
-"""What a call does with its envelope; None stands for one that there is not."""
+"""The act of a call on its envelope, which is None where there is none."""
 
 
 class TakenEvent(Protocol):
