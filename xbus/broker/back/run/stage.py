@@ -165,7 +165,9 @@ class Stage:
             raise
 
     def _targets(self, node: str | None, batch: RunBatch, event: LogEvent) -> "Iterable[tuple[str, Stage]]":
-        """Answers to items go to the children of their node. Items that a worker kept until the end go to the children of all.
+        """Answers to items go to the children of their node.
+
+        Items that a worker kept until the end go to the children of all.
 
         Raises:
             RecipientFailed: the worker names an event type that its node does not emit.
