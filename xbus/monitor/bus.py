@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
+from xbus.admin.signatures import decision_of
 from xbus.admin.why.inquiry import Inquiry, RunningBroker
-from xbus.broker.journal.audit import acting_as
+from xbus.broker.journal.audit import RepairDecision, acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.clock import Clock
@@ -74,6 +75,10 @@ class BusAccess:
         """Open a transaction for what the monitor notes by itself, such as a session."""
         with self.journal.writing() as connection:
             yield connection
+
+    def decision(self, reason: str) -> RepairDecision:
+        """Make the decision of the person who acts, as of now."""
+        return decision_of(self.clock, reason)
 
     def read(self, ask: Callable[[Connection], T]) -> T:
         """Give the answer to one question."""

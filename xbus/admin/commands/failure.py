@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
 import click
 
@@ -15,15 +13,11 @@ from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
     EnvelopeId,
-    config_option,
-    database_url,
-    limit_option,
-    output_option,
 )
-from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.repair.view import failure_rows, group_rows
-from xbus.broker.journal.database.connection import Connection, connected_to_write, reading
+from xbus.admin.signatures import LIMIT, CommandBus, argument, command, option, shown
+from xbus.broker.journal.database.connection import Connection, connected_to_write
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
     Assign,
@@ -41,12 +35,7 @@ from xbus.broker.journal.operations.failures import (
     unknown_failure,
 )
 from xbus.broker.journal.people import known_person
-from xbus.clock import SystemClock
 from xbus.states import TrackingState
-
-STATE = click.Choice([state.value for state in TrackingState])
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 @click.group(cls=CommandGroup)
@@ -54,43 +43,30 @@ def failure() -> None:
     """Show failed calls to recipients, and track their repair."""
 
 
-@failure.command("list")
-@config_option
-@click.option("--groups", "as_groups", is_flag=True, help="Show groups: failures of the same trouble together.")
-@click.option("--group", "fingerprint", metavar="FINGERPRINT", help="Only those of this group.")
-@click.option("--state", type=STATE, help="Only those in this state; groups with one in this state.")
-@click.option("--role", type=ROLE, metavar="LOGIN", help="Only those of this role.")
-@click.option("--code", metavar="CODE", help="Only those with this code.")
-@click.option("--owner", metavar="NAME", help="Only those of this person; groups with one of this person.")
-@click.option("--envelope", "envelope_id", type=EnvelopeId(), metavar="ID", help="Only those of this envelope.")
-@click.option("--before", type=ROW_ID, metavar="ID", help="Continue below this id, the last one of the previous page.")
-@limit_option
-@watch_option
-@output_option("failure or group")
+@command(failure)
 def list_(
-    config_path: Path | None,
-    as_groups: bool,
-    fingerprint: str | None,
-    state: str | None,
-    role: str | None,
-    code: str | None,
-    owner: str | None,
-    envelope_id: str | None,
-    before: int | None,
-    limit: int,
-    output: Output,
+    bus: CommandBus,
+    as_groups: bool = option("Show groups: failures of the same trouble together.", None, "--groups"),
+    fingerprint: str | None = option("Only those of this group.", None, "--group", metavar="FINGERPRINT"),
+    state: TrackingState | None = option("Only those in this state; groups with one in this state."),
+    role: str | None = option("Only those of this role.", ROLE),
+    code: str | None = option("Only those with this code.", metavar="CODE"),
+    owner: str | None = option("Only those of this person; groups with one of this person.", metavar="NAME"),
+    envelope_id: str | None = option("Only those of this envelope.", EnvelopeId(), "--envelope"),
+    before: int | None = option("Continue below this id, the last one of the previous page.", ROW_ID, metavar="ID"),
+    limit: int = LIMIT,
+    output: Output = shown("failure or group", watch=True),
 ) -> None:
     """Show failures, the newest first."""
-    tracking = None if state is None else TrackingState(state)
     if as_groups:
         if fingerprint is not None or envelope_id is not None:
             raise click.UsageError("--groups counts the failures of all envelopes: leave --group and --envelope out")
-        _list_groups(config_path, GroupFilters(role, code, tracking, owner), before, limit, output)
+        _list_groups(bus, GroupFilters(role, code, state, owner), before, limit, output)
         return
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = list_failures(
             connection,
-            state=tracking,
+            state=state,
             role=role,
             code=code,
             envelope_id=None if envelope_id is None else resolve_envelope(connection, envelope_id),
@@ -103,10 +79,8 @@ def list_(
     output.listing(map(of_failure, found), failure_rows(found, output), "No failures.", more)
 
 
-def _list_groups(
-    config_path: Path | None, filters: GroupFilters, before: int | None, limit: int, output: Output
-) -> None:
-    with reading(database_url(config_path)) as connection:
+def _list_groups(bus: CommandBus, filters: GroupFilters, before: int | None, limit: int, output: Output) -> None:
+    with bus.reading() as connection:
         if filters.owner is not None:
             known_person(connection, filters.owner)
         found = _fill(partial(list_groups, connection, filters), before, limit)
@@ -126,68 +100,61 @@ def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -
     return found
 
 
-@failure.command()
-@config_option
-@click.argument("failure_id", type=ROW_ID, metavar="ID")
-@output_option()
-def show(config_path: Path | None, failure_id: int, output: Output) -> None:
+@command(failure)
+def show(bus: CommandBus, failure_id: int = argument(ROW_ID, metavar="ID"), output: Output = shown()) -> None:
     """Show one failure: its place, the recipient's words, and the history of its repair."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         detail = show_failure(connection, failure_id)
     if detail is None:
         raise unknown_failure(failure_id)
     click.echo(one_json(of_failure_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
 
 
-def _some(command: F) -> F:
-    """Add the ids of failures, or the fingerprint of a group, to a command that moves them."""
-    named = click.option(
-        "--group", "fingerprint", metavar="FINGERPRINT", help="All failures of this group, in place of ids."
-    )
-    return config_option(click.argument("ids", nargs=-1, type=ROW_ID, metavar="[ID]...")(named(command)))
+IDS = argument(ROW_ID, metavar="[ID]...")
+GROUP = option("All failures of this group, in place of ids.", None, "--group", metavar="FINGERPRINT")
 
 
-@failure.command()
-@_some
-@click.argument("state", type=STATE)
-@click.option("--comment", default="", metavar="TEXT", help="A remark; the history keeps it.")
-def track(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, state: str, comment: str) -> None:
+@command(failure)
+def track(
+    bus: CommandBus,
+    ids: tuple[int, ...] = IDS,
+    fingerprint: str | None = GROUP,
+    state: TrackingState = argument(),
+    comment: str = option("A remark; the history keeps it.", default=""),
+) -> None:
     """Note your progress with the repair of failures.
 
     The note helps people who repair to share the work. It does not affect delivery.
     """
-    move = Track(TrackingState(state), comment)
-    _move(config_path, ids, fingerprint, lambda _: move, f"is {state}", f"are {state}")
+    _move(bus, ids, fingerprint, lambda _: Track(state, comment), f"is {state}", f"are {state}")
 
 
-@failure.command()
-@_some
-@click.argument("name")
-def assign(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, name: str) -> None:
+@command(failure)
+def assign(
+    bus: CommandBus, ids: tuple[int, ...] = IDS, fingerprint: str | None = GROUP, name: str = argument()
+) -> None:
     """Have a person look after failures; see xbus person list."""
-    found = (f"is {name}'s", f"are {name}'s")
-    _move(config_path, ids, fingerprint, lambda connection: assignment(connection, name), *found)
+    _move(bus, ids, fingerprint, lambda found: assignment(found, name), f"is {name}'s", f"are {name}'s")
 
 
-@failure.command()
-@_some
-def release(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None) -> None:
+@command(failure)
+def release(bus: CommandBus, ids: tuple[int, ...] = IDS, fingerprint: str | None = GROUP) -> None:
     """Have nobody look after failures any more."""
-    _move(config_path, ids, fingerprint, lambda _: Assign(None), "is nobody's", "are nobody's")
+    _move(bus, ids, fingerprint, lambda _: Assign(None), "is nobody's", "are nobody's")
 
 
-@failure.command()
-@_some
-@click.argument("text")
-def comment(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, text: str) -> None:
+@command(failure)
+def comment(
+    bus: CommandBus, ids: tuple[int, ...] = IDS, fingerprint: str | None = GROUP, text: str = argument()
+) -> None:
     """Leave a remark on failures; the history keeps it."""
     if not text.strip():
         raise click.UsageError("the remark is empty")
-    _move(config_path, ids, fingerprint, lambda _: Comment(text), "has the comment", "have the comment")
+    _move(bus, ids, fingerprint, lambda _: Comment(text), "has the comment", "have the comment")
 
 
 def _move(
-    config_path: Path | None,
+    bus: CommandBus,
     ids: tuple[int, ...],
     fingerprint: str | None,
     make: Callable[[Connection], FailureMove],
@@ -196,17 +163,16 @@ def _move(
 ) -> None:
     if bool(ids) == (fingerprint is not None):
         raise click.UsageError("name failures by their ids, or a group by --group")
-    now = SystemClock().now()
-    with connected_to_write(database_url(config_path)) as connection:
+    with connected_to_write(bus.url) as connection:
         if fingerprint is None:
             with connection.begin():
-                move_failures(connection, ids, make(connection), now)
+                move_failures(connection, ids, make(connection), bus.now())
             for failure_id in dict.fromkeys(ids):
                 click.echo(f"Failure {failure_id} {is_so}.")
             return
         with connection.begin():
             move, until = make(connection), newest_of_group(connection, fingerprint)
-        moved = move_group(partial(_begun, connection), fingerprint, move, now, until)
+        moved = move_group(partial(_begun, connection), fingerprint, move, bus.now(), until)
         told = f"{counted(moved, 'failure')} of the group {is_so if moved == 1 else are_so}."
         click.echo(told if moved else "No failure of the group changes.")
 

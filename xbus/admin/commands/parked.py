@@ -1,6 +1,6 @@
 """``xbus parked`` shows parked envelopes, items and batches, and carries out what a person decides about them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -11,25 +11,15 @@ from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
 from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column, one_json
 from xbus.admin.program import (
-    Command,
     CommandGroup,
     EnvelopeId,
-    config_option,
     confirm,
-    database_url,
-    json_option,
-    limit_option,
-    output_option,
-    reason_option,
-    secrets_option,
 )
-from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import (
     CorrectionTarget,
     Reach,
     check_size,
     corrected_sentence,
-    decision_of,
     find_meant,
     find_place,
     find_target,
@@ -47,8 +37,19 @@ from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.view import view
+from xbus.admin.signatures import (
+    LIMIT,
+    OPTIONAL_REASON,
+    REASON,
+    SHOW_SECRETS,
+    YES,
+    CommandBus,
+    argument,
+    command,
+    option,
+    shown,
+)
 from xbus.broker.journal.audit import RepairDecision
-from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
 from xbus.broker.journal.readers.parked import (
@@ -58,24 +59,16 @@ from xbus.broker.journal.readers.parked import (
     read_parked_events,
     resume_batch,
 )
-from xbus.clock import SystemClock
-from xbus.config import load
 from xbus.ending import REFUSED
 from xbus.errors import Refused
 from xbus.ids import Ids
 
 MORE = "There may be more: give a larger --limit, or narrow the list"
 
-envelope_argument = click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
-event_option = click.option("--event", metavar="NUMBER|ID", help="The event, if the envelope has several.")
-item_option = click.option(
-    "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
-)
-
-
-def role_option(explained: str) -> Callable[[Command], Command]:
-    """Add ``--role``."""
-    return click.option("--role", type=ROLE, metavar="LOGIN", help=explained)
+ENVELOPE = argument(EnvelopeId(), metavar="ENVELOPE")
+EVENT = option("The event, if the envelope has several.", metavar="NUMBER|ID")
+NEW_FILE = click.Path(path_type=Path, dir_okay=False)
+ITEM = option("Only this item, counted from 0, that is parked alone.", click.IntRange(0), metavar="INDEX")
 
 
 @click.group(cls=CommandGroup)
@@ -83,29 +76,19 @@ def parked() -> None:
     """Show and repair what recipients refused for good: resume, correct, drop."""
 
 
-@parked.command("list")
-@config_option
-@click.option("--role", type=ROLE, metavar="LOGIN", help="Only envelopes and items parked for this role.")
-@click.option("--type", "event_type", type=TYPE, metavar="NAME", help="Only envelopes with events of this type.")
-@click.option(
-    "--service", type=SERVICE, metavar="NAME", help="Only envelopes and items parked for roles of this service."
-)
-@click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
-@limit_option
-@watch_option
-@output_option("envelope and role")
+@command(parked)
 def list_(
-    config_path: Path | None,
-    role: str | None,
-    event_type: str | None,
-    service: str | None,
-    code: str | None,
-    limit: int,
-    output: Output,
+    bus: CommandBus,
+    role: str | None = option("Only envelopes and items parked for this role.", ROLE),
+    event_type: str | None = option("Only envelopes with events of this type.", TYPE, "--type"),
+    service: str | None = option("Only envelopes and items parked for roles of this service.", SERVICE),
+    code: str | None = option("Only envelopes and items parked with this code.", metavar="CODE"),
+    limit: int = LIMIT,
+    output: Output = shown("envelope and role", watch=True),
 ) -> None:
     """Show parked envelopes, and items that were parked alone, the newest first."""
     filters = Filters(role=role, service=service, event_type=event_type, code=code)
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = list_parked(connection, filters, limit)
         batches = list_parked_batches(connection, limit=limit)
         ids = {} if output.as_json or output.is_wide else shorten(connection, [each.envelope_id for each in found])
@@ -132,31 +115,17 @@ def _what(summary: ParkedSummary) -> str:
     return types if summary.parked_items is None else f"{counted(summary.parked_items)} of {types}"
 
 
-@parked.command()
-@config_option
-@envelope_argument
-@role_option("Only for this role.")
-@event_option
-@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item, counted from 0.")
-@click.option("--items", "span", metavar="FROM:TO", help="These items, the last one included.")
-@click.option(
-    "--raw",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the bytes of --item there, as the role would get them.",
-)
-@secrets_option
-@output_option()
+@command(parked)
 def show(
-    config_path: Path | None,
-    envelope_id: str,
-    role: str | None,
-    event: str | None,
-    item: int | None,
-    span: str | None,
-    raw: Path | None,
-    show_secrets: bool,
-    output: Output,
+    bus: CommandBus,
+    envelope_id: str = ENVELOPE,
+    role: str | None = option("Only for this role.", ROLE),
+    event: str | None = EVENT,
+    item: int | None = option("This item, counted from 0.", click.IntRange(0), metavar="INDEX"),
+    span: str | None = option("These items, the last one included.", None, "--items", metavar="FROM:TO"),
+    raw: Path | None = option("Write the bytes of --item there, as the role would get them.", NEW_FILE),
+    show_secrets: bool = SHOW_SECRETS,
+    output: Output = shown(),
 ) -> None:
     """Show the roles and causes of a parked envelope, and its items: first those that failures name.
 
@@ -167,7 +136,7 @@ def show(
     if item is not None and span is not None:
         raise click.UsageError("give --item or --items, not both")
     wanted = _span(span) if item is None else (item, item)
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         named = resolve_envelope(connection, envelope_id)
         if raw is not None and item is not None:
             place = find_place(connection, named, role, event, item)
@@ -196,32 +165,19 @@ def _write(path: Path, data: bytes) -> None:
     click.echo(f"{len(data)} bytes are in {path}.")
 
 
-@parked.command()
-@config_option
-@click.argument("envelope_ids", nargs=-1, type=EnvelopeId(), metavar="[ENVELOPE]...")
-@role_option("Only for this role.")
-@event_option
-@item_option
-@click.option("--all", "all_", is_flag=True, help="Everything that is parked and matches the options; asks first.")
-@click.option("--code", metavar="CODE", help="With --all: only envelopes and items parked with this code.")
-@click.option(
-    "--type", "event_type", type=TYPE, metavar="NAME", help="With --all: only envelopes with events of this type."
-)
-@click.option("--service", type=SERVICE, metavar="NAME", help="With --all: only for roles of this service.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@command(parked)
 def resume(
-    config_path: Path | None,
-    envelope_ids: tuple[str, ...],
-    role: str | None,
-    event: str | None,
-    item: int | None,
-    all_: bool,
-    code: str | None,
-    event_type: str | None,
-    service: str | None,
-    reason: str,
-    yes: bool,
+    bus: CommandBus,
+    envelope_ids: tuple[str, ...] = argument(EnvelopeId(), metavar="[ENVELOPE]..."),
+    role: str | None = option("Only for this role.", ROLE),
+    event: str | None = EVENT,
+    item: int | None = ITEM,
+    all_: bool = option("Everything that is parked and matches the options; asks first."),
+    code: str | None = option("With --all: only envelopes and items parked with this code.", metavar="CODE"),
+    event_type: str | None = option("With --all: only envelopes with events of this type.", TYPE, "--type"),
+    service: str | None = option("With --all: only for roles of this service.", SERVICE),
+    reason: str = OPTIONAL_REASON,
+    yes: bool = YES,
 ) -> None:
     """Deliver parked envelopes or items again, and count their attempts anew.
 
@@ -234,14 +190,13 @@ def resume(
     if item is not None and len(envelope_ids) != 1:
         raise click.UsageError("--item is one of one envelope")
     _check_event(event, item)
-    url = database_url(config_path)
-    decision = decision_of(SystemClock(), reason)
+    decision = bus.decision(reason)
     if all_:
         filters = Filters(role=role, service=service, event_type=event_type, code=code)
-        _resume_all(url, filters, decision, yes)
+        _resume_all(bus, filters, decision, yes)
         return
-    ids = Ids(SystemClock())
-    with writing(url) as connection:
+    ids = Ids(bus.clock)
+    with bus.writing() as connection:
         resumed = []
         for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids):
             past, found = find_meant(connection, envelope_id, role, event, item)
@@ -250,8 +205,8 @@ def resume(
         click.echo("\n".join(resumed_sentences(each)))
 
 
-def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool) -> None:
-    with reading(url) as connection:
+def _resume_all(bus: CommandBus, filters: Filters, decision: RepairDecision, yes: bool) -> None:
+    with bus.reading() as connection:
         newest = list_parked(connection, filters, 1)
     if not newest:
         click.echo("Nothing parked matches the options.")
@@ -259,7 +214,7 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
     confirm("Resume everything parked that matches the options?", unless=yes)
     # What is parked again from now on is not resumed once more.
     filters = replace(filters, until=newest[0].since)
-    done = resume_all(url, filters, decision, Ids(SystemClock()))
+    done = resume_all(bus.url, filters, decision, Ids(bus.clock))
     click.echo(f"Resumed: envelopes: {done.envelopes:,}, items that were parked alone: {done.items:,}.")
     for refusal in done.refusals:
         click.echo(f"xbus: {refusal}", err=True)
@@ -267,36 +222,28 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
         click.get_current_context().exit(REFUSED)
 
 
-@parked.command()
-@config_option
-@click.argument("envelope_ids", nargs=-1, required=True, type=EnvelopeId(), metavar="ENVELOPE...")
-@role_option("Only for this role.")
-@event_option
-@item_option
-@reason_option
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@command(parked)
 def drop(
-    config_path: Path | None,
-    envelope_ids: tuple[str, ...],
-    role: str | None,
-    event: str | None,
-    item: int | None,
-    reason: str,
-    yes: bool,
+    bus: CommandBus,
+    envelope_ids: tuple[str, ...] = argument(EnvelopeId(), required=True, metavar="ENVELOPE..."),
+    role: str | None = option("Only for this role.", ROLE),
+    event: str | None = EVENT,
+    item: int | None = ITEM,
+    reason: str = REASON,
+    yes: bool = YES,
 ) -> None:
     """Drop everything parked of envelopes for good: their roles go without it. It drops all named ones or none."""
     if item is not None and len(envelope_ids) != 1:
         raise click.UsageError("--item is one of one envelope")
     _check_event(event, item)
-    url = database_url(config_path)
-    with reading(url) as connection:
+    with bus.reading() as connection:
         named = dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids)
         found = [parked for each in named for parked in find_meant(connection, each, role, event, item)[1]]
     for parked in found:
         click.echo(f"{parked.role} goes without {parts_of(parked)}")
     confirm("Drop that for good?", unless=yes)
-    decision = decision_of(SystemClock(), reason)
-    with writing(url) as connection:
+    decision = bus.decision(reason)
+    with bus.writing() as connection:
         # As it was shown: parts that were parked since then stay.
         for parked in found:
             drop_parked(connection, parked, decision)
@@ -308,30 +255,21 @@ def _check_event(event: str | None, item: int | None) -> None:
         raise click.UsageError("--event goes with --item: an envelope is resumed or dropped as a whole")
 
 
-@parked.command()
-@config_option
-@envelope_argument
-@event_option
-@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="The item, counted from 0.")
-@click.option("--value", metavar="JSON", help="The new value, packed as the item was: as msgpack or as JSON.")
-@click.option("--file", type=click.File("rb"), help="A file with the new bytes.")
-@click.option("--edit", is_flag=True, help="Change it in your editor.")
-@click.option("--as-sent", is_flag=True, help="Take corrections back: roles get the item as its emitter sent it.")
-@role_option("Only for this role, for which it is parked; by default for all roles that lack it and all later ones.")
-@reason_option
-@click.option("--resume", "resumes", is_flag=True, help="Resume it at once, for all roles for which it is parked.")
+@command(parked)
 def correct(
-    config_path: Path | None,
-    envelope_id: str,
-    event: str | None,
-    item: int,
-    value: str | None,
-    file: BinaryIO | None,
-    edit: bool,
-    as_sent: bool,
-    role: str | None,
-    reason: str,
-    resumes: bool,
+    bus: CommandBus,
+    envelope_id: str = ENVELOPE,
+    event: str | None = EVENT,
+    item: int = option("The item, counted from 0.", click.IntRange(0), required=True, metavar="INDEX"),
+    value: str | None = option("The new value, packed as the item was: as msgpack or as JSON.", metavar="JSON"),
+    file: BinaryIO | None = option("A file with the new bytes."),
+    edit: bool = option("Change it in your editor."),
+    as_sent: bool = option("Take corrections back: roles get the item as its emitter sent it."),
+    role: str | None = option(
+        "Only for this role, for which it is parked; by default for all roles that lack it and all later ones.", ROLE
+    ),
+    reason: str = REASON,
+    resumes: bool = option("Resume it at once, for all roles for which it is parked.", None, "--resume"),
 ) -> None:
     """Replace an item for all roles that lack it, or for one role.
 
@@ -342,19 +280,18 @@ def correct(
     """
     if [value is not None, file is not None, edit, as_sent].count(True) != 1:
         raise click.UsageError("give one of --value, --file, --edit and --as-sent")
-    url = database_url(config_path)
-    with reading(url) as connection:
+    with bus.reading() as connection:
         wanted = resolve_envelope(connection, envelope_id)
         target = find_target(connection, wanted, role, event, item)
         found = read_standing(connection, target)
     after = found.sent if as_sent else _after(found.payload(target.role_id), value, file)
-    check_size(after, load(config_path).front.max_item_bytes)
-    decision = decision_of(SystemClock(), reason)
-    with writing(url) as connection:
+    check_size(after, bus.config.front.max_item_bytes)
+    decision = bus.decision(reason)
+    with bus.writing() as connection:
         target = find_target(connection, wanted, role, event, item)
         reach = read_reach(connection, target)
         correct_item(connection, target, found, after, decision)
-        ids = Ids(SystemClock())
+        ids = Ids(bus.clock)
         resumed = [resume_place(connection, place, decision, ids) for place in target.places] if resumes else []
     click.echo("\n".join(_lines(target, reach)))
     for each in resumed:
@@ -386,7 +323,7 @@ def _edited(payload: Payload) -> bytes:
 SHORT_ID = 12
 """Characters of an id in a list, its prefix with them: enough digits that two of them rarely begin alike."""
 
-batches_argument = click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
+BATCHES = argument(required=True, metavar="BATCH...")
 
 
 @parked.group(cls=CommandGroup)
@@ -397,18 +334,16 @@ def batch() -> None:
     """
 
 
-@batch.command("list")
-@config_option
-@click.option("--subscription", type=SUBSCRIPTION, metavar="NAME", help="Only those of this subscription.")
-@click.option("--reader", type=READER, metavar="NAME", help="Only those of this reader.")
-@limit_option
-@watch_option
-@output_option("batch")
+@command(batch, "list")
 def list_batches(
-    config_path: Path | None, subscription: str | None, reader: str | None, limit: int, output: Output
+    bus: CommandBus,
+    subscription: str | None = option("Only those of this subscription.", SUBSCRIPTION),
+    reader: str | None = option("Only those of this reader.", READER),
+    limit: int = LIMIT,
+    output: Output = shown("batch", watch=True),
 ) -> None:
     """Show parked batches, the newest first."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = list_parked_batches(connection, subscription, limit, reader=reader)
     rows = [
         {
@@ -424,16 +359,13 @@ def list_batches(
     output.listing(map(of_parked_batch, found), rows, "No batch is parked.", MORE if len(found) == limit else None)
 
 
-@batch.command("show")
-@config_option
-@click.argument("batch")
-@json_option()
-def show_batch(config_path: Path | None, batch: str, as_json: bool) -> None:
+@command(batch, "show")
+def show_batch(bus: CommandBus, batch: str = argument(), output: Output = shown(wide=False)) -> None:
     """Show a parked batch: why it is parked, and the envelopes in it."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = find_parked_batch(connection, batch)
         events = read_parked_events(connection, found)
-    if as_json:
+    if output.as_json:
         click.echo(one_json({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]}))
         return
     told = {
@@ -449,33 +381,26 @@ def show_batch(config_path: Path | None, batch: str, as_json: bool) -> None:
     click.echo("\n".join(lines))
 
 
-@batch.command("resume")
-@config_option
-@batches_argument
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-def resume_batches(config_path: Path | None, batches: tuple[str, ...], reason: str) -> None:
+@command(batch, "resume")
+def resume_batches(bus: CommandBus, batches: tuple[str, ...] = BATCHES, reason: str = OPTIONAL_REASON) -> None:
     """Have parked batches handed out again, and count their attempts anew. It resumes all named ones or none."""
-    with writing(database_url(config_path)) as connection:
+    with bus.writing() as connection:
         found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
         for each in found:
-            resume_batch(connection, each, decision_of(SystemClock(), reason))
+            resume_batch(connection, each, bus.decision(reason))
     for each in found:
         click.echo(f"{each.whose} gets {each.id} again.")
 
 
-@batch.command("drop")
-@config_option
-@batches_argument
-@reason_option
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def drop_batches(config_path: Path | None, batches: tuple[str, ...], reason: str, yes: bool) -> None:
+@command(batch, "drop")
+def drop_batches(bus: CommandBus, batches: tuple[str, ...] = BATCHES, reason: str = REASON, yes: bool = YES) -> None:
     """Drop parked batches for good: their readers go without them. It drops all named ones or none."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
     for each in found:
         click.echo(f"{each.whose} goes without {each.id}")
     confirm("Drop that for good?", unless=yes)
-    with writing(database_url(config_path)) as connection:
+    with bus.writing() as connection:
         for each in found:
-            drop_batch(connection, each, decision_of(SystemClock(), reason))
+            drop_batch(connection, each, bus.decision(reason))
     click.echo("Dropped.")

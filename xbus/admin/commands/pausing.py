@@ -3,41 +3,39 @@
 import shlex
 import time
 from datetime import datetime
-from pathlib import Path
 
 import click
 
 from xbus.admin.arguments import OF_KIND, Duration, Until
 from xbus.admin.output import counted
-from xbus.admin.program import Careful, config_option, database_url, reason_option
+from xbus.admin.program import Careful
 from xbus.admin.progress import tell
-from xbus.admin.repair.moves import decision_of
+from xbus.admin.signatures import OPTIONAL_REASON, REASON, CommandBus, argument, command, option
 from xbus.broker.journal.configuration import pausing
-from xbus.broker.journal.database.connection import connected, writing
+from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.clock import SystemClock
 from xbus.ending import printable
 from xbus.errors import TimedOut
 
-kind_argument = click.argument("kind", type=click.Choice([kind.value for kind in PauseKind]), metavar="KIND")
+KIND = argument(metavar="KIND")
 """The kind of what is paused."""
 
-until_option = click.option(
-    "--until",
-    type=Until(),
+UNTIL = option(
+    "When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",
+    Until(),
     metavar="2h|MOMENT",
-    help="When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",
 )
 
 
-@click.command(cls=Careful)
-@config_option
-@kind_argument
-@click.argument("name", type=OF_KIND)
-@reason_option
-@until_option
-def pause(config_path: Path | None, kind: str, name: str, reason: str, until: datetime | None) -> None:
+@command(kind=Careful)
+def pause(
+    bus: CommandBus,
+    kind: PauseKind = KIND,
+    name: str = argument(OF_KIND),
+    reason: str = REASON,
+    until: datetime | None = UNTIL,
+) -> None:
     """Begin nothing new with a role, service, type or emitter, as KIND says.
 
     \b
@@ -46,42 +44,39 @@ def pause(config_path: Path | None, kind: str, name: str, reason: str, until: da
 
     Work under way goes on. The broker knows of it within two seconds, and after a restart.
     """
-    decision = decision_of(SystemClock(), reason)
-    with writing(database_url(config_path)) as connection:
-        paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
+    decision = bus.decision(reason)
+    with bus.writing() as connection:
+        paused = pausing.pause(connection, kind, name, decision, until)
     click.echo(printable(f"The {paused.told}."))
     click.echo(f"To resume it: xbus resume {kind} {shlex.quote(name)}")
 
 
-@click.command()
-@config_option
-@kind_argument
-@click.argument("name", type=OF_KIND)
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-def resume(config_path: Path | None, kind: str, name: str, reason: str) -> None:
+@command()
+def resume(
+    bus: CommandBus, kind: PauseKind = KIND, name: str = argument(OF_KIND), reason: str = OPTIONAL_REASON
+) -> None:
     """Let a paused role, service, type or emitter go on, as KIND says.
 
     The broker knows of it within two seconds, and brings what waited.
     """
-    decision = decision_of(SystemClock(), reason)
-    with writing(database_url(config_path)) as connection:
-        pausing.resume(connection, PauseKind(kind), name, decision)
-    click.echo(f"The {PauseKind(kind).told} {name} is resumed.")
+    decision = bus.decision(reason)
+    with bus.writing() as connection:
+        pausing.resume(connection, kind, name, decision)
+    click.echo(f"The {kind.told} {name} is resumed.")
 
 
 LOOK_SECONDS = 0.5
 """Seconds between looks at what is under way. Smaller ends the command sooner and costs reads."""
 
 
-@click.command(cls=Careful)
-@config_option
-@kind_argument
-@click.argument("name", type=OF_KIND)
-@reason_option
-@until_option
-@click.option("--timeout", type=Duration(), metavar="5min", help="Wait no longer than this; the pause stays.")
+@command(kind=Careful)
 def drain(
-    config_path: Path | None, kind: str, name: str, reason: str, until: datetime | None, timeout: float | None
+    bus: CommandBus,
+    kind: PauseKind = KIND,
+    name: str = argument(OF_KIND),
+    reason: str = REASON,
+    until: datetime | None = UNTIL,
+    timeout: float | None = option("Wait no longer than this; the pause stays.", Duration(), metavar="5min"),
 ) -> None:
     """Pause a role, service, type or emitter, as KIND says, and wait until what is under way has ended.
 
@@ -94,20 +89,19 @@ def drain(
       0  nothing is under way, and nothing begins until it is resumed
       3  it was still under way after --timeout
     """
-    url = database_url(config_path)
-    decision = decision_of(SystemClock(), reason)
-    with writing(url) as connection:
-        paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
+    decision = bus.decision(reason)
+    with bus.writing() as connection:
+        paused = pausing.pause(connection, kind, name, decision, until)
     tell(f"The {paused.told}.")
-    _wait(url, paused, timeout)
+    _wait(bus, paused, timeout)
     again = f"xbus resume {kind} {shlex.quote(name)}"
     click.echo(f"Nothing of {paused.kind.told} {name} is under way any more. To resume it: {again}")
 
 
-def _wait(url: str, paused: PauseEntry, timeout: float | None) -> None:
-    clock = SystemClock()
+def _wait(bus: CommandBus, paused: PauseEntry, timeout: float | None) -> None:
+    clock = bus.clock
     began, told = clock.monotonic(), ""
-    with connected(url) as connection:
+    with connected(bus.url) as connection:
         while True:
             with connection.begin():
                 found = read_under_way(connection, paused, clock.now())

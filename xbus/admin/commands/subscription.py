@@ -1,17 +1,14 @@
 """``xbus subscription`` shows whom gateways call, and how that goes. Nothing here shows a secret."""
 
 from datetime import datetime
-from pathlib import Path
 
 import click
 
 from xbus.admin.arguments import SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
 from xbus.admin.output import STATE, Column, Output, Row, age, facts, name_column, one_json
-from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
-from xbus.admin.progress import watch_option
-from xbus.admin.repair.moves import decision_of
-from xbus.broker.journal.database.connection import reading, writing
+from xbus.admin.program import CommandGroup
+from xbus.admin.signatures import REASON, CommandBus, argument, command, shown
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import (
     SubscriptionEntry,
@@ -19,7 +16,6 @@ from xbus.broker.journal.readers.subscriptions import (
     list_subscriptions,
     resume_subscription,
 )
-from xbus.clock import SystemClock
 
 
 @click.group(cls=CommandGroup)
@@ -27,11 +23,8 @@ def subscription() -> None:
     """Show whom gateways call with events, and how that goes."""
 
 
-@subscription.command("list")
-@config_option
-@watch_option
-@output_option("subscription")
-def list_(config_path: Path | None, output: Output) -> None:
+@command(subscription)
+def list_(bus: CommandBus, output: Output = shown("subscription", watch=True)) -> None:
     """Show each subscription: whether its calls go well, and how far it lags behind.
 
     LAG counts the events that wait for it, OLDEST is the age of the first of them. FAILURES counts calls that failed
@@ -39,7 +32,7 @@ def list_(config_path: Path | None, output: Output) -> None:
     less and less often: NEXT CALL says when. One that has ended was told by its subscriber that it wants no more:
     xbus subscription resume has it go on.
     """
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = list_subscriptions(connection)
         readers = {each.entry.key: each for each in list_readers(connection)}
     rows = (_row(each, readers[each.reader], output.now) for each in found)
@@ -72,16 +65,13 @@ def _next_call(each: SubscriptionEntry, now: datetime) -> str | None:
     return f"in {age(now, each.retry_at)}"
 
 
-@subscription.command()
-@config_option
-@click.argument("name", type=SUBSCRIPTION)
-@json_option()
-def show(config_path: Path | None, name: str, as_json: bool) -> None:
+@command(subscription)
+def show(bus: CommandBus, name: str = argument(SUBSCRIPTION), output: Output = shown(wide=False)) -> None:
     """Show the subscription NAME: its address, and its last failure."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = find_subscription(connection, name)
         (reader,) = list_readers(connection, found.reader_name)
-    if as_json:
+    if output.as_json:
         click.echo(one_json(of_subscription(found, reader)))
         return
     told = {
@@ -105,12 +95,9 @@ def show(config_path: Path | None, name: str, as_json: bool) -> None:
     click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
 
 
-@subscription.command()
-@config_option
-@click.argument("name", type=SUBSCRIPTION)
-@reason_option
-def resume(config_path: Path | None, name: str, reason: str) -> None:
+@command(subscription)
+def resume(bus: CommandBus, name: str = argument(SUBSCRIPTION), reason: str = REASON) -> None:
     """Have the subscription NAME go on that its subscriber has ended by 410."""
-    with writing(database_url(config_path)) as connection:
-        resume_subscription(connection, name, decision_of(SystemClock(), reason))
+    with bus.writing() as connection:
+        resume_subscription(connection, name, bus.decision(reason))
     click.echo(f"{name} goes on.")

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from xbus.admin.objects import of_bot, of_run
 from xbus.admin.output import counted
-from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.operations import bots
 from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_runs, read_run, show_run
@@ -146,7 +145,7 @@ class FireBot(Action):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            run_id = bots.fire_bot(connection, self.name, self.run_id, decision_of(bus.clock, self.reason))
+            run_id = bots.fire_bot(connection, self.name, self.run_id, bus.decision(self.reason))
         yield f"Run {run_id} of {self.name} is due. Its page shows how it ends."
 
 
@@ -168,5 +167,5 @@ class ReleaseBot(Action):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            failures = bots.release_bot(connection, self.name, decision_of(bus.clock, self.reason))
+            failures = bots.release_bot(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on, after {counted(failures, 'failure')}."

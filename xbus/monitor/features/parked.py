@@ -16,7 +16,6 @@ from xbus.admin.repair.moves import (
     check_size,
     correct,
     corrected_sentence,
-    decision_of,
     drop,
     find_meant,
     find_target,
@@ -161,7 +160,7 @@ class ResumeParked(_OfEnvelopes):
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         ids = Ids(bus.clock)
         with bus.writing(visitor) as connection:
-            decision = decision_of(bus.clock, self.reason)
+            decision = bus.decision(self.reason)
             done = [resume(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
         return (sentence for each in done for sentence in resumed_sentences(each))
 
@@ -182,7 +181,7 @@ class DropParked(_OfEnvelopes):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            decision = decision_of(bus.clock, self.reason)
+            decision = bus.decision(self.reason)
             found = [parked for _, parked in self.find(connection)]
             for parked in found:
                 drop(connection, parked, decision)
@@ -223,7 +222,7 @@ class ResumeAllParked(Action):
         # Parts that are parked again from now on are not resumed once more.
         filters = replace(self.filters(), until=newest[0].since)
         with acting_as(visitor.person.name, visitor.origin):
-            decision = decision_of(bus.clock, self.reason)
+            decision = bus.decision(self.reason)
             done = resume_all(bus.config.database.url, filters, decision, Ids(bus.clock))
         yield f"Resumed {_numbers(done.envelopes, done.items)}."
         yield from (f"{refusal}." for refusal in done.refusals)
@@ -274,7 +273,7 @@ class CorrectItem(Action):
             after = standing.payload(target.role_id).rewritten(self.value)
             check_size(after, bus.config.front.max_item_bytes)
             reach = read_reach(connection, target)
-            decision = decision_of(bus.clock, self.reason)
+            decision = bus.decision(self.reason)
             correct(connection, target, standing, after, decision)
             ids = Ids(bus.clock)
             resumed = [resume_place(connection, place, decision, ids) for place in target.places if self.resume]
@@ -384,7 +383,7 @@ class ResumeBatches(_OfBatches):
         with bus.writing(visitor) as connection:
             found = self.find(connection)
             for each in found:
-                resume_batch(connection, each, decision_of(bus.clock, self.reason))
+                resume_batch(connection, each, bus.decision(self.reason))
         return (f"{each.whose} gets {each.id} again." for each in found)
 
 
@@ -406,5 +405,5 @@ class DropBatches(_OfBatches):
         with bus.writing(visitor) as connection:
             found = self.find(connection)
             for each in found:
-                drop_batch(connection, each, decision_of(bus.clock, self.reason))
+                drop_batch(connection, each, bus.decision(self.reason))
         return (f"{each.whose} goes without {each.id}." for each in found)

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.admin.output import counted, moment
-from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.slices import parse_start
@@ -158,7 +157,7 @@ class MoveReader(_OfReader):
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         start = parse_start(self.place)
         with bus.writing(visitor) as connection:
-            moves = people.move(connection, self.name, start, decision_of(bus.clock, self.reason), self.range_id)
+            moves = people.move(connection, self.name, start, bus.decision(self.reason), self.range_id)
         yield from _told([_sentence(each) for each in moves])
 
 
@@ -181,7 +180,7 @@ class UndoMove(_OfReader):
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
             wanted = None if self.act is None else people.resolve_act(connection, self.name, self.act)
-            moves = people.undo(connection, self.name, decision_of(bus.clock, self.reason), wanted)
+            moves = people.undo(connection, self.name, bus.decision(self.reason), wanted)
         yield from _told([_sentence(each) for each in moves])
 
 
@@ -202,7 +201,7 @@ class SplitRange(_OfReader):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            one, other = people.split(connection, self.name, self.range_id, decision_of(bus.clock, self.reason))
+            one, other = people.split(connection, self.name, self.range_id, bus.decision(self.reason))
         yield f"Range {self.range_id} is split into {one.id} and {other.id}."
 
 
@@ -223,7 +222,7 @@ class MergeRanges(_OfReader):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            (made,) = people.merge(connection, self.name, self.range_ids, decision_of(bus.clock, self.reason))
+            (made,) = people.merge(connection, self.name, self.range_ids, bus.decision(self.reason))
         yield f"The ranges {self.told} are merged into {made.id}."
 
     @property
@@ -264,5 +263,5 @@ class ResumeSubscription(Action):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            resume_subscription(connection, self.name, decision_of(bus.clock, self.reason))
+            resume_subscription(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on."

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from xbus.admin.objects import of_finding, of_role, of_type, progress_of
 from xbus.admin.output import moment
-from xbus.admin.repair.moves import decision_of, told
+from xbus.admin.repair.moves import told
 from xbus.broker.journal.configuration import RoleSpec, ServiceSpec, detaching, pausing, read_stored
 from xbus.broker.journal.configuration.pausing import find_pause, find_subject
 from xbus.broker.journal.database.connection import Connection
@@ -237,7 +237,7 @@ class Pause(_OfSubject):
 
     def _pause(self, bus: BusAccess, visitor: Visitor, until: datetime | None) -> PauseEntry:
         with bus.writing(visitor) as connection:
-            return pausing.pause(connection, self.kind, self.name, decision_of(bus.clock, self.reason), until)
+            return pausing.pause(connection, self.kind, self.name, bus.decision(self.reason), until)
 
 
 class DrainAndPause(Pause):
@@ -275,7 +275,7 @@ class ResumePaused(_OfSubject):
 
     def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
         with bus.writing(visitor) as connection:
-            pausing.resume(connection, self.kind, self.name, decision_of(bus.clock, self.reason))
+            pausing.resume(connection, self.kind, self.name, bus.decision(self.reason))
         yield f"The {self.told} is resumed."
 
 
