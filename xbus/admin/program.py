@@ -148,26 +148,6 @@ def _printable_refusals() -> Iterator[None]:
         raise
 
 
-def confirm(question: str, *, unless: bool = False) -> None:
-    """Ask a person, and go on only after a yes.
-
-    Args:
-        unless: whether the command line has said yes already.
-
-    Raises:
-        click.Abort: the answer is no, or the person has interrupted the command.
-        click.UsageError: nobody can be asked.
-    """
-    if unless:
-        return
-    try:
-        click.confirm(question, abort=True)
-    except click.Abort as abort:
-        if isinstance(abort.__context__, EOFError):
-            raise click.UsageError("nobody answers the question; give --yes") from abort
-        raise
-
-
 class EnvelopeId(click.ParamType[str]):
     """The id of an envelope, or the digits with which only this one begins; the command gets the digits."""
 

@@ -12,15 +12,28 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType
-from typing import Any, BinaryIO, Literal, TextIO, TypeAlias, get_args, get_origin
+from typing import (
+    Any,
+    BinaryIO,
+    ClassVar,
+    Literal,
+    Protocol,
+    TextIO,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import click
 
@@ -29,10 +42,13 @@ from xbus.admin.progress import show_again
 from xbus.broker.journal.audit import RepairDecision, acting_person
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import Connection, reading, writing
+from xbus.broker.journal.people import Right
 from xbus.clock import Clock, SystemClock
 from xbus.config import Config, load
 from xbus.config.command_line import file_option
-from xbus.ending import printable_lines
+from xbus.ending import printable, printable_lines
+
+T = TypeVar("T")
 
 Given = Mapping[str, Any]
 """The values of the command line by the names of their parameters."""
@@ -52,10 +68,48 @@ class Taken:
     Args:
         params: makes the arguments and options by the name and the annotation of the parameter.
         value: makes the value of the parameter from what they were given.
+        title: stands above its place in a form; empty where no form asks for it.
+        about: stands below that place.
+        longest: the most characters of a text that comes by a form.
     """
 
     params: Callable[[str, Any], Sequence[click.Parameter]]
     value: Callable[[str, Any, Given], object] = lambda name, kind, given: given[name]
+    title: str = ""
+    about: str = ""
+    longest: int = 4000
+
+
+Field: TypeAlias = tuple[Taken, Any]
+"""A parameter of a command, or a field of an action: how it is taken, and its annotation."""
+
+
+class ActionBus(Protocol):
+    """The bus as one sees it who acts: a person at the keyboard, or a visitor of the monitor."""
+
+    clock: Clock
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Open a short transaction that only reads."""
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Open a short transaction whose acts are those of this person."""
+
+    def read(self, ask: Callable[[Connection], T]) -> T:
+        """Give the answer to one question."""
+
+    def now(self) -> datetime:
+        """Tell the moment, in UTC."""
+
+    def decision(self, reason: str) -> RepairDecision:
+        """Make the decision of this person, as of now."""
+
+    def check_right(self, right: Right) -> None:
+        """Let somebody pass who has a right.
+
+        Raises:
+            Refused: the person lacks it (``forbidden``).
+        """
 
 
 class CommandBus:
@@ -67,7 +121,7 @@ class CommandBus:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
 
     @cached_property
     def config(self) -> Config:
@@ -106,9 +160,17 @@ class CommandBus:
         """Open a short transaction, and commit it at the end unless an exception comes out."""
         return writing(self.url)
 
+    def read(self, ask: Callable[[Connection], T]) -> T:
+        """Give the answer to one question."""
+        with self.reading() as connection:
+            return ask(connection)
+
     def now(self) -> datetime:
         """Tell the moment, in UTC."""
         return self.clock.now()
+
+    def check_right(self, right: Right) -> None:
+        """Let everybody pass: who has the configuration file may do all."""
 
     def decision(self, reason: str) -> RepairDecision:
         """Make the decision of the person at the keyboard, as of now."""
@@ -137,38 +199,46 @@ def _config(name: str, kind: Any) -> Sequence[click.Parameter]:
 CONFIG = Taken(_config, lambda name, kind, given: CommandBus(given["config_path"]))
 
 
-def option(text: str, kind: Any = None, *names: str, **settings: Any) -> Described:
+def option(
+    text: str, kind: Any = None, *names: str, title: str = "", longest: int = 4000, **settings: Any
+) -> Described:
     """Describe an option. A parameter that takes several values may have it several times.
 
     Args:
         text: for ``--help``.
         kind: the type of click; by default that of the annotation.
         names: its names, where it is called otherwise than its parameter.
+        title: as :class:`Taken` has it, as the next ones.
         **settings: of click.
     """
 
     def params(name: str, annotation: Any) -> Sequence[click.Parameter]:
-        metavar = getattr(kind, "metavar", "FILE" if _inner(annotation) is Path else None)
-        chosen = {"metavar": metavar, "multiple": _is_many(annotation), **_typed(kind, annotation), **settings}
+        metavar = getattr(kind, "metavar", "FILE" if inner_of(annotation) is Path else None)
+        chosen = {"metavar": metavar, "multiple": is_many(annotation), **_typed(kind, annotation), **settings}
         return [click.Option([*(names or (f"--{_dashed(name)}",)), name], help=text, **chosen)]
 
-    return Taken(params, _converted)
+    return Taken(params, _converted, title, text, longest)
 
 
-def argument(kind: Any = None, **settings: Any) -> Described:
+def argument(kind: Any = None, *, title: str = "", about: str = "", longest: int = 4000, **settings: Any) -> Described:
     """Describe an argument. It may be left out where its annotation has None; one of several values takes all.
 
     Args:
         kind: the type of click; by default that of the annotation.
+        title: as :class:`Taken` has it, as the next ones.
         **settings: of click.
     """
 
     def params(name: str, annotation: Any) -> Sequence[click.Parameter]:
-        many = {"nargs": -1} if _is_many(annotation) else {}
+        many = {"nargs": -1} if is_many(annotation) else {}
         optional = {"required": False} if NoneType in get_args(annotation) else {}
         return [click.Argument([name], **{**_typed(kind, annotation), **many, **optional, **settings})]
 
-    return Taken(params, _converted)
+    return Taken(params, _converted, title, about, longest)
+
+
+LINKED: Described = Taken(lambda name, kind: (), lambda name, kind, given: None)
+"""A field of an action that only a link to its form gives."""
 
 
 def shown(for_each: str = "", *, wide: bool = True, watch: bool = False) -> Described:
@@ -199,13 +269,14 @@ def _dashed(name: str) -> str:
     return name.rstrip("_").replace("_", "-")
 
 
-def _inner(annotation: object) -> object:
+def inner_of(annotation: object) -> object:
     """Give the kind of one value of a parameter: without None, and of several values that of each."""
     kinds = [each for each in get_args(annotation) if each not in (NoneType, ...)]
     return annotation if get_origin(annotation) is Literal or not kinds else kinds[0]
 
 
-def _is_many(annotation: Any) -> bool:
+def is_many(annotation: object) -> bool:
+    """Check whether a parameter takes several values."""
     return get_origin(annotation) in (tuple, Sequence)
 
 
@@ -221,7 +292,7 @@ def _typed(kind: Any, annotation: object) -> Settings:
     """Give the type of a parameter, in the words of click."""
     if annotation is bool:
         return {"is_flag": True}
-    inner = _inner(annotation)
+    inner = inner_of(annotation)
     if kind is not None:
         return {"type": kind}
     if get_origin(inner) is Literal:
@@ -233,7 +304,7 @@ def _typed(kind: Any, annotation: object) -> Settings:
 
 def _converted(name: str, annotation: Any, given: Given) -> object:
     """Give a value as the annotation has it: click takes the names of states as texts."""
-    value, kind = given[name], _inner(annotation)
+    value, kind = given[name], inner_of(annotation)
     return kind(value) if isinstance(value, str) and inspect.isclass(kind) and issubclass(kind, Enum) else value
 
 
@@ -254,34 +325,37 @@ def command(
 
     def make(function: Callable[..., object]) -> click.Command:
         parameters = inspect.signature(function, eval_str=True).parameters
-        taken = {
-            each.name: (CONFIG if each.annotation is CommandBus else each.default, each.annotation)
-            for each in parameters.values()
-        }
-
-        def call(**given: Any) -> object:
-            def run() -> object:
-                return function(
-                    **{name: how.value(name, annotation, given) for name, (how, annotation) in taken.items()}
-                )
-
-            if given.pop("watch", False):
-                _watch(run, given)
-                return None
-            return run()
-
-        made = kind(
-            name or _dashed(function.__name__),
-            callback=call,
-            params=[param for name, (how, annotation) in taken.items() for param in how.params(name, annotation)],
-            help=inspect.getdoc(function),
-            **settings,
-        )
-        if group is not None:
-            group.add_command(made)
-        return made
+        taken = {each.name: (each.default, each.annotation) for each in parameters.values()}
+        return _added(group, kind(**_parts(name or function.__name__, function, taken), **settings))
 
     return make
+
+
+def _parts(name: str, function: Callable[..., object], taken: Mapping[str, Field]) -> dict[str, Any]:
+    """Give the parts of a command that calls a function with what its parameters take."""
+    hows = {each: (CONFIG if of is CommandBus else how, of) for each, (how, of) in taken.items()}
+
+    def call(**given: Any) -> object:
+        def run() -> object:
+            return function(**{each: how.value(each, of, given) for each, (how, of) in hows.items()})
+
+        if given.pop("watch", False):
+            _watch(run, given)
+            return None
+        return run()
+
+    return {
+        "name": _dashed(name),
+        "callback": call,
+        "params": [param for each, (how, of) in hows.items() for param in how.params(each, of)],
+        "help": inspect.getdoc(function),
+    }
+
+
+def _added(group: click.Group | None, made: click.Command) -> click.Command:
+    if group is not None:
+        group.add_command(made)
+    return made
 
 
 def _watch(show: Callable[[], object], given: Given) -> None:
@@ -296,8 +370,168 @@ def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-REASON = option("Why; it is kept.", required=True, callback=_not_blank)
-OPTIONAL_REASON = option("Why; it is kept.", default="")
+REASON = option("Why; it is kept.", required=True, callback=_not_blank, title="Reason")
+OPTIONAL_REASON = option("Why; it is kept.", default="", title="Reason")
 YES = option("Don't ask.")
 SHOW_SECRETS = option("Show the fields, too, that the event type calls secret.")
 LIMIT = option("How many at the most.", click.IntRange(1, 1000), default=20, show_default=True)
+
+
+UNSAID = "…"
+"""Stands in a preview for what the person is still to say."""
+
+
+class BusAction(ABC):
+    """A thing that a person may do, by a command and in the monitor, with all that it needs to be done.
+
+    Its annotated attributes that are :data:`Described` are its fields: arguments and options of the command, and fields
+    of the form. The form asks for those with a title; the others come with the link to the form.
+
+    Args:
+        **given: the fields; one that is not named is None.
+
+    Raises:
+        ValueError: they don't go together.
+    """
+
+    path: ClassVar[str]
+    """Its place below ``/do`` and ``/api``."""
+
+    title: ClassVar[str]
+    """Its name as an order: ``Resume``."""
+
+    words: ClassVar[str]
+    """The command: ``bot fire``."""
+
+    right: ClassVar[Right] = Right.OPERATOR
+    """The right that a visitor of the monitor needs for it."""
+
+    is_final: ClassVar[bool] = False
+    """True if nobody can take the action back."""
+
+    question: ClassVar[str] = ""
+    """The question that the command asks when it has shown the plan, with ``{field}``; empty where it does not ask."""
+
+    has_dry_run: ClassVar[bool] = False
+    """True if the command may show the plan alone; such a one asks."""
+
+    def __init__(self, **given: Any) -> None:
+        for name in self.fields():
+            setattr(self, name, given.get(name))
+        self.check()
+
+    @classmethod
+    @cache
+    def fields(cls) -> Mapping[str, Field]:
+        """Give the fields by their names."""
+        hints = get_type_hints(cls)
+        return {name: (how, hints[name]) for name in hints if isinstance(how := getattr(cls, name, None), Taken)}
+
+    def check(self) -> None:
+        """Let fields pass that go together.
+
+        Raises:
+            ValueError: they don't.
+        """
+        return
+
+    def command(self) -> list[str]:
+        """Give the words of the command; empty fields have none."""
+        found = ["xbus", *self.words.split()]
+        for name, (how, kind) in self.fields().items():
+            value = getattr(self, name)
+            for param in how.params(name, kind):
+                option = [param.opts[0]] if isinstance(param, click.Option) else []
+                if value is True:
+                    found += option
+                elif value not in (None, "", False):
+                    found += [word for one in _each(value) for word in (*option, str(one))]
+        return found
+
+    def typed(self, bus: ActionBus) -> Mapping[str, str]:
+        """Give the text that stands in fields of the form before a person types, by their names."""
+        return {}
+
+    @abstractmethod
+    def preview(self, bus: ActionBus) -> Iterable[str]:
+        """Say in sentences what it would do; what a form still asks for is :data:`UNSAID`.
+
+        Raises:
+            Refused: it can't be done.
+        """
+
+    def plan(self, bus: ActionBus) -> Iterable[str]:
+        """Say what the command shows before its question.
+
+        Raises:
+            Refused: it can't be done.
+        """
+        return self.preview(bus)
+
+    @abstractmethod
+    def carry_out(self, bus: ActionBus) -> Iterable[str]:
+        """Do it, and say in sentences what was done.
+
+        Raises:
+            Refused: it can't be done any more; nothing was.
+        """
+
+
+def confirm(question: str, *, unless: bool = False) -> None:
+    """Ask a person, and go on only after a yes.
+
+    Args:
+        unless: whether the command line has said yes already.
+
+    Raises:
+        click.Abort: the answer is no, or the person has interrupted the command.
+        click.UsageError: nobody can be asked.
+    """
+    if unless:
+        return
+    try:
+        click.confirm(question, abort=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            raise click.UsageError("nobody answers the question; give --yes") from abort
+        raise
+
+
+def _each(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def command_of(
+    action: type[BusAction], group: click.Group | None = None, kind: type[click.Command] = click.Command
+) -> click.Command:
+    """Make the command of an action, whose docstring is its help.
+
+    Args:
+        group: the group that gets it.
+        kind: the class of the command.
+    """
+
+    def run(bus: CommandBus, yes: bool = False, dry_run: bool = False, **given: Any) -> None:
+        try:
+            act = action(**given)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+        if action.question:
+            _tell(act.plan(bus))
+            if dry_run:
+                return
+            confirm(action.question.format(**given), unless=yes)
+        _tell(act.carry_out(bus))
+
+    run.__doc__ = action.__doc__
+    taken: dict[str, Field] = {"bus": (CONFIG, CommandBus), **action.fields()}
+    if action.has_dry_run:
+        taken["dry_run"] = (option("Show what would be done, and do nothing."), bool)
+    if action.question:
+        taken["yes"] = (YES, bool)
+    return _added(group, kind(**_parts(action.words.split()[-1], run, taken)))
+
+
+def _tell(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        click.echo(printable(sentence))

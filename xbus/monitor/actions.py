@@ -9,21 +9,28 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeAlias, get_args, get_origin
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Optional, Self, TypeAlias, get_args, get_origin
 
 from fastapi import APIRouter, Body, Form, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Secret,
+    StringConstraints,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
+from xbus.admin.signatures import UNSAID, BusAction, Taken, inner_of, is_many
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
-from xbus.monitor.bus import BusAccess
-from xbus.monitor.people import Visitor
-from xbus.monitor.queries import check_texts
-from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, local, reserved_for
-
-UNSAID = "…"
-"""Stands in the preview for what the person is still to say."""
+from xbus.monitor.bus import VisitorBus
+from xbus.monitor.queries import check_texts, read_by
+from xbus.monitor.rendering import TheActor, ThePage, local, reserved_for
 
 ASKED = "asked"
 
@@ -104,7 +111,7 @@ class Action(BaseModel, ABC):
                 found += [text for one in each for text in ([option, str(one)] if option else [str(one)])]
         return found
 
-    def typed(self, bus: BusAccess) -> Mapping[str, str]:
+    def typed(self, bus: VisitorBus) -> Mapping[str, str]:
         """Give the text that stands in fields of the form before a person types, by their names.
 
         Raises:
@@ -113,7 +120,7 @@ class Action(BaseModel, ABC):
         return {}
 
     @abstractmethod
-    def preview(self, bus: BusAccess) -> Iterable[str]:
+    def preview(self, bus: VisitorBus) -> Iterable[str]:
         """Say in sentences what it would do; what a form still asks for is :data:`UNSAID`.
 
         Raises:
@@ -121,12 +128,91 @@ class Action(BaseModel, ABC):
         """
 
     @abstractmethod
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterable[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterable[str]:
         """Do it, and say in sentences what was done.
 
         Raises:
             Refused: it can't be done any more; nothing was.
         """
+
+
+class CommandAction(Action):
+    """An action that a command carries out, too: its class there describes it."""
+
+    act: ClassVar[type[BusAction]]
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        self.made()
+        return self
+
+    def made(self) -> BusAction:
+        """Make the action.
+
+        Raises:
+            ValueError: its fields don't go together.
+            Refused: a moment can't be read (``bad_moment``).
+        """
+        return self.act(**{name: self._value(name, *field) for name, field in self.act.fields().items()})
+
+    def _value(self, name: str, how: Taken, kind: object) -> object:
+        value = getattr(self, name)
+        if is_moment(kind):
+            (param,) = how.params(name, kind)
+            return read_by(param.type, value, "bad_moment") if value else None
+        return value
+
+    def command(self) -> list[str]:
+        return self.made().command()
+
+    def typed(self, bus: VisitorBus) -> Mapping[str, str]:
+        return self.made().typed(bus)
+
+    def preview(self, bus: VisitorBus) -> Iterable[str]:
+        return self.made().preview(bus)
+
+    def carry_out(self, bus: VisitorBus) -> Iterable[str]:
+        return self.made().carry_out(bus)
+
+
+def action_of(act: type[BusAction]) -> type[CommandAction]:
+    """Make the action of the monitor of one of the command line."""
+    fields: Any = {name: _form_field(name, *field) for name, field in act.fields().items()}
+    made = create_model(act.__name__, __base__=CommandAction, __doc__=act.__doc__, **fields)
+    made.act, made.path, made.title, made.right, made.is_final = act, act.path, act.title, act.right, act.is_final
+    return made
+
+
+def is_moment(kind: object) -> bool:
+    """Check whether a field is a moment, which a form has as a text."""
+    return datetime in get_args(kind)
+
+
+MOST_VALUES = 1000
+"""Values of a field in one request. More make a transaction long, which others wait for."""
+
+
+def _form_field(name: str, how: Taken, kind: object) -> tuple[object, object]:
+    """Give the type and the description of a field for pydantic."""
+    param = next(iter(how.params(name, kind)), None)
+    is_required, one = param is not None and param.required, inner_of(kind)
+    if one is int:
+        of = getattr(param, "type", None)
+        one = Annotated[int, Field(ge=getattr(of, "min", 1), le=getattr(of, "max", 2**63 - 1))]
+    elif one in (str, datetime):
+        one = Annotated[str, StringConstraints(min_length=int(is_required), max_length=how.longest)]
+    settings: dict[str, Any] = {"title": how.title or None, "description": how.about or None}
+    if how.title:
+        choices = [each.value for each in Right if each is not Right.VIEWER] if one is Right else []
+        settings["json_schema_extra"] = {ASKED: "several" if is_many(kind) else "line", "choices": choices}
+    if is_many(kind):
+        # A form sends nothing of boxes that are all empty.
+        least = int(is_required and not how.title)
+        return list[one], Field(**settings, default_factory=list, min_length=least, max_length=MOST_VALUES)  # type: ignore[valid-type]
+    if is_required:
+        return one, Field(**settings)
+    is_text = kind is str or is_moment(kind)
+    return (one, Field("", **settings)) if is_text else (Optional[one], Field(None, **settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +272,7 @@ class ActionAnswer(BaseModel):
 def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
     """Add the form of an action, and the request that carries it out."""
 
-    def ask(request: Request, bus: TheBus, page: ThePage) -> HTMLResponse:
+    def ask(request: Request, bus: TheActor, page: ThePage) -> HTMLResponse:
         given = dict(request.query_params)
         back = local(given.pop("back", "/"))
         if any(field.kind == "password" and field.name in given for field in asked_fields(kind, given)):
@@ -204,10 +290,8 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
             back=back,
         )
 
-    def perform(
-        request: Request, action: Action, bus: TheBus, visitor: TheVisitor, page: ThePage, back: str = "/"
-    ) -> HTMLResponse:
-        sentences = list(action.carry_out(bus, visitor))
+    def perform(request: Request, action: Action, bus: TheActor, page: ThePage, back: str = "/") -> HTMLResponse:
+        sentences = list(action.carry_out(bus))
         return page("done.html", action=action, sentences=sentences, back=local(back))
 
     # FastAPI reads the form by the class of the action.
@@ -234,8 +318,8 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
 def serve_for_programs(router: APIRouter, kind: type[Action]) -> None:
     """Add the POST request of an action."""
 
-    def perform(action: Action, bus: TheBus, visitor: TheVisitor) -> ActionAnswer:
-        return ActionAnswer(done=list(action.carry_out(bus, visitor)), command=shlex.join(action.command()))
+    def perform(action: Action, bus: TheActor) -> ActionAnswer:
+        return ActionAnswer(done=list(action.carry_out(bus)), command=shlex.join(action.command()))
 
     perform.__annotations__["action"] = Annotated[kind, Body()]
     router.add_api_route(

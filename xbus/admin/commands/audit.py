@@ -11,10 +11,9 @@ from xbus.admin.objects import of_audit_row, of_verification
 from xbus.admin.output import Column, Output, Row, counted, name_column, one_json
 from xbus.admin.program import (
     CommandGroup,
-    confirm,
 )
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.signatures import LIMIT, REASON, YES, CommandBus, command, option, shown
+from xbus.admin.signatures import LIMIT, REASON, YES, CommandBus, command, confirm, option, shown
 from xbus.broker.journal.audit.chain import ChainHead, hang_all
 from xbus.broker.journal.audit.cutting import count_older, cut_older
 from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts

@@ -20,11 +20,11 @@ from xbus.admin.bus_file.reader import apply_change as apply_in
 from xbus.admin.bus_file.reader import plan_change as plan_in
 from xbus.admin.objects import JsonObject
 from xbus.admin.output import Column, Output, counted, moment, name_column
-from xbus.admin.program import Careful, confirm
+from xbus.admin.program import Careful
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.rehearsal import Route, Tally, TypeComparison, Way, rehearse, types_of
 from xbus.admin.replay import send_history
-from xbus.admin.signatures import CommandBus, argument, command, option, shown
+from xbus.admin.signatures import CommandBus, argument, command, confirm, option, shown
 from xbus.broker.journal.configuration import Plan, read_stored
 from xbus.broker.journal.configuration.owed import Arrears, Owed
 from xbus.broker.journal.database.connection import connected

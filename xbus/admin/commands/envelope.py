@@ -14,11 +14,21 @@ from xbus.admin.program import (
     Careful,
     CommandGroup,
     EnvelopeId,
-    confirm,
 )
 from xbus.admin.repair.view import failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
-from xbus.admin.signatures import LIMIT, REASON, SHOW_SECRETS, YES, CommandBus, argument, command, option, shown
+from xbus.admin.signatures import (
+    LIMIT,
+    REASON,
+    SHOW_SECRETS,
+    YES,
+    CommandBus,
+    argument,
+    command,
+    confirm,
+    option,
+    shown,
+)
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.database.connection import Connection

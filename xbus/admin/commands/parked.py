@@ -13,7 +13,6 @@ from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column
 from xbus.admin.program import (
     CommandGroup,
     EnvelopeId,
-    confirm,
 )
 from xbus.admin.repair.moves import (
     CorrectionTarget,
@@ -46,6 +45,7 @@ from xbus.admin.signatures import (
     CommandBus,
     argument,
     command,
+    confirm,
     option,
     shown,
 )

@@ -12,9 +12,8 @@ from xbus.admin.program import (
     ROW_ID,
     Careful,
     CommandGroup,
-    confirm,
 )
-from xbus.admin.signatures import LIMIT, REASON, YES, CommandBus, argument, command, option, shown
+from xbus.admin.signatures import LIMIT, REASON, YES, CommandBus, argument, command, confirm, option, shown
 from xbus.broker.journal.log.slices import parse_start, read_start
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove, find_reader

@@ -28,10 +28,9 @@ from xbus.admin.output import STATE, Column, Output, Row, age, counted, name_col
 from xbus.admin.program import (
     CommandGroup,
     FiniteRange,
-    confirm,
 )
 from xbus.admin.repair.moves import told
-from xbus.admin.signatures import REASON, CommandBus, argument, command, option, shown
+from xbus.admin.signatures import REASON, CommandBus, argument, command, confirm, option, shown
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.writes import PresenceWork

@@ -14,10 +14,9 @@ from xbus.broker.journal.operations import bots
 from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_runs, read_run, show_run
 from xbus.broker.journal.people import Right
 from xbus.monitor.actions import Action, Reason
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.entries import read_entry
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Before, Name
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
@@ -143,8 +142,8 @@ class FireBot(Action):
         if bot.pause is not None or bot.slowed_until is not None:
             yield f"It is {bot.state}: the run begins when that is over."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             run_id = bots.fire_bot(connection, self.name, self.run_id, bus.decision(self.reason))
         yield f"Run {run_id} of {self.name} is due. Its page shows how it ends."
 
@@ -165,7 +164,7 @@ class ReleaseBot(Action):
         yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
         yield "Let it go on at once."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             failures = bots.release_bot(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on, after {counted(failures, 'failure')}."

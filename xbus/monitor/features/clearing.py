@@ -23,10 +23,10 @@ from xbus.config import Config
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter
 from xbus.errors import Refused, XbusError
-from xbus.monitor.actions import UNSAID, Action, asked
-from xbus.monitor.bus import BusAccess
+from xbus.admin.signatures import UNSAID
+from xbus.monitor.actions import Action, asked
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import ClearingQuery, ItemId
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
 from xbus.monitor.rest import ObjectResponse, answer
@@ -217,11 +217,11 @@ class ClearItem(Action):
             raise Refused("the values are no map", 'write them as {"name": "value"}', code="bad_values")
         return values
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         values = self.read()
         desk = ClearingDesk(bus.config)
         # First, so that nothing is cleared without an act. The values stay out of the audit, which outlives them.
-        with bus.writing(visitor) as connection:
+        with bus.writing() as connection:
             item = f"item {self.item_id} of {self.type}"
             note_acts(connection, [act_here(bus.now(), "cleared", item, after=", ".join(map(str, values)))])
         desk.clear(self.type, self.item_id, values)

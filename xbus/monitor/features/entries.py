@@ -39,10 +39,9 @@ from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused, XbusError
 from xbus.monitor.actions import Action, asked
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.drawings.graphs import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.features.forms import Draft, Given
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import check_texts
 from xbus.monitor.rendering import MonitorPage, TheBus, ThePage, TheVisitor, reserved_for
 
@@ -287,12 +286,12 @@ class ApplyBusFile(Action):
         """
         return plan_change(connection, self.file.encode(), self._decisions)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             planned = self.plan(connection)
             self._check(planned)
             if planned.plan.programs:
-                visitor.check(Right.PROGRAMMER)
+                bus.check_right(Right.PROGRAMMER)
             applied = apply_change(connection, planned, self._decisions, bus.now())
         yield from applied.sentences()
         yield from map(unsent, applied.histories)
@@ -484,7 +483,7 @@ def apply(bus: TheBus, page: ThePage, visitor: TheVisitor, asked: Annotated[Plan
                     "see what was changed, and decide anew",
                     code="changed_meanwhile",
                 )
-        sentences = list(asked.action.carry_out(bus, visitor))
+        sentences = list(asked.action.carry_out(VisitorBus(bus, visitor)))
     except XbusError as error:
         return _plan(bus, page, asked, error=error)
     return page("configuration/applied.html", sentences=sentences, action=asked.action)

@@ -28,10 +28,10 @@ from xbus.broker.journal.operations.failures import (
     unknown_failure,
 )
 from xbus.broker.journal.people import Right, known_person, list_persons
-from xbus.monitor.actions import UNSAID, Action, asked
-from xbus.monitor.bus import BusAccess
+from xbus.admin.signatures import UNSAID
+from xbus.monitor.actions import Action, asked
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Before, FailureQuery, Name, digits_of
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
@@ -200,10 +200,10 @@ class _OfFailures(Action):
             if UNSAID not in self.told():
                 self.move(connection)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         now = bus.now()
         if self.fingerprint is None:
-            with bus.writing(visitor) as connection:
+            with bus.writing() as connection:
                 move_failures(connection, self.failure_id, self.move(connection), now)
             yield f"{_told(self.failure_id)}: {self.told()}."
             return

@@ -30,7 +30,6 @@ from xbus.admin.repair.moves import (
 )
 from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.view import view
-from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
@@ -48,9 +47,8 @@ from xbus.broker.journal.readers.parked import (
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.monitor.actions import Action, OptionalReason, Reason, asked
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.envelopes import Id, Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Name, ParkedQuery, digits_of
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
@@ -157,9 +155,9 @@ class ResumeParked(_OfEnvelopes):
         found = bus.read(self.find)
         return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in found)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         ids = Ids(bus.clock)
-        with bus.writing(visitor) as connection:
+        with bus.writing() as connection:
             decision = bus.decision(self.reason)
             done = [resume(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
         return (sentence for each in done for sentence in resumed_sentences(each))
@@ -179,8 +177,8 @@ class DropParked(_OfEnvelopes):
         found = bus.read(self.find)
         return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in found)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             decision = bus.decision(self.reason)
             found = [parked for _, parked in self.find(connection)]
             for parked in found:
@@ -215,13 +213,13 @@ class ResumeAllParked(Action):
             for group in groups
         )
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         newest = bus.read(lambda connection: list_parked(connection, self.filters(), 1))
         if not newest:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
         # Parts that are parked again from now on are not resumed once more.
         filters = replace(self.filters(), until=newest[0].since)
-        with acting_as(visitor.person.name, visitor.origin):
+        with bus.acting():
             decision = bus.decision(self.reason)
             done = resume_all(bus.config.database.url, filters, decision, Ids(bus.clock))
         yield f"Resumed {_numbers(done.envelopes, done.items)}."
@@ -266,8 +264,8 @@ class CorrectItem(Action):
         yield corrected_sentence(target, done=False)
         yield from reach_sentences(target, reach)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
             standing = read_standing(connection, target)
             after = standing.payload(target.role_id).rewritten(self.value)
@@ -379,8 +377,8 @@ class ResumeBatches(_OfBatches):
         found = bus.read(self.find)
         return (f"{each.whose} gets {each.id} again." for each in found)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             found = self.find(connection)
             for each in found:
                 resume_batch(connection, each, bus.decision(self.reason))
@@ -401,8 +399,8 @@ class DropBatches(_OfBatches):
         found = bus.read(self.find)
         return (f"{each.whose} goes without {each.id}, for good." for each in found)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             found = self.find(connection)
             for each in found:
                 drop_batch(connection, each, bus.decision(self.reason))

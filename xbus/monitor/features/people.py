@@ -18,7 +18,7 @@ from xbus.broker.journal.people import Right, write_rights
 from xbus.broker.logins import Caller
 from xbus.errors import CallError, Refused
 from xbus.monitor.actions import Action, TypedSecret, asked
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.entries import PLACES
 from xbus.monitor.people import Visitor
 from xbus.monitor.queries import AuditQuery, until_of
@@ -176,9 +176,9 @@ class AddPerson(Action):
     def preview(self, bus: BusAccess) -> Iterator[str]:
         yield "Adds a person who has no password yet."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        _check_gift(visitor, self.rights)
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        check_gift(bus, self.rights)
+        with bus.writing() as connection:
             added = people.add_person(connection, self.name, self.rights, None, bus.now())
         yield f"Person {added.name} is added: {write_rights(added.rights)}."
         yield "Set a password next."
@@ -208,9 +208,9 @@ class SetRights(_OfPerson):
     def typed(self, bus: BusAccess) -> Mapping[str, str]:
         return {"rights": " ".join(bus.read(lambda connection: people.known_person(connection, self.name)).rights)}
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            _check_gift(visitor, {*self.rights} - people.known_person(connection, self.name).rights)
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            check_gift(bus, {*self.rights} - people.known_person(connection, self.name).rights)
             people.set_rights(connection, self.name, self.rights, bus.now())
         yield f"Person {self.name} has the rights: {write_rights(self.rights or [Right.VIEWER])}."
 
@@ -224,12 +224,12 @@ class SetPassword(_OfPerson):
 
     password: NewPassword
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         password = self.password.get_secret_value()
         check_new(password)
         password_hash = bus.passwords.hash_password(password)
-        with bus.writing(visitor) as connection:
-            _check_gift(visitor, people.known_person(connection, self.name).rights)
+        with bus.writing() as connection:
+            check_gift(bus, people.known_person(connection, self.name).rights)
             people.set_password(connection, self.name, password_hash, bus.now())
         yield f"The password of person {self.name} is set, and all sessions have ended."
 
@@ -248,8 +248,8 @@ class ChangeOwnPassword(Action):
     def preview(self, bus: BusAccess) -> Iterator[str]:
         yield "All your sessions end: log in again with the new password."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        name, password = visitor.person.name, self.password.get_secret_value()
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        visitor, name, password = bus.visitor, bus.visitor.person.name, self.password.get_secret_value()
         if visitor.session_id is None:
             raise Refused("a token changes no password", "log in", code="forbidden")
         check_new(password)
@@ -258,7 +258,7 @@ class ChangeOwnPassword(Action):
         if not bus.passwords.confirm(visitor.session_id, present, password_hash):
             raise Refused("the present password is wrong", "type it again", code="login_refused")
         password_hash = bus.passwords.hash_password(password)
-        with bus.writing(visitor) as connection:
+        with bus.writing() as connection:
             people.set_password(connection, name, password_hash, bus.now())
         yield "Your password is changed: log in with the new one."
 
@@ -270,8 +270,8 @@ class DisablePerson(_OfPerson):
     title: ClassVar[str] = "Disable"
     words = "person disable {name}"
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             people.disable_person(connection, self.name, bus.now())
         yield f"Person {self.name} is disabled."
 
@@ -283,9 +283,9 @@ class EnablePerson(_OfPerson):
     title: ClassVar[str] = "Enable"
     words = "person enable {name}"
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            _check_gift(visitor, people.known_person(connection, self.name).rights)
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            check_gift(bus, people.known_person(connection, self.name).rights)
             people.enable_person(connection, self.name, bus.now())
         yield f"Person {self.name} is enabled."
 
@@ -297,8 +297,8 @@ class EndSessions(_OfPerson):
     title: ClassVar[str] = "Log out everywhere"
     words = "person logout {name}"
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             person = people.known_person(connection, self.name)
             ended = people.end_sessions(connection, person.id, bus.now())
         yield f"{counted(ended, 'session')} of person {self.name} ended."
@@ -317,10 +317,10 @@ class AddToken(_OfPerson):
     rights: Rights = Field(default_factory=list)
     until: Annotated[str, asked("line", "Until", "90d from now, or a date.", max_length=64)] = ""
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         until = until_of(self.until)
-        _check_gift(visitor, self.rights)
-        with bus.writing(visitor) as connection:
+        check_gift(bus, self.rights)
+        with bus.writing() as connection:
             person = people.known_person(connection, self.name)
             made = people.add_token(connection, person.id, self.token, self.rights, until, bus.now())
         end = "" if until is None else f" It ends at {moment(until)}."
@@ -337,8 +337,8 @@ class RemoveToken(_OfPerson):
 
     token: Annotated[str, Field(min_length=1, max_length=255)]
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             person = people.known_person(connection, self.name)
             people.remove_token(connection, person.id, self.token, bus.now())
         yield f"Token {self.token} of person {self.name} is removed."
@@ -361,8 +361,8 @@ class SetLoginPassword(Action):
         yield f"Set the password of {self.kind} {self.login}."
         yield "Within 2 seconds the broker ends all sessions of the login: its programs must log in with the new one."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         password_hash = bus.passwords.hash_password(self.password.get_secret_value())
-        with bus.writing(visitor) as connection:
+        with bus.writing() as connection:
             set_password(connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions)
         yield f"The password of {self.kind} {self.login} is set."

@@ -20,11 +20,11 @@ from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, list_moves, list_readers
 from xbus.broker.journal.readers.subscriptions import find_ended, resume_subscription
 from xbus.broker.journal.writes import PauseKind
-from xbus.monitor.actions import UNSAID, Action, Reason, asked
-from xbus.monitor.bus import BusAccess
+from xbus.admin.signatures import UNSAID
+from xbus.monitor.actions import Action, Reason, asked
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.entries import read_entry
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
 
@@ -154,9 +154,9 @@ class MoveReader(_OfReader):
         yield "A place before that has items read again; one behind it has items never read."
         yield LOST
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         start = parse_start(self.place)
-        with bus.writing(visitor) as connection:
+        with bus.writing() as connection:
             moves = people.move(connection, self.name, start, bus.decision(self.reason), self.range_id)
         yield from _told([_sentence(each) for each in moves])
 
@@ -177,8 +177,8 @@ class UndoMove(_OfReader):
         yield from _told([_sentence(each) for each in moves])
         yield LOST
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             wanted = None if self.act is None else people.resolve_act(connection, self.name, self.act)
             moves = people.undo(connection, self.name, bus.decision(self.reason), wanted)
         yield from _told([_sentence(each) for each in moves])
@@ -199,8 +199,8 @@ class SplitRange(_OfReader):
         if parent.handed_out:
             yield "The batch that is out is delivered again, in two parts."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             one, other = people.split(connection, self.name, self.range_id, bus.decision(self.reason))
         yield f"Range {self.range_id} is split into {one.id} and {other.id}."
 
@@ -220,8 +220,8 @@ class MergeRanges(_OfReader):
         if any(each.handed_out for each in parents):
             yield "Batches that are out are delivered again, as one."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             (made,) = people.merge(connection, self.name, self.range_ids, bus.decision(self.reason))
         yield f"The ranges {self.told} are merged into {made.id}."
 
@@ -261,7 +261,7 @@ class ResumeSubscription(Action):
         yield f"The subscriber of {self.name} wanted no more, since {moment(found.ended_at)}."
         yield f"Gateways call {found.url} again, with what has come since. What retention has removed is skipped."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             resume_subscription(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on."

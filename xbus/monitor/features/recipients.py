@@ -26,7 +26,7 @@ from xbus.broker.journal.samples.keeping import read_of_role
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
 from xbus.monitor.actions import Action, OptionalReason, Reason, asked
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_role_plots
 from xbus.monitor.people import Visitor
@@ -230,13 +230,13 @@ class Pause(_OfSubject):
         yield EFFECTS[self.kind]
         yield "Work under way goes on."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         paused = self._pause(bus, visitor, until_of(self.until))
         yield f"The {paused.told}."
         yield "The broker knows of it within two seconds, and after a restart."
 
     def _pause(self, bus: BusAccess, visitor: Visitor, until: datetime | None) -> PauseEntry:
-        with bus.writing(visitor) as connection:
+        with bus.writing() as connection:
             return pausing.pause(connection, self.kind, self.name, bus.decision(self.reason), until)
 
 
@@ -253,7 +253,7 @@ class DrainAndPause(Pause):
         yield EFFECTS[self.kind]
         yield "Its page shows what is still under way."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
         paused = self._pause(bus, visitor, until_of(self.until))
         yield f"The {paused.told}."
         yield "Its page shows what is still under way, and tells when nothing is."
@@ -273,8 +273,8 @@ class ResumePaused(_OfSubject):
         yield f"The {paused.told}, since {moment(paused.since)}."
         yield "Let it go on. The broker brings what waited."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             pausing.resume(connection, self.kind, self.name, bus.decision(self.reason))
         yield f"The {self.told} is resumed."
 
@@ -295,8 +295,8 @@ class Detach(Action):
         yield from bus.read(lambda connection: list(told(detaching.outlook(connection, self.login))))
         yield "It can't register until somebody attaches it, and gets what is received from then on."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             detaching.detach(connection, self.login, self.reason, bus.now())
         yield f"{self.login} is detached."
 
@@ -314,7 +314,7 @@ class Attach(Action):
     def preview(self, bus: BusAccess) -> Iterator[str]:
         yield f"Put {self.login} on the bus again. It gets envelopes that are received from now on."
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
+    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
+        with bus.writing() as connection:
             position = detaching.attach(connection, self.login, bus.now())
         yield f"{self.login} is attached: it gets all from position {position} on."
