@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Optional, Self, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_args, get_origin
 
 from fastapi import APIRouter, Body, Form, Request
 from fastapi.responses import HTMLResponse
@@ -139,7 +139,7 @@ class Action(BaseModel, ABC):
 class CommandAction(Action):
     """An action that a command carries out, too: its class there describes it."""
 
-    act: ClassVar[type[BusAction]]
+    described: ClassVar[type[BusAction]]
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -153,7 +153,7 @@ class CommandAction(Action):
             ValueError: its fields don't go together.
             Refused: a moment can't be read (``bad_moment``).
         """
-        return self.act(**{name: self._value(name, *field) for name, field in self.act.fields().items()})
+        return self.described(**{name: self._value(name, *field) for name, field in self.described.fields().items()})
 
     def _value(self, name: str, how: Taken, kind: object) -> object:
         value = getattr(self, name)
@@ -179,7 +179,7 @@ def action_of(act: type[BusAction]) -> type[CommandAction]:
     """Make the action of the monitor of one of the command line."""
     fields: Any = {name: _form_field(name, *field) for name, field in act.fields().items()}
     made = create_model(act.__name__, __base__=CommandAction, __doc__=act.__doc__, **fields)
-    made.act, made.path, made.title, made.right, made.is_final = act, act.path, act.title, act.right, act.is_final
+    made.described, made.path, made.title, made.right, made.is_final = act, act.path, act.title, act.right, act.is_final
     return made
 
 
@@ -195,7 +195,8 @@ MOST_VALUES = 1000
 def _form_field(name: str, how: Taken, kind: object) -> tuple[object, object]:
     """Give the type and the description of a field for pydantic."""
     param = next(iter(how.params(name, kind)), None)
-    is_required, one = param is not None and param.required, inner_of(kind)
+    is_required = param is not None and param.required
+    one: Any = inner_of(kind)
     if one is int:
         of = getattr(param, "type", None)
         one = Annotated[int, Field(ge=getattr(of, "min", 1), le=getattr(of, "max", 2**63 - 1))]
@@ -208,11 +209,11 @@ def _form_field(name: str, how: Taken, kind: object) -> tuple[object, object]:
     if is_many(kind):
         # A form sends nothing of boxes that are all empty.
         least = int(is_required and not how.title)
-        return list[one], Field(**settings, default_factory=list, min_length=least, max_length=MOST_VALUES)  # type: ignore[valid-type]
+        return list[one], Field(**settings, default_factory=list, min_length=least, max_length=MOST_VALUES)
     if is_required:
         return one, Field(**settings)
     is_text = kind is str or is_moment(kind)
-    return (one, Field("", **settings)) if is_text else (Optional[one], Field(None, **settings))
+    return (one, Field("", **settings)) if is_text else (one | None, Field(None, **settings))
 
 
 @dataclass(frozen=True, slots=True)

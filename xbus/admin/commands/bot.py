@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from shlex import quote
 
@@ -12,18 +12,38 @@ from xbus import logs
 from xbus.admin.address import CommandLogin, broker_address, way_to
 from xbus.admin.arguments import BOT
 from xbus.admin.objects import of_bot, of_run
-from xbus.admin.output import STATE, Column, Output, facts, name_column, one_json
+from xbus.admin.output import STATE, Column, Output, counted, facts, name_column, one_json
 from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
     FiniteRange,
 )
-from xbus.admin.signatures import LIMIT, REASON, CommandBus, argument, command, option, shown
+from xbus.admin.signatures import (
+    LIMIT,
+    REASON,
+    ActionBus,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
 from xbus.bots import Allowed, BotRunner, RunnerOptions
 from xbus.bots.back import BackCalls
 from xbus.bots.job import ANY
 from xbus.bots.runner import DEFAULTS
-from xbus.broker.journal.operations.bots import BotRunStatus, fire_bot, list_bots, list_runs, release_bot, show_run
+from xbus.broker.journal.operations.bots import (
+    BotRunStatus,
+    check_fire,
+    check_release,
+    fire_bot,
+    list_bots,
+    list_runs,
+    release_bot,
+    show_run,
+)
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
 from xbus.ending import printable_lines
@@ -93,25 +113,55 @@ def show(bus: CommandBus, name: str = argument(BOT), output: Output = shown(wide
     click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
 
 
-@command(bot)
-def fire(
-    bus: CommandBus,
-    name: str = argument(BOT),
-    run_id: int | None = option("Try this run anew, which has failed.", ROW_ID, "--run", metavar="RUN"),
-    reason: str = REASON,
-) -> None:
-    """Have the bot NAME run now, whatever its cron says."""
-    with bus.writing() as connection:
-        number = fire_bot(connection, name, run_id, bus.decision(reason))
-    click.echo(f"Run {number} of {name} is due. To see how it ends: xbus bot runs {quote(name)}")
+class FireBot(BusAction):
+    """Have the bot NAME run now, whatever its cron says, or try a run of it anew that has failed."""
+
+    path = "bots/fire"
+    title = "Fire"
+    words = "bot fire"
+
+    name: str = argument(BOT)
+    run_id: int | None = option("Try this run anew, which has failed.", ROW_ID, "--run", metavar="RUN")
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            check_fire(connection, self.name, self.run_id)
+            (found,) = list_bots(connection, bus.now(), self.name)
+        which = "a run" if self.run_id is None else f"run {self.run_id} anew"
+        yield f"Have {self.name} do {which}: {found.work}"
+        if found.pause is not None or found.slowed_until is not None:
+            yield f"It is {found.state}: the run begins when that is over."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            number = fire_bot(connection, self.name, self.run_id, bus.decision(self.reason))
+        yield f"Run {number} of {self.name} is due. To see how it ends: xbus bot runs {quote(self.name)}"
 
 
-@command(bot)
-def release(bus: CommandBus, name: str = argument(BOT), reason: str = REASON) -> None:
+class ReleaseBot(BusAction):
     """Let the bot NAME go on that is slowed down, as its trouble is over."""
-    with bus.writing() as connection:
-        failures = release_bot(connection, name, bus.decision(reason))
-    click.echo(f"{name} goes on, after {failures} failures.")
+
+    path = "bots/release"
+    title = "Release"
+    words = "bot release"
+
+    name: str = argument(BOT)
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        _, failures = bus.read(lambda connection: check_release(connection, self.name))
+        yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
+        yield "Let it go on at once."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            failures = release_bot(connection, self.name, bus.decision(self.reason))
+        yield f"{self.name} goes on, after {counted(failures, 'failure')}."
+
+
+command_of(FireBot, bot)
+command_of(ReleaseBot, bot)
 
 
 @command(bot)

@@ -1,8 +1,9 @@
 """``xbus failure``."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import ClassVar
 
 import click
 
@@ -16,8 +17,20 @@ from xbus.admin.program import (
 )
 from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.repair.view import failure_rows, group_rows
-from xbus.admin.signatures import LIMIT, CommandBus, argument, command, option, shown
-from xbus.broker.journal.database.connection import Connection, connected_to_write
+from xbus.admin.signatures import (
+    LIMIT,
+    LINKED,
+    UNSAID,
+    ActionBus,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
     Assign,
@@ -32,6 +45,7 @@ from xbus.broker.journal.operations.failures import (
     list_groups,
     move_failures,
     show_failure,
+    show_group,
     unknown_failure,
 )
 from xbus.broker.journal.people import known_person
@@ -110,77 +124,145 @@ def show(bus: CommandBus, failure_id: int = argument(ROW_ID, metavar="ID"), outp
     click.echo(one_json(of_failure_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
 
 
-IDS = argument(ROW_ID, metavar="[ID]...")
-GROUP = option("All failures of this group, in place of ids.", None, "--group", metavar="FINGERPRINT")
+class FailureAction(BusAction, ABC):
+    """The failures that an action is about: those with these ids, or a group.
+
+    ``until`` is the newest failure of the group that the person has seen; without it the group is meant as it is now.
+    """
+
+    fingerprint: str | None = option(
+        "All failures of this group, in place of ids.", None, "--group", longest=64, metavar="FINGERPRINT"
+    )
+    failure_id: Sequence[int] = argument(ROW_ID, metavar="[ID]...")
+    until: int | None = LINKED
+
+    is_so: ClassVar[str]
+    """The end of a sentence about one of them, in which ``{field}`` stands for a field."""
+
+    are_so: ClassVar[str]
+    """The end of a sentence about several."""
+
+    def check(self) -> None:
+        if bool(self.failure_id) == (self.fingerprint is not None):
+            raise ValueError("name failures by their ids, or a group by its fingerprint")
+
+    @abstractmethod
+    def move(self, connection: Connection) -> FailureMove:
+        """Make the move.
+
+        Raises:
+            Refused: it is none.
+        """
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            yield f"{self._named(connection)}: each {self._told(self.is_so)}."
+            if UNSAID not in vars(self).values():
+                self.move(connection)
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        now = bus.now()
+        if self.fingerprint is None:
+            with bus.writing() as connection:
+                move_failures(connection, self.failure_id, self.move(connection), now)
+            yield from (f"Failure {each} {self._told(self.is_so)}." for each in dict.fromkeys(self.failure_id))
+            return
+        with bus.reading() as connection:
+            move, newest = self.move(connection), newest_of_group(connection, self.fingerprint)
+        moved = move_group(bus.writing, self.fingerprint, move, now, self.until or newest)
+        told = self._told(self.is_so if moved == 1 else self.are_so)
+        yield f"{counted(moved, 'failure')} of the group {told}." if moved else "No failure of the group changes."
+
+    def _told(self, words: str) -> str:
+        return words.format(**vars(self))
+
+    def _named(self, connection: Connection) -> str:
+        if self.fingerprint is not None:
+            group = show_group(connection, self.fingerprint, limit=1).group
+            number = counted(group.count, "failure", at_least=group.at_least)
+            return f"{number} of {group.newest.role or 'no role'} with {group.newest.code}"
+        for failure_id in self.failure_id:
+            if show_failure(connection, failure_id) is None:
+                raise unknown_failure(failure_id)
+        cut = ", …" if len(self.failure_id) > MOST_NAMED else ""
+        return f"Failure{'s' * (len(self.failure_id) > 1)} {', '.join(map(str, self.failure_id[:MOST_NAMED]))}{cut}"
 
 
-@command(failure)
-def track(
-    bus: CommandBus,
-    ids: tuple[int, ...] = IDS,
-    fingerprint: str | None = GROUP,
-    state: TrackingState = argument(),
-    comment: str = option("A remark; the history keeps it.", default=""),
-) -> None:
+MOST_NAMED = 10
+"""Failures that a preview names. More make it long."""
+
+
+class TrackFailures(FailureAction):
     """Note your progress with the repair of failures.
 
     The note helps people who repair to share the work. It does not affect delivery.
     """
-    _move(bus, ids, fingerprint, lambda _: Track(state, comment), f"is {state}", f"are {state}")
+
+    path = "failures/track"
+    title = "Track"
+    words = "failure track"
+    is_so = "is {state}"
+    are_so = "are {state}"
+
+    state: TrackingState = argument()
+    comment: str = option("A remark; the history keeps it.", default="", title="Comment")
+
+    def move(self, connection: Connection) -> FailureMove:
+        return Track(self.state, self.comment)
 
 
-@command(failure)
-def assign(
-    bus: CommandBus, ids: tuple[int, ...] = IDS, fingerprint: str | None = GROUP, name: str = argument()
-) -> None:
+class AssignFailures(FailureAction):
     """Have a person look after failures; see xbus person list."""
-    _move(bus, ids, fingerprint, lambda found: assignment(found, name), f"is {name}'s", f"are {name}'s")
+
+    path = "failures/assign"
+    title = "Assign"
+    words = "failure assign"
+    is_so = "is {owner}'s"
+    are_so = "are {owner}'s"
+
+    owner: str = argument(title="Person", about="The name of who looks after it.", longest=255, metavar="NAME")
+
+    def move(self, connection: Connection) -> FailureMove:
+        return assignment(connection, self.owner)
 
 
-@command(failure)
-def release(bus: CommandBus, ids: tuple[int, ...] = IDS, fingerprint: str | None = GROUP) -> None:
+class ReleaseFailures(FailureAction):
     """Have nobody look after failures any more."""
-    _move(bus, ids, fingerprint, lambda _: Assign(None), "is nobody's", "are nobody's")
+
+    path = "failures/release"
+    title = "Release"
+    words = "failure release"
+    is_so = "is nobody's"
+    are_so = "are nobody's"
+
+    def move(self, connection: Connection) -> FailureMove:
+        return Assign(None)
 
 
-@command(failure)
-def comment(
-    bus: CommandBus, ids: tuple[int, ...] = IDS, fingerprint: str | None = GROUP, text: str = argument()
-) -> None:
+class CommentFailures(FailureAction):
     """Leave a remark on failures; the history keeps it."""
-    if not text.strip():
-        raise click.UsageError("the remark is empty")
-    _move(bus, ids, fingerprint, lambda _: Comment(text), "has the comment", "have the comment")
+
+    path = "failures/comment"
+    title = "Comment"
+    words = "failure comment"
+    is_so = "has the comment"
+    are_so = "have the comment"
+
+    comment: str = argument(title="Comment", about="It is kept.", metavar="TEXT")
+
+    def check(self) -> None:
+        super().check()
+        if not self.comment.strip():
+            raise ValueError("the remark is empty")
+
+    def move(self, connection: Connection) -> FailureMove:
+        return Comment(self.comment)
 
 
-def _move(
-    bus: CommandBus,
-    ids: tuple[int, ...],
-    fingerprint: str | None,
-    make: Callable[[Connection], FailureMove],
-    is_so: str,
-    are_so: str,
-) -> None:
-    if bool(ids) == (fingerprint is not None):
-        raise click.UsageError("name failures by their ids, or a group by --group")
-    with connected_to_write(bus.url) as connection:
-        if fingerprint is None:
-            with connection.begin():
-                move_failures(connection, ids, make(connection), bus.now())
-            for failure_id in dict.fromkeys(ids):
-                click.echo(f"Failure {failure_id} {is_so}.")
-            return
-        with connection.begin():
-            move, until = make(connection), newest_of_group(connection, fingerprint)
-        moved = move_group(partial(_begun, connection), fingerprint, move, bus.now(), until)
-        told = f"{counted(moved, 'failure')} of the group {is_so if moved == 1 else are_so}."
-        click.echo(told if moved else "No failure of the group changes.")
-
-
-@contextmanager
-def _begun(connection: Connection) -> Iterator[Connection]:
-    with connection.begin():
-        yield connection
+command_of(TrackFailures, failure)
+command_of(AssignFailures, failure)
+command_of(ReleaseFailures, failure)
+command_of(CommentFailures, failure)
 
 
 def _show(detail: FailureDetail, output: Output) -> Iterator[str]:

@@ -2,40 +2,63 @@
 
 import shlex
 import time
+from abc import ABC
+from collections.abc import Iterator
 from datetime import datetime
 
 import click
 
 from xbus.admin.arguments import OF_KIND, Duration, Until
-from xbus.admin.output import counted
+from xbus.admin.output import counted, moment
 from xbus.admin.program import Careful
 from xbus.admin.progress import tell
-from xbus.admin.signatures import OPTIONAL_REASON, REASON, CommandBus, argument, command, option
+from xbus.admin.signatures import (
+    OPTIONAL_REASON,
+    REASON,
+    ActionBus,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+)
 from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.ending import printable
 from xbus.errors import TimedOut
-
-KIND = argument(metavar="KIND")
-"""The kind of what is paused."""
 
 UNTIL = option(
     "When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",
     Until(),
+    title="Until",
+    longest=64,
     metavar="2h|MOMENT",
 )
 
+EFFECTS = {
+    PauseKind.ROLE: "Its recipients get nothing new. All that they are owed is kept.",
+    PauseKind.SERVICE: "No recipient of its roles gets anything new. All that they are owed is kept.",
+    PauseKind.TYPE: "New events of the type are refused as paused. What is open may be ended.",
+    PauseKind.EMITTER: "New envelopes of the emitter are refused as paused. What is open may be ended.",
+    PauseKind.BOT: "None of its runs begins. Its times count as missed. What runs goes on.",
+}
 
-@command(kind=Careful)
-def pause(
-    bus: CommandBus,
-    kind: PauseKind = KIND,
-    name: str = argument(OF_KIND),
-    reason: str = REASON,
-    until: datetime | None = UNTIL,
-) -> None:
+
+class SubjectAction(BusAction, ABC):
+    """An action on one thing that can be paused."""
+
+    kind: PauseKind = argument(metavar="KIND")
+    name: str = argument(OF_KIND)
+
+    @property
+    def subject(self) -> str:
+        """The thing in a sentence."""
+        return f"{self.kind.told} {self.name}"
+
+
+class Pause(SubjectAction):
     """Begin nothing new with a role, service, type or emitter, as KIND says.
 
     \b
@@ -44,35 +67,85 @@ def pause(
 
     Work under way goes on. The broker knows of it within two seconds, and after a restart.
     """
-    decision = bus.decision(reason)
-    with bus.writing() as connection:
-        paused = pausing.pause(connection, kind, name, decision, until)
-    click.echo(printable(f"The {paused.told}."))
-    click.echo(f"To resume it: xbus resume {kind} {shlex.quote(name)}")
+
+    path = "pause"
+    title = "Pause"
+    words = "pause"
+
+    reason: str = REASON
+    until: datetime | None = UNTIL
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        bus.read(lambda connection: pausing.find_subject(connection, self.kind, self.name))
+        yield f'Pause the {self.kind.told} "{self.name}".'
+        yield EFFECTS[self.kind]
+        yield "Work under way goes on. The broker knows of it within two seconds, and after a restart."
+
+    def begin(self, bus: ActionBus) -> PauseEntry:
+        """Note the pause."""
+        with bus.writing() as connection:
+            return pausing.pause(connection, self.kind, self.name, bus.decision(self.reason), self.until)
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        yield f"The {self.begin(bus).told}."
+        yield f"To resume it: {self.way_back}"
+
+    @property
+    def way_back(self) -> str:
+        """The command that resumes it."""
+        return f"xbus resume {self.kind} {shlex.quote(self.name)}"
 
 
-@command()
-def resume(
-    bus: CommandBus, kind: PauseKind = KIND, name: str = argument(OF_KIND), reason: str = OPTIONAL_REASON
-) -> None:
+class ResumePaused(SubjectAction):
     """Let a paused role, service, type or emitter go on, as KIND says.
 
     The broker knows of it within two seconds, and brings what waited.
     """
-    decision = bus.decision(reason)
-    with bus.writing() as connection:
-        pausing.resume(connection, kind, name, decision)
-    click.echo(f"The {kind.told} {name} is resumed.")
 
+    path = "resume"
+    title = "Resume"
+    words = "resume"
+
+    reason: str = OPTIONAL_REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        paused = bus.read(lambda connection: pausing.find_pause(connection, self.kind, self.name))
+        yield f"The {paused.told}, since {moment(paused.since)}."
+        yield "Let it go on. The broker brings what waited."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            pausing.resume(connection, self.kind, self.name, bus.decision(self.reason))
+        yield f"The {self.subject} is resumed."
+
+
+pause = command_of(Pause, kind=Careful)
+resume = command_of(ResumePaused)
 
 LOOK_SECONDS = 0.5
 """Seconds between looks at what is under way. Smaller ends the command sooner and costs reads."""
 
 
+class Drain(Pause):
+    """Pause a role, service, event type or emitter, and watch until what is under way has ended."""
+
+    path = "drain"
+    title = "Drain"
+    words = "drain"
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        yield from super().preview(bus)
+        yield "Its page shows what is still under way."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        yield f"The {self.begin(bus).told}."
+        yield "Its page shows what is still under way, and tells when nothing is."
+
+
 @command(kind=Careful)
 def drain(
     bus: CommandBus,
-    kind: PauseKind = KIND,
+    kind: PauseKind = argument(metavar="KIND"),
     name: str = argument(OF_KIND),
     reason: str = REASON,
     until: datetime | None = UNTIL,
@@ -89,13 +162,11 @@ def drain(
       0  nothing is under way, and nothing begins until it is resumed
       3  it was still under way after --timeout
     """
-    decision = bus.decision(reason)
-    with bus.writing() as connection:
-        paused = pausing.pause(connection, kind, name, decision, until)
+    asked = Drain(kind=kind, name=name, reason=reason, until=until)
+    paused = asked.begin(bus)
     tell(f"The {paused.told}.")
     _wait(bus, paused, timeout)
-    again = f"xbus resume {kind} {shlex.quote(name)}"
-    click.echo(f"Nothing of {paused.kind.told} {name} is under way any more. To resume it: {again}")
+    click.echo(f"Nothing of {asked.subject} is under way any more. To resume it: {asked.way_back}")
 
 
 def _wait(bus: CommandBus, paused: PauseEntry, timeout: float | None) -> None:

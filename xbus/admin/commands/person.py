@@ -1,6 +1,7 @@
 """``xbus person`` adds people, says what they may do, and makes tokens for their programs."""
 
-from collections.abc import Sequence
+from abc import ABC
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import click
@@ -10,7 +11,7 @@ from xbus.admin.arguments import PERSON, RIGHT, UNTIL
 from xbus.admin.objects import of_person, of_person_token
 from xbus.admin.output import Output, counted, name_column
 from xbus.admin.program import CommandGroup
-from xbus.admin.signatures import CommandBus, argument, command, option, shown
+from xbus.admin.signatures import ActionBus, BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal import people
 from xbus.broker.journal.people import Right, write_rights
 from xbus.passwords import Passwords, check_new
@@ -74,14 +75,104 @@ def list_(bus: CommandBus, output: Output = shown("person")) -> None:
     output.listing(objects, rows, "Nobody is there: xbus person add NAME manager")
 
 
-@command(person, "rights")
-def set_rights(
-    bus: CommandBus, name: str = NAME, rights: Sequence[Right] = argument(RIGHT, required=True, metavar="RIGHT...")
-) -> None:
+def check_gift(bus: ActionBus, rights: Collection[Right]) -> None:
+    """Let nobody but a programmer make a programmer, or get hold of the login of one.
+
+    Raises:
+        Refused: who acts lacks the right (``forbidden``).
+    """
+    if Right.PROGRAMMER in rights:
+        bus.check_right(Right.PROGRAMMER)
+
+
+class PersonAction(BusAction, ABC):
+    """The person whom an action is about."""
+
+    right = Right.MANAGER
+
+    name: str = argument(PERSON, longest=255)
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        found = bus.read(lambda connection: people.known_person(connection, self.name))
+        yield f"{found.name} has the rights: {write_rights(found.rights)}."
+
+
+class SetRights(PersonAction):
     """Give a person these rights, and take all others, at once."""
-    with bus.writing() as connection:
-        people.set_rights(connection, name, rights, bus.now())
-    click.echo(f"Person {name} has the rights: {write_rights(rights)}.")
+
+    path = "people/rights"
+    title = "Set the rights"
+    words = "person rights"
+
+    rights: Sequence[Right] = argument(
+        RIGHT,
+        required=True,
+        title="Rights",
+        about="A manager may do all but say what bots run; only a programmer may. Everybody may view.",
+        metavar="RIGHT...",
+    )
+
+    def command(self) -> list[str]:
+        return [*super().command(), *([] if self.rights else [Right.VIEWER])]
+
+    def typed(self, bus: ActionBus) -> Mapping[str, str]:
+        return {"rights": " ".join(bus.read(lambda connection: people.known_person(connection, self.name)).rights)}
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            check_gift(bus, {*self.rights} - people.known_person(connection, self.name).rights)
+            people.set_rights(connection, self.name, self.rights, bus.now())
+        yield f"Person {self.name} has the rights: {write_rights(self.rights or [Right.VIEWER])}."
+
+
+class DisablePerson(PersonAction):
+    """Let a person do nothing any more, at once: all sessions end, and all tokens are removed.
+
+    The person stays, as the audit names it.
+    """
+
+    path = "people/disable"
+    title = "Disable"
+    words = "person disable"
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            people.disable_person(connection, self.name, bus.now())
+        yield f"Person {self.name} is disabled."
+
+
+class EnablePerson(PersonAction):
+    """Let a disabled person work again, with the password and the rights of before."""
+
+    path = "people/enable"
+    title = "Enable"
+    words = "person enable"
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            check_gift(bus, people.known_person(connection, self.name).rights)
+            people.enable_person(connection, self.name, bus.now())
+        yield f"Person {self.name} is enabled."
+
+
+class EndSessions(PersonAction):
+    """End all sessions of a person, who may log in again. Tokens stay."""
+
+    path = "people/log-out"
+    title = "Log out everywhere"
+    words = "person logout"
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            found = people.known_person(connection, self.name)
+            ended = people.end_sessions(connection, found.id, bus.now())
+        yield f"{counted(ended, 'session')} of person {self.name} ended."
+
+
+command_of(SetRights, person)
+command_of(DisablePerson, person)
+command_of(EnablePerson, person)
+command_of(EndSessions, person)
 
 
 @command(person, "password")
@@ -96,43 +187,12 @@ def set_password(bus: CommandBus, name: str = NAME, password: NewPassword = NEW_
     click.echo(f"The password of person {name} is set.")
 
 
-@command(person)
-def disable(bus: CommandBus, name: str = NAME) -> None:
-    """Let a person do nothing any more, at once: all sessions end, and all tokens are removed.
-
-    The person stays, as the audit names it.
-    """
-    with bus.writing() as connection:
-        people.disable_person(connection, name, bus.now())
-    click.echo(f"Person {name} is disabled.")
-
-
-@command(person)
-def enable(bus: CommandBus, name: str = NAME) -> None:
-    """Let a disabled person work again, with the password and the rights of before."""
-    with bus.writing() as connection:
-        people.enable_person(connection, name, bus.now())
-    click.echo(f"Person {name} is enabled.")
-
-
-@command(person)
-def logout(bus: CommandBus, name: str = NAME) -> None:
-    """End all sessions of a person, who may log in again. Tokens stay."""
-    with bus.writing() as connection:
-        found = people.known_person(connection, name)
-        ended = people.end_sessions(connection, found.id, bus.now())
-    click.echo(f"{counted(ended, 'session')} of person {name} ended.")
-
-
 def _hashed(bus: CommandBus, name: str, source: NewPassword) -> str:
     # A person is asked only for a password that can be kept.
     bus.check()
     password = source.of(name)
     check_new(password)
     return Passwords().hash_password(password)
-
-
-TOKEN = argument()
 
 
 @person.group(cls=CommandGroup)
@@ -144,7 +204,7 @@ def token() -> None:
 def add_token(
     bus: CommandBus,
     name: str = NAME,
-    token: str = TOKEN,
+    token: str = argument(),
     rights: Sequence[Right] = option(
         "Let it do this, as far as the person may; may be repeated. Without any it may view.", RIGHT, "--right"
     ),
@@ -180,10 +240,20 @@ def list_tokens(bus: CommandBus, name: str | None = argument(PERSON), output: Ou
     output.listing((of_person_token(each, token) for each, token in found), rows, "There is no token.")
 
 
-@command(token, "remove")
-def remove_token(bus: CommandBus, name: str = NAME, token: str = TOKEN) -> None:
+class RemoveToken(PersonAction):
     """Remove a token: programs that have it are refused at once."""
-    with bus.writing() as connection:
-        whose = people.known_person(connection, name)
-        people.remove_token(connection, whose.id, token, bus.now())
-    click.echo(f"Token {token} of person {name} is removed.")
+
+    path = "people/token/remove"
+    title = "Remove the token"
+    words = "person token remove"
+
+    token: str = argument(longest=255)
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            whose = people.known_person(connection, self.name)
+            people.remove_token(connection, whose.id, self.token, bus.now())
+        yield f"Token {self.token} of person {self.name} is removed."
+
+
+command_of(RemoveToken, token)

@@ -1,7 +1,9 @@
 """``xbus reader`` shows how far readers are, and moves them."""
 
-from collections.abc import Sequence
+from abc import ABC
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from uuid import UUID
 
 import click
 
@@ -13,8 +15,21 @@ from xbus.admin.program import (
     Careful,
     CommandGroup,
 )
-from xbus.admin.signatures import LIMIT, REASON, YES, CommandBus, argument, command, confirm, option, shown
-from xbus.broker.journal.log.slices import parse_start, read_start
+from xbus.admin.signatures import (
+    LIMIT,
+    REASON,
+    UNSAID,
+    ActionBus,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.slices import parse_start
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import (
@@ -66,88 +81,165 @@ def show(bus: CommandBus, name: str = NAME, limit: int = LIMIT, output: Output =
         click.echo("\n".join(output.block("History", [_move_row(each, output) for each in moves])))
 
 
-@command(reader, kind=Careful)
-def move(
-    bus: CommandBus,
-    name: str = NAME,
-    place: str = argument(),
-    range_id: int | None = option("Move only this range.", ROW_ID, "--range", metavar="RANGE"),
-    reason: str = REASON,
-    dry_run: bool = option("Show what would be moved, and move nothing."),
-    yes: bool = YES,
-) -> None:
+LOST = "Programs that read them now lose their batches: what they settle late is refused."
+
+
+class ReaderAction(BusAction, ABC):
+    """An action on a reader."""
+
+    name: str = argument(READER)
+
+
+class MoveReader(ReaderAction):
     """Have the reader NAME go on at PLACE: a position, a moment, head or oldest.
 
     Programs that read now lose their batches: what they settle late is refused, and they go on at the new place.
     """
-    start = parse_start(place)
-    with bus.reading() as connection:
-        entry = find_reader(connection, name)
-        target = read_start(connection, start)
-        (status,) = list_readers(connection, entry.name)
-    chosen = [each for each in status.ranges if range_id in (None, each.range.id)]
-    click.echo(f"{counted(len(chosen), 'range')} of {name} would go on at {target}:")
-    for each in chosen:
-        click.echo(f"  range {each.range.id} is at {each.range.place}")
-    if dry_run:
-        return
-    confirm(f"Move {name}?", unless=yes)
-    with bus.writing() as connection:
-        _tell_moves(people.move(connection, name, start, bus.decision(reason), range_id))
+
+    path = "readers/move"
+    title = "Move"
+    words = "reader move"
+    question = "Move {name}?"
+    has_dry_run = True
+
+    place: str = argument(
+        title="Place", about="A position of the log, a date and time in UTC, oldest or head.", longest=64
+    )
+    range_id: int | None = option("Move only this range.", ROW_ID, "--range", metavar="RANGE")
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        # Until the person has typed a place, the head stands for it.
+        moves = self._planned(bus, "head" if self.place == UNSAID else self.place)
+        if self.place == UNSAID:
+            yield f"{counted(len(moves), 'range')} of {self.name} go on at the place that you say."
+            yield from _some([f"Range {each.before.id} is at {each.before.place}." for each in moves])
+        else:
+            yield from _told(moves)
+        yield "A place before that has items read again; one behind it has items never read."
+        yield LOST
+
+    def plan(self, bus: ActionBus) -> Iterator[str]:
+        moves = self._planned(bus, self.place)
+        yield f"{counted(len(moves), 'range')} of {self.name} would go on at {moves[0].after.place}:"
+        yield from (f"  range {each.before.id} is at {each.before.place}" for each in moves)
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            start, decision = parse_start(self.place), bus.decision(self.reason)
+            moves = people.move(connection, self.name, start, decision, self.range_id)
+        return _told(moves)
+
+    def _planned(self, bus: ActionBus, place: str) -> Sequence[RangeMove]:
+        start = parse_start(place)
+        return bus.read(lambda connection: people.plan_move(connection, self.name, start, self.range_id))
 
 
-@command(reader, kind=Careful)
-def undo(
-    bus: CommandBus,
-    name: str = NAME,
-    act: str | None = option("Undo this act of the history; the newest by default.", metavar="ACT"),
-    reason: str = REASON,
-    yes: bool = YES,
-) -> None:
+class UndoMove(ReaderAction):
     """Put the reader NAME back to where it stood before its last checkpoint or move that is not undone yet.
 
     The history of xbus reader show names the acts.
     """
-    with bus.reading() as connection:
-        find_reader(connection, name)
-        chosen = None if act is None else people.resolve_act(connection, name, act)
-    confirm(f"Have {name} read again what it has settled?", unless=yes)
-    with bus.writing() as connection:
-        _tell_moves(people.undo(connection, name, bus.decision(reason), chosen))
+
+    path = "readers/undo"
+    title = "Undo"
+    words = "reader undo"
+    question = "Have {name} read again what it has settled?"
+
+    act: str | None = option("Undo this act of the history; the newest by default.", longest=36, metavar="ACT")
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            _, moves = people.plan_undo(connection, self.name, self._resolved(connection))
+        yield from _told(moves)
+        yield LOST
+
+    def plan(self, bus: ActionBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            find_reader(connection, self.name)
+            self._resolved(connection)
+        yield from ()
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            wanted = self._resolved(connection)
+            moves = people.undo(connection, self.name, bus.decision(self.reason), wanted)
+        return _told(moves)
+
+    def _resolved(self, connection: Connection) -> UUID | None:
+        return None if self.act is None else people.resolve_act(connection, self.name, self.act)
 
 
-@command(reader)
-def split(
-    bus: CommandBus, name: str = NAME, range_id: int = argument(ROW_ID, metavar="RANGE"), reason: str = REASON
-) -> None:
+class SplitRange(ReaderAction):
     """Cut RANGE of the reader NAME into two halves, so that two programs can read them.
 
     Both begin where the range stands. A batch that is out is delivered again, in two parts.
     """
-    with bus.writing() as connection:
-        made = people.split(connection, name, range_id, bus.decision(reason))
-    click.echo(f"Range {range_id} is split into {made[0].id} and {made[1].id}.")
+
+    path = "readers/split"
+    title = "Split"
+    words = "reader split"
+
+    range_id: int = argument(ROW_ID, metavar="RANGE")
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        parent = bus.read(lambda connection: people.plan_split(connection, self.name, self.range_id))
+        yield f"Cut range {parent.id} into two halves, which go on at {parent.place}."
+        if parent.handed_out:
+            yield "The batch that is out is delivered again, in two parts."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            one, other = people.split(connection, self.name, self.range_id, bus.decision(self.reason))
+        yield f"Range {self.range_id} is split into {one.id} and {other.id}."
 
 
-@command(reader)
-def merge(
-    bus: CommandBus,
-    name: str = NAME,
-    range_ids: Sequence[int] = argument(ROW_ID, required=True, metavar="RANGE..."),
-    reason: str = REASON,
-) -> None:
+class MergeRanges(ReaderAction):
     """Make one range of neighbours of the reader NAME, so that one program reads them.
 
     Each part goes on where it stands. Batches that are out are delivered again, as one.
     """
-    with bus.writing() as connection:
-        (made,) = people.merge(connection, name, range_ids, bus.decision(reason))
-    click.echo(f"Ranges {', '.join(map(str, range_ids))} are merged into {made.id}.")
+
+    path = "readers/merge"
+    title = "Merge"
+    words = "reader merge"
+
+    range_ids: Sequence[int] = argument(ROW_ID, required=True, metavar="RANGE...")
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        parents = bus.read(lambda connection: people.plan_merge(connection, self.name, self.range_ids))
+        yield f"Make one range of {', '.join(map(str, self.range_ids))}. Each part goes on where it stands."
+        if any(each.handed_out for each in parents):
+            yield "Batches that are out are delivered again, as one."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            (made,) = people.merge(connection, self.name, self.range_ids, bus.decision(self.reason))
+        yield f"Ranges {', '.join(map(str, self.range_ids))} are merged into {made.id}."
 
 
-def _tell_moves(moves: Sequence[RangeMove]) -> None:
-    for each in moves:
-        click.echo(f"Range {each.before.id} goes on at {each.after.place}; it was at {each.before.place}.")
+command_of(MoveReader, reader, Careful)
+command_of(UndoMove, reader, Careful)
+command_of(SplitRange, reader)
+command_of(MergeRanges, reader)
+
+SHOWN_RANGES = 20
+"""Ranges that are named one by one. More make a page long."""
+
+
+def _told(moves: Sequence[RangeMove]) -> Iterator[str]:
+    return _some(
+        [f"Range {each.before.id} goes on at {each.after.place}; it was at {each.before.place}." for each in moves]
+    )
+
+
+def _some(sentences: Sequence[str]) -> Iterator[str]:
+    yield from sentences[:SHOWN_RANGES]
+    if len(sentences) > SHOWN_RANGES:
+        yield f"So do {len(sentences) - SHOWN_RANGES:,} more."
 
 
 def _row(status: ReaderStatus, now: datetime) -> Row:

@@ -30,7 +30,17 @@ from xbus.admin.program import (
     FiniteRange,
 )
 from xbus.admin.repair.moves import told
-from xbus.admin.signatures import REASON, CommandBus, argument, command, confirm, option, shown
+from xbus.admin.signatures import (
+    REASON,
+    ActionBus,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.writes import PresenceWork
@@ -240,30 +250,55 @@ def list_(bus: CommandBus, output: Output = shown("role", watch=True)) -> None:
     output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), rows, "No roles.")
 
 
-@command(recipient)
-def detach(
-    bus: CommandBus, login: str = argument(ROLE), reason: str = REASON, yes: bool = option("Detach without asking.")
-) -> None:
+class Detach(BusAction):
     """Take the absent consumer role LOGIN off the bus, which keeps nothing for it any more.
 
     It never gets the envelopes that it lacks, unless somebody sends them again. You can only detach a role that no
     recipient serves.
     """
-    with bus.reading() as connection:
-        outlook = detaching.outlook(connection, login)
-    click.echo("\n".join(told(outlook)))
-    confirm(f"Detach {login}?", unless=yes)
-    with bus.writing() as connection:
-        detaching.detach(connection, login, reason, bus.now())
-    click.echo(f"{login} is detached. It can't register until: xbus recipient attach {quote(login)}")
+
+    path = "recipients/detach"
+    title = "Detach"
+    words = "recipient detach"
+    question = "Detach {login}?"
+    is_final = True
+
+    login: str = argument(ROLE)
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        yield from self.plan(bus)
+        yield "It can't register until somebody attaches it, and gets what is received from then on."
+
+    def plan(self, bus: ActionBus) -> Iterator[str]:
+        return told(bus.read(lambda connection: detaching.outlook(connection, self.login)))
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            detaching.detach(connection, self.login, self.reason, bus.now())
+        yield f"{self.login} is detached. It can't register until: xbus recipient attach {quote(self.login)}"
 
 
-@command(recipient)
-def attach(bus: CommandBus, login: str = argument(ROLE)) -> None:
+class Attach(BusAction):
     """Put the detached consumer role LOGIN on the bus again: it gets envelopes received from now on."""
-    with bus.writing() as connection:
-        position = detaching.attach(connection, login, bus.now())
-    click.echo(f"{login} is attached: it gets all from position {position} on.")
+
+    path = "recipients/attach"
+    title = "Attach"
+    words = "recipient attach"
+
+    login: str = argument(ROLE)
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        yield f"Put {self.login} on the bus again. It gets envelopes that are received from now on."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            position = detaching.attach(connection, self.login, bus.now())
+        yield f"{self.login} is attached: it gets all from position {position} on."
+
+
+command_of(Detach, recipient)
+command_of(Attach, recipient)
 
 
 def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:

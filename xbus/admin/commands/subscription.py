@@ -1,17 +1,19 @@
 """``xbus subscription`` shows whom gateways call, and how that goes. Nothing here shows a secret."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import click
 
 from xbus.admin.arguments import SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
-from xbus.admin.output import STATE, Column, Output, Row, age, facts, name_column, one_json
+from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column, one_json
 from xbus.admin.program import CommandGroup
-from xbus.admin.signatures import REASON, CommandBus, argument, command, shown
+from xbus.admin.signatures import REASON, ActionBus, BusAction, CommandBus, argument, command, command_of, shown
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import (
     SubscriptionEntry,
+    find_ended,
     find_subscription,
     list_subscriptions,
     resume_subscription,
@@ -95,9 +97,25 @@ def show(bus: CommandBus, name: str = argument(SUBSCRIPTION), output: Output = s
     click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
 
 
-@command(subscription)
-def resume(bus: CommandBus, name: str = argument(SUBSCRIPTION), reason: str = REASON) -> None:
+class ResumeSubscription(BusAction):
     """Have the subscription NAME go on that its subscriber has ended by 410."""
-    with bus.writing() as connection:
-        resume_subscription(connection, name, bus.decision(reason))
-    click.echo(f"{name} goes on.")
+
+    path = "subscriptions/resume"
+    title = "Resume"
+    words = "subscription resume"
+
+    name: str = argument(SUBSCRIPTION)
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        found = bus.read(lambda connection: find_ended(connection, self.name))
+        yield f"The subscriber of {self.name} wanted no more, since {moment(found.ended_at)}."
+        yield f"Gateways call {found.url} again, with what has come since. What retention has removed is skipped."
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            resume_subscription(connection, self.name, bus.decision(self.reason))
+        yield f"{self.name} goes on."
+
+
+command_of(ResumeSubscription, subscription)

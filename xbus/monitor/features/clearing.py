@@ -16,6 +16,7 @@ from pydantic import Field
 from xbus.admin.clearing_databases import ClearingList, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.repair.payload import Payload, as_json, mask_details, read_json
+from xbus.admin.signatures import UNSAID
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.people import Right
@@ -23,7 +24,6 @@ from xbus.config import Config
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter
 from xbus.errors import Refused, XbusError
-from xbus.admin.signatures import UNSAID
 from xbus.monitor.actions import Action, asked
 from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.envelopes import Limit

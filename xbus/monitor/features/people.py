@@ -1,7 +1,7 @@
 """Persons with their rights and tokens, how they log in, the passwords of programs, and the audit of what all did."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated, ClassVar
 
@@ -9,7 +9,8 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
-from xbus.admin.output import counted, moment
+from xbus.admin.commands.person import DisablePerson, EnablePerson, EndSessions, RemoveToken, SetRights, check_gift
+from xbus.admin.output import moment
 from xbus.broker.journal import people
 from xbus.broker.journal.audit.reading import list_acts
 from xbus.broker.journal.configuration import Section, check_login, set_password
@@ -20,7 +21,6 @@ from xbus.errors import CallError, Refused
 from xbus.monitor.actions import Action, TypedSecret, asked
 from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.features.entries import PLACES
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import AuditQuery, until_of
 from xbus.monitor.rendering import (
     SESSION_COOKIE,
@@ -153,16 +153,6 @@ Rights = Annotated[
 NewPassword = Annotated[TypedSecret, asked("password", "New password")]
 
 
-def _check_gift(visitor: Visitor, rights: Collection[Right]) -> None:
-    """Let nobody but a programmer make a programmer, or get hold of the login of one.
-
-    Raises:
-        Refused: the visitor lacks the right (``forbidden``).
-    """
-    if Right.PROGRAMMER in rights:
-        visitor.check(Right.PROGRAMMER)
-
-
 class AddPerson(Action):
     """Add a person, who can log in once a password is set."""
 
@@ -192,27 +182,6 @@ class _OfPerson(Action):
     def preview(self, bus: BusAccess) -> Iterator[str]:
         person = bus.read(lambda connection: people.known_person(connection, self.name))
         yield f"{person.name} has the rights: {write_rights(person.rights)}."
-
-
-class SetRights(_OfPerson):
-    """Give a person these rights, and take all others, at once."""
-
-    path: ClassVar[str] = "people/rights"
-    title: ClassVar[str] = "Set the rights"
-
-    rights: Rights = Field(default_factory=list)
-
-    def command(self) -> list[str]:
-        return ["xbus", "person", "rights", self.name, *(self.rights or [Right.VIEWER])]
-
-    def typed(self, bus: BusAccess) -> Mapping[str, str]:
-        return {"rights": " ".join(bus.read(lambda connection: people.known_person(connection, self.name)).rights)}
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            check_gift(bus, {*self.rights} - people.known_person(connection, self.name).rights)
-            people.set_rights(connection, self.name, self.rights, bus.now())
-        yield f"Person {self.name} has the rights: {write_rights(self.rights or [Right.VIEWER])}."
 
 
 class SetPassword(_OfPerson):
@@ -263,47 +232,6 @@ class ChangeOwnPassword(Action):
         yield "Your password is changed: log in with the new one."
 
 
-class DisablePerson(_OfPerson):
-    """Let a person do nothing any more, at once: all sessions end, and all tokens are removed."""
-
-    path: ClassVar[str] = "people/disable"
-    title: ClassVar[str] = "Disable"
-    words = "person disable {name}"
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            people.disable_person(connection, self.name, bus.now())
-        yield f"Person {self.name} is disabled."
-
-
-class EnablePerson(_OfPerson):
-    """Let a disabled person work again, with the password and the rights of before."""
-
-    path: ClassVar[str] = "people/enable"
-    title: ClassVar[str] = "Enable"
-    words = "person enable {name}"
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            check_gift(bus, people.known_person(connection, self.name).rights)
-            people.enable_person(connection, self.name, bus.now())
-        yield f"Person {self.name} is enabled."
-
-
-class EndSessions(_OfPerson):
-    """End all sessions of a person, who may log in again. Tokens stay."""
-
-    path: ClassVar[str] = "people/log-out"
-    title: ClassVar[str] = "Log out everywhere"
-    words = "person logout {name}"
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            person = people.known_person(connection, self.name)
-            ended = people.end_sessions(connection, person.id, bus.now())
-        yield f"{counted(ended, 'session')} of person {self.name} ended."
-
-
 class AddToken(_OfPerson):
     """Make a token by which a program acts for a person. Nobody can read it again."""
 
@@ -328,22 +256,6 @@ class AddToken(_OfPerson):
         yield made
 
 
-class RemoveToken(_OfPerson):
-    """Remove a token: programs that have it are refused at once."""
-
-    path: ClassVar[str] = "people/token/remove"
-    title: ClassVar[str] = "Remove the token"
-    words = "person token remove {name} {token}"
-
-    token: Annotated[str, Field(min_length=1, max_length=255)]
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            person = people.known_person(connection, self.name)
-            people.remove_token(connection, person.id, self.token, bus.now())
-        yield f"Token {self.token} of person {self.name} is removed."
-
-
 class SetLoginPassword(Action):
     """Set the password of an emitter or a role."""
 
@@ -366,3 +278,6 @@ class SetLoginPassword(Action):
         with bus.writing() as connection:
             set_password(connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions)
         yield f"The password of {self.kind} {self.login} is set."
+
+
+ACTIONS = (SetRights, DisablePerson, EnablePerson, EndSessions, RemoveToken)

@@ -1,18 +1,16 @@
 """Roles and their recipients: their state, their pauses, and taking them off the bus; the state of the whole bus."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
-from pydantic import Field
 
+from xbus.admin.commands.pausing import Drain, Pause, ResumePaused
+from xbus.admin.commands.recipient import Attach, Detach
 from xbus.admin.objects import of_finding, of_role, of_type, progress_of
-from xbus.admin.output import moment
-from xbus.admin.repair.moves import told
-from xbus.broker.journal.configuration import RoleSpec, ServiceSpec, detaching, pausing, read_stored
+from xbus.broker.journal.configuration import RoleSpec, ServiceSpec, read_stored
 from xbus.broker.journal.configuration.pausing import find_pause, find_subject
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_pauses
@@ -21,16 +19,11 @@ from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.samples.keeping import read_of_role
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
-from xbus.monitor.actions import Action, OptionalReason, Reason, asked
-from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_role_plots
-from xbus.monitor.people import Visitor
-from xbus.monitor.queries import until_of
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheRange, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
 
@@ -173,148 +166,4 @@ def types(bus: TheBus, _: TheVisitor) -> ObjectResponse:
     return answer_list(of_type(each) for each in counts.types)
 
 
-EFFECTS = {
-    PauseKind.ROLE: "Its recipients get nothing new. All that they are owed is kept.",
-    PauseKind.SERVICE: "No recipient of its roles gets anything new. All that they are owed is kept.",
-    PauseKind.TYPE: "New events of the type are refused as paused. What is open may be ended.",
-    PauseKind.EMITTER: "New envelopes of the emitter are refused as paused. What is open may be ended.",
-    PauseKind.BOT: "None of its runs begins. Its times count as missed. What runs goes on.",
-}
-
-Until = Annotated[
-    str,
-    asked("line", "Until", "When the pause ends: 2h for two hours from now, or a date and time in UTC.", max_length=64),
-]
-
-
-class _OfSubject(Action):
-    """An action on one thing that can be paused.
-
-    Args:
-        kind: the kind of the thing.
-        name: its name or login.
-    """
-
-    right = Right.OPERATOR
-
-    kind: PauseKind
-    name: str = Field(max_length=4000)
-
-    @property
-    def told(self) -> str:
-        """The thing in a sentence."""
-        return f'{self.kind.told} "{self.name}"'
-
-    def check(self, bus: BusAccess) -> None:
-        """Let the action pass if the thing is in use.
-
-        Raises:
-            Refused: nothing of that kind has this name (``unknown_login``, ``unknown_name``).
-        """
-        bus.read(lambda connection: pausing.find_subject(connection, self.kind, self.name))
-
-
-class Pause(_OfSubject):
-    """Begin nothing new with a role, service, event type or emitter."""
-
-    path = "pause"
-    title = "Pause"
-    words = "pause {kind} {name} --reason={reason} --until={until}"
-
-    reason: Reason
-    until: Until = ""
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        self.check(bus)
-        yield f"Pause the {self.told}."
-        yield EFFECTS[self.kind]
-        yield "Work under way goes on."
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        paused = self._pause(bus, visitor, until_of(self.until))
-        yield f"The {paused.told}."
-        yield "The broker knows of it within two seconds, and after a restart."
-
-    def _pause(self, bus: BusAccess, visitor: Visitor, until: datetime | None) -> PauseEntry:
-        with bus.writing() as connection:
-            return pausing.pause(connection, self.kind, self.name, bus.decision(self.reason), until)
-
-
-class DrainAndPause(Pause):
-    """Pause a role, service, event type or emitter, and watch until what is under way has ended."""
-
-    path = "drain"
-    title = "Drain"
-    words = "drain {kind} {name} --reason={reason} --until={until}"
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        self.check(bus)
-        yield f"Pause the {self.told}, and wait until what is under way has ended."
-        yield EFFECTS[self.kind]
-        yield "Its page shows what is still under way."
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        paused = self._pause(bus, visitor, until_of(self.until))
-        yield f"The {paused.told}."
-        yield "Its page shows what is still under way, and tells when nothing is."
-
-
-class ResumePaused(_OfSubject):
-    """Let a paused role, service, event type or emitter go on."""
-
-    path = "resume"
-    title = "Resume"
-    words = "resume {kind} {name} --reason={reason}"
-
-    reason: OptionalReason = ""
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        paused = bus.read(lambda connection: pausing.find_pause(connection, self.kind, self.name))
-        yield f"The {paused.told}, since {moment(paused.since)}."
-        yield "Let it go on. The broker brings what waited."
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            pausing.resume(connection, self.kind, self.name, bus.decision(self.reason))
-        yield f"The {self.told} is resumed."
-
-
-class Detach(Action):
-    """Take an absent consumer role off the bus, which keeps nothing for it any more."""
-
-    path = "recipients/detach"
-    title = "Detach"
-    words = "recipient detach {login} --reason={reason}"
-    right = Right.OPERATOR
-    is_final = True
-
-    login: str = Field(max_length=4000)
-    reason: Reason
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        yield from bus.read(lambda connection: list(told(detaching.outlook(connection, self.login))))
-        yield "It can't register until somebody attaches it, and gets what is received from then on."
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            detaching.detach(connection, self.login, self.reason, bus.now())
-        yield f"{self.login} is detached."
-
-
-class Attach(Action):
-    """Put a detached consumer role on the bus again."""
-
-    path = "recipients/attach"
-    title = "Attach"
-    words = "recipient attach {login}"
-    right = Right.OPERATOR
-
-    login: str = Field(max_length=4000)
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        yield f"Put {self.login} on the bus again. It gets envelopes that are received from now on."
-
-    def carry_out(self, bus: VisitorBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            position = detaching.attach(connection, self.login, bus.now())
-        yield f"{self.login} is attached: it gets all from position {position} on."
+ACTIONS = (Pause, Drain, ResumePaused, Detach, Attach)
