@@ -14,7 +14,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -26,6 +26,7 @@ from typing import (
     BinaryIO,
     ClassVar,
     Literal,
+    NewType,
     Protocol,
     TextIO,
     TypeAlias,
@@ -47,6 +48,7 @@ from xbus.clock import Clock, SystemClock
 from xbus.config import Config, load
 from xbus.config.command_line import file_option
 from xbus.ending import printable, printable_lines
+from xbus.passwords import Passwords
 
 T = TypeVar("T")
 
@@ -56,6 +58,9 @@ Given = Mapping[str, Any]
 
 Settings: TypeAlias = dict[str, Any]
 """What click may be told of a parameter."""
+
+SecretText = NewType("SecretText", str)
+"""A secret exactly as somebody typed it."""
 
 Described: TypeAlias = Any
 """A :class:`Taken` as the default of a parameter, which has the type of its value."""
@@ -71,6 +76,8 @@ class Taken:
         title: stands above its place in a form; empty where no form asks for it.
         about: stands below that place.
         longest: the most characters of a text that comes by a form.
+        asked: ``text`` or ``file`` for a text of several lines, in a file with its blanks at the ends.
+        is_required: whether a form asks for a value, where the command line has none.
     """
 
     params: Callable[[str, Any], Sequence[click.Parameter]]
@@ -78,6 +85,8 @@ class Taken:
     title: str = ""
     about: str = ""
     longest: int = 4000
+    asked: str = ""
+    is_required: bool = False
 
 
 Field: TypeAlias = tuple[Taken, Any]
@@ -88,6 +97,13 @@ class ActionBus(Protocol):
     """The bus as one sees it who acts: a person at the keyboard, or a visitor of the monitor."""
 
     clock: Clock
+
+    @property
+    def config(self) -> Config:
+        """The broker's configuration."""
+
+    def acting(self) -> AbstractContextManager[None]:
+        """Have the audit name this person."""
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Open a short transaction that only reads."""
@@ -103,6 +119,9 @@ class ActionBus(Protocol):
 
     def decision(self, reason: str) -> RepairDecision:
         """Make the decision of this person, as of now."""
+
+    def hash_password(self, password: str) -> str:
+        """Make the hash of a password."""
 
     def check_right(self, right: Right) -> None:
         """Let somebody pass who has a right.
@@ -169,6 +188,14 @@ class CommandBus:
         """Tell the moment, in UTC."""
         return self.clock.now()
 
+    def acting(self) -> AbstractContextManager[None]:
+        """Leave the audit its own name of the person at the keyboard."""
+        return nullcontext()
+
+    def hash_password(self, password: str) -> str:
+        """Make the hash of a password."""
+        return Passwords().hash_password(password)
+
     def check_right(self, right: Right) -> None:
         """Let everybody pass: who has the configuration file may do all."""
 
@@ -200,7 +227,7 @@ CONFIG = Taken(_config, lambda name, kind, given: CommandBus(given["config_path"
 
 
 def option(
-    text: str, kind: Any = None, *names: str, title: str = "", longest: int = 4000, **settings: Any
+    text: str, kind: Any = None, *names: str, title: str = "", longest: int = 4000, asked: str = "", **settings: Any
 ) -> Described:
     """Describe an option. A parameter that takes several values may have it several times.
 
@@ -217,7 +244,7 @@ def option(
         chosen = {"metavar": metavar, "multiple": is_many(annotation), **_typed(kind, annotation), **settings}
         return [click.Option([*(names or (f"--{_dashed(name)}",)), name], help=text, **chosen)]
 
-    return Taken(params, _converted, title, text, longest)
+    return Taken(params, _converted, title, text, longest, asked)
 
 
 def argument(kind: Any = None, *, title: str = "", about: str = "", longest: int = 4000, **settings: Any) -> Described:
@@ -235,6 +262,15 @@ def argument(kind: Any = None, *, title: str = "", about: str = "", longest: int
         return [click.Argument([name], **{**_typed(kind, annotation), **many, **optional, **settings})]
 
     return Taken(params, _converted, title, about, longest)
+
+
+def typed(title: str, about: str = "", *, asked: str = "", longest: int = 4000, is_required: bool = True) -> Described:
+    """Describe a field of an action that only a form has.
+
+    Args:
+        title: as :class:`Taken` has it, as the others.
+    """
+    return Taken(lambda name, kind: (), lambda name, kind, given: None, title, about, longest, asked, is_required)
 
 
 LINKED: Described = Taken(lambda name, kind: (), lambda name, kind, given: None)
@@ -403,14 +439,17 @@ class BusAction(ABC):
     words: ClassVar[str]
     """The command: ``bot fire``."""
 
-    right: ClassVar[Right] = Right.OPERATOR
-    """The right that a visitor of the monitor needs for it."""
+    right: ClassVar[Right] = Right.MANAGER
+    """The right that a visitor of the monitor needs for it. An action that names none is nobody else's."""
 
     is_final: ClassVar[bool] = False
     """True if nobody can take the action back."""
 
     question: ClassVar[str] = ""
     """The question that the command asks when it has shown the plan, with ``{field}``; empty where it does not ask."""
+
+    answer: ClassVar[str] = ""
+    """The sentence of a command that has shown the plan, where the sentences of the action would say it again."""
 
     has_dry_run: ClassVar[bool] = False
     """True if the command may show the plan alone; such a one asks."""
@@ -501,6 +540,29 @@ def _each(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def carry_out(
+    bus: CommandBus, action: type[BusAction], *, yes: bool = False, dry_run: bool = False, **given: Any
+) -> None:
+    """Carry an action out for a person at the keyboard, who sees the plan first where the action asks.
+
+    Args:
+        yes: whether the command line has said yes already.
+        dry_run: whether to show the plan alone.
+        **given: the fields.
+    """
+    try:
+        act = action(**given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if action.question:
+        _tell(act.plan(bus))
+        if dry_run:
+            return
+        confirm(action.question.format(**given), unless=yes)
+    done = list(act.carry_out(bus))
+    _tell([action.answer] if action.answer else done)
+
+
 def command_of(
     action: type[BusAction], group: click.Group | None = None, kind: type[click.Command] = click.Command
 ) -> click.Command:
@@ -512,16 +574,7 @@ def command_of(
     """
 
     def run(bus: CommandBus, yes: bool = False, dry_run: bool = False, **given: Any) -> None:
-        try:
-            act = action(**given)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from error
-        if action.question:
-            _tell(act.plan(bus))
-            if dry_run:
-                return
-            confirm(action.question.format(**given), unless=yes)
-        _tell(act.carry_out(bus))
+        carry_out(bus, action, yes=yes, dry_run=dry_run, **given)
 
     run.__doc__ = action.__doc__
     taken: dict[str, Field] = {"bus": (CONFIG, CommandBus), **action.fields()}

@@ -104,6 +104,10 @@ class VisitorBus(BusAccess):
         with self.acting():
             return decision_of(self.clock, reason)
 
+    def hash_password(self, password: str) -> str:
+        """Make the hash of a password."""
+        return self.passwords.hash_password(password)
+
     def check_right(self, right: Right) -> None:
         """Let a visitor pass who has a right.
 

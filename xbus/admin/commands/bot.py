@@ -44,6 +44,7 @@ from xbus.broker.journal.operations.bots import (
     release_bot,
     show_run,
 )
+from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
 from xbus.ending import printable_lines
@@ -119,6 +120,7 @@ class FireBot(BusAction):
     path = "bots/fire"
     title = "Fire"
     words = "bot fire"
+    right = Right.OPERATOR
 
     name: str = argument(BOT)
     run_id: int | None = option("Try this run anew, which has failed.", ROW_ID, "--run", metavar="RUN")
@@ -145,6 +147,7 @@ class ReleaseBot(BusAction):
     path = "bots/release"
     title = "Release"
     words = "bot release"
+    right = Right.OPERATOR
 
     name: str = argument(BOT)
     reason: str = REASON

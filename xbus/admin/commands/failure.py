@@ -48,7 +48,7 @@ from xbus.broker.journal.operations.failures import (
     show_group,
     unknown_failure,
 )
-from xbus.broker.journal.people import known_person
+from xbus.broker.journal.people import Right, known_person
 from xbus.states import TrackingState
 
 
@@ -129,6 +129,8 @@ class FailureAction(BusAction, ABC):
 
     ``until`` is the newest failure of the group that the person has seen; without it the group is meant as it is now.
     """
+
+    right = Right.OPERATOR
 
     fingerprint: str | None = option(
         "All failures of this group, in place of ids.", None, "--group", longest=64, metavar="FINGERPRINT"

@@ -1,9 +1,10 @@
 """``xbus parked`` shows parked envelopes, items and batches, and carries out what a person decides about them."""
 
-from collections.abc import Iterator
+from abc import ABC
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -42,17 +43,26 @@ from xbus.admin.signatures import (
     REASON,
     SHOW_SECRETS,
     YES,
+    ActionBus,
+    BusAction,
     CommandBus,
     argument,
+    carry_out,
     command,
+    command_of,
     confirm,
     option,
     shown,
 )
 from xbus.broker.journal.audit import RepairDecision
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
+from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
+    ParkedBatch,
     drop_batch,
     find_parked_batch,
     list_parked_batches,
@@ -165,6 +175,57 @@ def _write(path: Path, data: bytes) -> None:
     click.echo(f"{len(data)} bytes are in {path}.")
 
 
+class ParkedAction(BusAction, ABC):
+    """The parked parts that an action is about."""
+
+    right = Right.OPERATOR
+
+    envelope_id: Sequence[str] = argument(EnvelopeId(), required=True, longest=64, metavar="ENVELOPE...")
+    role: str | None = option("Only for this role.", ROLE, longest=255)
+    event: str | None = option("The event, if the envelope has several.", longest=64, metavar="NUMBER|ID")
+    item: int | None = option(
+        "Only this item, counted from 0, that is parked alone.", click.IntRange(0), metavar="INDEX"
+    )
+
+    def check(self) -> None:
+        if self.item is not None and len(self.envelope_id) != 1:
+            raise ValueError("an item is one of one envelope")
+        if self.event is not None and self.item is None:
+            raise ValueError("an event goes with an item: an envelope is resumed or dropped as a whole")
+
+    def find(self, connection: Connection) -> list[tuple[Past, Parked]]:
+        """Find them.
+
+        Raises:
+            Refused: one of the envelopes is not parked (``not_parked``).
+        """
+        found = []
+        for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in self.envelope_id):
+            past, parts = find_meant(connection, envelope_id, self.role, self.event, self.item)
+            found += [(past, parked) for parked in parts]
+        return found
+
+
+class ResumeParked(ParkedAction):
+    """Deliver parked envelopes or items again, and count their attempts anew: all that are named, or none."""
+
+    path = "parked/resume"
+    title = "Resume"
+    words = "parked resume"
+
+    reason: str = OPTIONAL_REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in bus.read(self.find))
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        ids = Ids(bus.clock)
+        with bus.writing() as connection:
+            decision = bus.decision(self.reason)
+            done = [resume_parked(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
+        return (sentence for each in done for sentence in resumed_sentences(each))
+
+
 @command(parked)
 def resume(
     bus: CommandBus,
@@ -187,22 +248,11 @@ def resume(
         raise click.UsageError("name envelopes, or give --all")
     if not all_ and (code, event_type, service) != (None, None, None):
         raise click.UsageError("--code, --type and --service go with --all")
-    if item is not None and len(envelope_ids) != 1:
-        raise click.UsageError("--item is one of one envelope")
-    _check_event(event, item)
-    decision = bus.decision(reason)
     if all_:
         filters = Filters(role=role, service=service, event_type=event_type, code=code)
-        _resume_all(bus, filters, decision, yes)
+        _resume_all(bus, filters, bus.decision(reason), yes)
         return
-    ids = Ids(bus.clock)
-    with bus.writing() as connection:
-        resumed = []
-        for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids):
-            past, found = find_meant(connection, envelope_id, role, event, item)
-            resumed += [resume_parked(connection, past, parked, decision, ids) for parked in found]
-    for each in resumed:
-        click.echo("\n".join(resumed_sentences(each)))
+    carry_out(bus, ResumeParked, envelope_id=envelope_ids, role=role, event=event, item=item, reason=reason)
 
 
 def _resume_all(bus: CommandBus, filters: Filters, decision: RepairDecision, yes: bool) -> None:
@@ -222,37 +272,40 @@ def _resume_all(bus: CommandBus, filters: Filters, decision: RepairDecision, yes
         click.get_current_context().exit(REFUSED)
 
 
-@command(parked)
-def drop(
-    bus: CommandBus,
-    envelope_ids: tuple[str, ...] = argument(EnvelopeId(), required=True, metavar="ENVELOPE..."),
-    role: str | None = option("Only for this role.", ROLE),
-    event: str | None = EVENT,
-    item: int | None = ITEM,
-    reason: str = REASON,
-    yes: bool = YES,
-) -> None:
+class DropParked(ParkedAction):
     """Drop everything parked of envelopes for good: their roles go without it. It drops all named ones or none."""
-    if item is not None and len(envelope_ids) != 1:
-        raise click.UsageError("--item is one of one envelope")
-    _check_event(event, item)
-    with bus.reading() as connection:
-        named = dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids)
-        found = [parked for each in named for parked in find_meant(connection, each, role, event, item)[1]]
-    for parked in found:
-        click.echo(f"{parked.role} goes without {parts_of(parked)}")
-    confirm("Drop that for good?", unless=yes)
-    decision = bus.decision(reason)
-    with bus.writing() as connection:
-        # As it was shown: parts that were parked since then stay.
-        for parked in found:
-            drop_parked(connection, parked, decision)
-    click.echo("Dropped.")
+
+    path = "parked/drop"
+    title = "Drop for good"
+    words = "parked drop"
+    question = "Drop that for good?"
+    answer = "Dropped."
+    is_final = True
+
+    reason: str = REASON
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._shown: Sequence[Parked] | None = None
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in bus.read(self.find))
+
+    def plan(self, bus: ActionBus) -> Iterator[str]:
+        self._shown = [parked for _, parked in bus.read(self.find)]
+        return (f"{parked.role} goes without {parts_of(parked)}" for parked in self._shown)
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            decision = bus.decision(self.reason)
+            # As it was shown: parts that were parked since then stay.
+            found = [parked for _, parked in self.find(connection)] if self._shown is None else self._shown
+            for parked in found:
+                drop_parked(connection, parked, decision)
+        return (f"{parked.role} goes without {parts_of(parked)}." for parked in found)
 
 
-def _check_event(event: str | None, item: int | None) -> None:
-    if event is not None and item is None:
-        raise click.UsageError("--event goes with --item: an envelope is resumed or dropped as a whole")
+command_of(DropParked, parked)
 
 
 @command(parked)
@@ -323,8 +376,6 @@ def _edited(payload: Payload) -> bytes:
 SHORT_ID = 12
 """Characters of an id in a list, its prefix with them: enough digits that two of them rarely begin alike."""
 
-BATCHES = argument(required=True, metavar="BATCH...")
-
 
 @parked.group(cls=CommandGroup)
 def batch() -> None:
@@ -381,26 +432,68 @@ def show_batch(bus: CommandBus, batch: str = argument(), output: Output = shown(
     click.echo("\n".join(lines))
 
 
-@command(batch, "resume")
-def resume_batches(bus: CommandBus, batches: tuple[str, ...] = BATCHES, reason: str = OPTIONAL_REASON) -> None:
+class BatchAction(BusAction, ABC):
+    """The parked batches that an action is about, by their ids, or the beginnings of some."""
+
+    right = Right.OPERATOR
+
+    batch: Sequence[str] = argument(required=True, longest=255, metavar="BATCH...")
+
+    def find(self, connection: Connection) -> list[ParkedBatch]:
+        """Find them.
+
+        Raises:
+            Refused: one of them is not parked (``batch_not_parked``), or several begin so (``ambiguous_id``).
+        """
+        found = [find_parked_batch(connection, each) for each in self.batch]
+        return [*{each.id: each for each in found}.values()]
+
+
+class ResumeBatches(BatchAction):
     """Have parked batches handed out again, and count their attempts anew. It resumes all named ones or none."""
-    with bus.writing() as connection:
-        found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
-        for each in found:
-            resume_batch(connection, each, bus.decision(reason))
-    for each in found:
-        click.echo(f"{each.whose} gets {each.id} again.")
+
+    path = "batches/resume"
+    title = "Resume"
+    words = "parked batch resume"
+
+    reason: str = OPTIONAL_REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        return (f"{each.whose} gets {each.id} again." for each in bus.read(self.find))
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            found = self.find(connection)
+            for each in found:
+                resume_batch(connection, each, bus.decision(self.reason))
+        return (f"{each.whose} gets {each.id} again." for each in found)
 
 
-@command(batch, "drop")
-def drop_batches(bus: CommandBus, batches: tuple[str, ...] = BATCHES, reason: str = REASON, yes: bool = YES) -> None:
+class DropBatches(BatchAction):
     """Drop parked batches for good: their readers go without them. It drops all named ones or none."""
-    with bus.reading() as connection:
-        found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
-    for each in found:
-        click.echo(f"{each.whose} goes without {each.id}")
-    confirm("Drop that for good?", unless=yes)
-    with bus.writing() as connection:
-        for each in found:
-            drop_batch(connection, each, bus.decision(reason))
-    click.echo("Dropped.")
+
+    path = "batches/drop"
+    title = "Drop for good"
+    words = "parked batch drop"
+    question = "Drop that for good?"
+    answer = "Dropped."
+    is_final = True
+
+    reason: str = REASON
+
+    def preview(self, bus: ActionBus) -> Iterator[str]:
+        return (f"{each.whose} goes without {each.id}, for good." for each in bus.read(self.find))
+
+    def plan(self, bus: ActionBus) -> Iterator[str]:
+        return (f"{each.whose} goes without {each.id}" for each in bus.read(self.find))
+
+    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            found = self.find(connection)
+            for each in found:
+                drop_batch(connection, each, bus.decision(self.reason))
+        return (f"{each.whose} goes without {each.id}." for each in found)
+
+
+command_of(ResumeBatches, batch)
+command_of(DropBatches, batch)

@@ -26,6 +26,7 @@ from xbus.admin.signatures import (
 from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import TimedOut
 
@@ -48,6 +49,8 @@ EFFECTS = {
 
 class SubjectAction(BusAction, ABC):
     """An action on one thing that can be paused."""
+
+    right = Right.OPERATOR
 
     kind: PauseKind = argument(metavar="KIND")
     name: str = argument(OF_KIND)

@@ -97,6 +97,14 @@ class PersonAction(BusAction, ABC):
         yield f"{found.name} has the rights: {write_rights(found.rights)}."
 
 
+RIGHTS = argument(
+    RIGHT,
+    title="Rights",
+    about="A manager may do all but say what bots run; only a programmer may. Everybody may view.",
+    metavar="[RIGHT]...",
+)
+
+
 class SetRights(PersonAction):
     """Give a person these rights, and take all others, at once."""
 
@@ -108,7 +116,7 @@ class SetRights(PersonAction):
         RIGHT,
         required=True,
         title="Rights",
-        about="A manager may do all but say what bots run; only a programmer may. Everybody may view.",
+        about=RIGHTS.about,
         metavar="RIGHT...",
     )
 

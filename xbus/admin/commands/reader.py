@@ -30,6 +30,7 @@ from xbus.admin.signatures import (
 )
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.slices import parse_start
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import (
@@ -86,6 +87,8 @@ LOST = "Programs that read them now lose their batches: what they settle late is
 
 class ReaderAction(BusAction, ABC):
     """An action on a reader."""
+
+    right = Right.OPERATOR
 
     name: str = argument(READER)
 

@@ -43,6 +43,7 @@ from xbus.admin.signatures import (
 )
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PresenceWork
 from xbus.config import load_or_default
 from xbus.errors import ConfigurationError
@@ -260,6 +261,7 @@ class Detach(BusAction):
     path = "recipients/detach"
     title = "Detach"
     words = "recipient detach"
+    right = Right.OPERATOR
     question = "Detach {login}?"
     is_final = True
 
@@ -285,6 +287,7 @@ class Attach(BusAction):
     path = "recipients/attach"
     title = "Attach"
     words = "recipient attach"
+    right = Right.OPERATOR
 
     login: str = argument(ROLE)
 

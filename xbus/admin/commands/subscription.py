@@ -10,6 +10,7 @@ from xbus.admin.objects import of_subscription, subscription_state
 from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column, one_json
 from xbus.admin.program import CommandGroup
 from xbus.admin.signatures import REASON, ActionBus, BusAction, CommandBus, argument, command, command_of, shown
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import (
     SubscriptionEntry,
@@ -103,6 +104,7 @@ class ResumeSubscription(BusAction):
     path = "subscriptions/resume"
     title = "Resume"
     words = "subscription resume"
+    right = Right.OPERATOR
 
     name: str = argument(SUBSCRIPTION)
     reason: str = REASON
