@@ -1,6 +1,6 @@
 """Things of the bus as objects that commands and monitor write in JSON, with the names of ``docs/json.md``; pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
@@ -55,19 +55,9 @@ def shown(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, o
 def of_role(role: RoleStatus, alarm: str | None, now: datetime) -> JsonObject:
     lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
     return {
-        "role": role.role,
-        "service": role.service,
-        "kind": role.kind,
-        "state": role.state,
-        "since": role.since,
-        "seen_at": role.seen_at,
-        "noted_at": role.noted_at,
+        **shown(role, "role_id", parked="parked_envelopes"),
         "work": [_of_work(work) for work in role.work],
-        "lag": role.lag,
         "lag_seconds": lag_seconds,
-        "owed_since": role.owed_since,
-        "parked_envelopes": role.parked,
-        "parked_items": role.parked_items,
         "alarm": alarm,
         "instances": [_of_instance(instance) for instance in role.instances],
         "pause": None if role.pause is None else of_pause(role.pause),
@@ -109,25 +99,20 @@ def progress_of(work: PresenceWork) -> float | None:
 
 def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
     waits = None if bot.slowed_until is None else max(round((bot.slowed_until - now).total_seconds(), 3), 0.0)
+    renamed = {
+        "name": "bot",
+        "work": "call",
+        "runners": "service",
+        "instances": "max_instances",
+        "attempts": "max_attempts",
+        "next_slot": "next_at",
+        "failures": "failed_attempts",
+        "slowed_until": "slowed_until_at",
+    }
     return {
-        "bot": bot.name,
+        **shown(bot, "last", **renamed),
         "state": bot.state,
-        "call": bot.work,
-        "description": bot.description,
-        "service": bot.runners,
         "cron": bot.cron or None,
-        "timezone": bot.timezone,
-        "missed": bot.missed,
-        "reads": [*bot.reads],
-        "emits": [*bot.emits],
-        "max_instances": bot.instances,
-        "max_seconds": bot.max_seconds,
-        "max_attempts": bot.attempts,
-        "next_at": bot.next_slot,
-        "due": bot.due,
-        "running": bot.running,
-        "failed_attempts": bot.failures,
-        "slowed_until_at": bot.slowed_until,
         "slowed_seconds": waits,
         "pause": None if bot.pause is None else of_pause(bot.pause),
         "last_run": None if bot.last is None else of_run(bot.last),
@@ -178,22 +163,11 @@ def of_parked_part(summary: ParkedSummary) -> JsonObject:
 
 
 def of_parked(parked: Parked) -> JsonObject:
-    whole = parked.delivery
     return {
-        "role": parked.role,
-        "service": parked.service,
-        "removed": parked.removed,
-        "delivery": whole and shown(whole),
+        **shown(parked, "envelope_id", "role_id", "items"),
+        "delivery": parked.delivery and shown(parked.delivery),
         "item_states": [
-            {
-                "role": parked.role,
-                "event_number": item.number,
-                "index": item.index,
-                "state": "parked",
-                "since": item.since,
-                "code": item.code,
-                "cause": item.cause,
-            }
+            {**shown(item, "event_id", number="event_number"), "role": parked.role, "state": "parked"}
             for item in parked.items
         ],
     }
@@ -273,23 +247,11 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
     if status.trouble is not None:
         code, cause, since = status.trouble
         trouble = {"code": code, "cause": cause, "since": since}
-    refused: Sequence[JsonObject] = [
-        {
-            "place": each.place,
-            "queued_at": each.queued_at,
-            "bytes": each.size,
-            "key": each.key,
-            "code": each.code,
-            "cause": each.cause,
-        }
-        for each in status.refused
-    ]
+    hidden = ("envelope_id", "ordering_key", "headers")
     return {
-        "waiting": status.waiting,
-        "bytes": status.waiting_bytes,
-        "oldest_at": status.oldest,
+        **shown(status, waiting_bytes="bytes", oldest="oldest_at"),
         "trouble": trouble,
-        "refused": refused,
+        "refused": [shown(each, *hidden, size="bytes") for each in status.refused],
     }
 
 
@@ -334,39 +296,25 @@ def of_range(status: RangeStatus) -> JsonObject:
 
 def of_move(move: PlaceMove) -> JsonObject:
     return {
-        "act_id": str(move.act),
-        "at": move.at,
-        "who": move.who,
-        "action": move.kind,
+        **shown(move, "before", "after", act="act_id", kind="action"),
         "reason": move.reason or None,
-        "undoes": None if move.undoes is None else str(move.undoes),
-        "first": move.first,
-        "last": move.last,
         "from_place": str(move.before),
         "to_place": str(move.after),
     }
 
 
 def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject:
+    hidden = ("service_id", "ranges", "failed_at", "secret", "reader_name")
     return {
-        "subscription": each.name,
-        "state": subscription_state(each, reader),
-        "url": each.url,
-        "format": each.format,
-        "signed": bool(each.secret),
-        "verify": each.verify,
-        "types": [*reader.event_types],
+        **shown(each, *hidden, name="subscription", failures="failed_calls", failing_since="since"),
         "reader": each.reader_name,
+        "state": subscription_state(each, reader),
+        "signed": bool(each.secret),
+        "types": [*reader.event_types],
         "at_place": str(reader.place),
         "lag": reader.lag,
         "owed_since": reader.waits_since,
-        "failed_calls": each.failures,
         "parked_batches": 0 if reader.subscriber is None else reader.subscriber.parked,
-        "since": each.failing_since,
-        "retry_at": each.retry_at,
-        "code": each.code,
-        "error": each.error,
-        "ended_at": each.ended_at,
     }
 
 
@@ -384,25 +332,12 @@ def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:
 
 
 def of_person(person: Person, sessions: int) -> JsonObject:
-    return {
-        "person": person.name,
-        "rights": _of_rights(person.rights),
-        "sessions": sessions,
-        "created_at": person.created_at,
-        "last_seen_at": person.last_seen_at,
-        "disabled_at": person.disabled_at,
-    }
+    return {**shown(person, "id", name="person"), "rights": _of_rights(person.rights), "sessions": sessions}
 
 
 def of_person_token(person: Person, token: PersonToken) -> JsonObject:
-    return {
-        "person": person.name,
-        "token": token.name,
-        "rights": _of_rights(token.rights),
-        "created_at": token.created_at,
-        "last_used_at": token.used_at,
-        "expires_at": token.expires_at,
-    }
+    found = shown(token, "id", name="token", used_at="last_used_at")
+    return {"person": person.name, **found, "rights": _of_rights(token.rights)}
 
 
 def _of_rights(rights: Collection[Right]) -> list[str]:
