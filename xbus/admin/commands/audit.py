@@ -61,8 +61,7 @@ def list_(
     A row without a number waits for the chain; a running broker gives it one within seconds.
     """
     filters = AuditFilters(since, who, action, object_, before)
-    with bus.reading() as connection:
-        found = list_acts(connection, filters, limit)
+    found = bus.read(lambda connection: list_acts(connection, filters, limit))
     more = None
     if len(found) == limit and found[-1].number is not None:
         more = f"There may be more: --before {found[-1].number}"
@@ -126,8 +125,7 @@ def cut(
 
     The chain keeps the hash of the last removed row, so the others can still be verified.
     """
-    with bus.reading() as connection:
-        older = count_older(connection, before)
+    older = bus.read(lambda connection: count_older(connection, before))
     if not older:
         click.echo("Nothing is so old.")
         return

@@ -64,8 +64,7 @@ def list_(bus: CommandBus, output: Output = shown("bot", watch=True)) -> None:
     A bot is slowed when ten attempts have failed one after another: NEXT tells for how long nothing of it begins. It is
     tried once then, and goes on when that went well, or when somebody releases it.
     """
-    with bus.reading() as connection:
-        found = list_bots(connection, output.now)
+    found = bus.read(lambda connection: list_bots(connection, output.now))
     rows = [
         {
             name_column("BOT"): each.name,
@@ -87,11 +86,7 @@ def list_(bus: CommandBus, output: Output = shown("bot", watch=True)) -> None:
 def show(bus: CommandBus, name: str = argument(BOT), output: Output = shown(wide=False)) -> None:
     """Show the bot NAME."""
     now = bus.now()
-    with bus.reading() as connection:
-        (found,) = list_bots(connection, now, name)
-    if output.as_json:
-        click.echo(one_json(of_bot(found, now)))
-        return
+    (found,) = bus.read(lambda connection: list_bots(connection, now, name))
     last = found.last
     told = {
         "bot": found.name,
@@ -111,7 +106,7 @@ def show(bus: CommandBus, name: str = argument(BOT), output: Output = shown(wide
         "last run": None if last is None else f"{last.id}, {last.state}",
         "error": None if last is None or not last.code else f"[{last.code}] {last.error}",
     }
-    click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
+    output.detail(of_bot(found, now), facts(told))
 
 
 class FireBot(BusAction):
@@ -176,8 +171,7 @@ def runs(
     output: Output = shown("run", watch=True),
 ) -> None:
     """Show the runs of the bot NAME, or of all, the newest first."""
-    with bus.reading() as connection:
-        found = list_runs(connection, name, limit, state)
+    found = bus.read(lambda connection: list_runs(connection, name, limit, state))
     rows = [
         {
             "RUN": run.id,
@@ -209,8 +203,7 @@ def log(
     output: Output = shown(wide=False),
 ) -> None:
     """Show what a run of the bot NAME has printed in its last attempt, as far as it was kept."""
-    with bus.reading() as connection:
-        found = show_run(connection, name, run_id)
+    found = bus.read(lambda connection: show_run(connection, name, run_id))
     if output.as_json:
         click.echo(one_json({**of_run(found), "log": found.log}))
         return

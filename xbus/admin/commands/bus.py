@@ -63,8 +63,7 @@ def plan_change(bus: CommandBus, name: str, content: bytes, decisions: Decisions
     Raises:
         Problems: the file can't be applied.
     """
-    with bus.reading() as connection:
-        change = plan_in(connection, content, decisions)
+    change = bus.read(lambda connection: plan_in(connection, content, decisions))
     if change.problems:
         raise Problems(name, change.problems)
     return change
@@ -169,8 +168,7 @@ def edit(bus: CommandBus) -> None:
     The variable VISUAL or EDITOR names the editor. An entry that you delete is removed from the bus. If your text
     is not applied, a file keeps it.
     """
-    with bus.reading() as connection:
-        stored = read_stored(connection)
+    stored = bus.read(read_stored)
     # A deleted entry is meant to go: the editor showed all of them.
     decisions = Decisions(prune=True)
     with _draft(bus_file.write(stored.in_use)) as draft:
@@ -239,8 +237,7 @@ def export(bus: CommandBus) -> None:
 
     The file has everything but passwords. If you apply it unchanged, nothing changes.
     """
-    with bus.reading() as connection:
-        stored = read_stored(connection)
+    stored = bus.read(read_stored)
     click.echo(bus_file.write(stored.in_use), nl=False)
 
 

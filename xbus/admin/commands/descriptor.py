@@ -18,8 +18,7 @@ def descriptor() -> None:
 @command(descriptor)
 def list_(bus: CommandBus, output: Output = shown("descriptor")) -> None:
     """Show the names, types and sizes of the descriptors."""
-    with bus.reading() as connection:
-        found = list_descriptors(connection)
+    found = bus.read(list_descriptors)
     rows = [{name_column("NAME"): each.name, "MIMETYPE": each.mimetype, "BYTES": each.size} for each in found]
     output.listing(map(of_descriptor, found), rows, "No descriptors.")
 
@@ -27,8 +26,7 @@ def list_(bus: CommandBus, output: Output = shown("descriptor")) -> None:
 @command(descriptor)
 def show(bus: CommandBus, name: str = argument()) -> None:
     """Write the content of one descriptor to standard output, unchanged."""
-    with bus.reading() as connection:
-        content = read_descriptor(connection, name)
+    content = bus.read(lambda connection: read_descriptor(connection, name))
     if content is None:
         raise Refused(f'there is no descriptor "{name}"', "see xbus descriptor list", code="descriptor_unknown")
     click.echo(content, nl=False)

@@ -117,7 +117,7 @@ def show(
         detail = show_envelope(connection, wanted)
     if detail is None:
         raise envelope_unknown(wanted)
-    click.echo(one_json(of_envelope_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
+    output.detail(of_envelope_detail(detail), _show(detail, output))
 
 
 def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:

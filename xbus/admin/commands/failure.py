@@ -9,7 +9,7 @@ import click
 
 from xbus.admin.arguments import ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
-from xbus.admin.output import Column, Output, counted, facts, moment, one_json, rows_of
+from xbus.admin.output import Column, Output, counted, facts, moment, rows_of
 from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
@@ -117,11 +117,10 @@ def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -
 @command(failure)
 def show(bus: CommandBus, failure_id: int = argument(ROW_ID, metavar="ID"), output: Output = shown()) -> None:
     """Show one failure: its place, the recipient's words, and the history of its repair."""
-    with bus.reading() as connection:
-        detail = show_failure(connection, failure_id)
+    detail = bus.read(lambda connection: show_failure(connection, failure_id))
     if detail is None:
         raise unknown_failure(failure_id)
-    click.echo(one_json(of_failure_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
+    output.detail(of_failure_detail(detail), _show(detail, output))
 
 
 class FailureAction(BusAction, ABC):

@@ -68,8 +68,7 @@ def _search(url: str, search: Search) -> SearchResult:
 def _list(bus: CommandBus, result: SearchResult, output: Output) -> Iterator[str]:
     ids: dict[UUID, str] = {}
     if not output.is_wide:
-        with bus.reading() as connection:
-            ids = shorten(connection, [item.envelope_id for item, _ in result.found])
+        ids = bus.read(lambda connection: shorten(connection, [item.envelope_id for item, _ in result.found]))
     rows = [
         {
             Column("POSITION", to_right=True): str(item.position),

@@ -54,7 +54,7 @@ def health(
     reports = _processes([answer for answer in answers.values() if not isinstance(answer, CallError)])
     silent = [_unreachable(name, answer) for name, answer in answers.items() if isinstance(answer, CallError)]
     for report in reports:
-        click.echo(one_json(_plain(report)) if output.as_json else "\n".join(_told(report, output)))
+        output.detail(_plain(report), _told(report, output))
     for unreachable in silent:
         if output.as_json:
             click.echo(one_json(_plain(unreachable)))

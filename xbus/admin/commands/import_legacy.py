@@ -28,8 +28,7 @@ def import_legacy(
     """
     # Several words are one address, and no surplus of the command line, which would be shown with the password in it.
     wished = translate(read_legacy(" ".join(address)))
-    with bus.reading() as connection:
-        plan = plan_import(read_present(connection), wished)
+    plan = bus.read(lambda connection: plan_import(read_present(connection), wished))
     _tell(plan)
     if dry_run:
         click.echo("Nothing was changed: this was a dry run.")

@@ -36,8 +36,7 @@ def journal() -> None:
 @command(journal)
 def show(bus: CommandBus, output: Output = shown()) -> None:
     """Show the journal's place, and recipients that registered elsewhere: the broker does not call them."""
-    with bus.reading() as connection:
-        place, found = read_place(connection), copies.read_foreign(connection)
+    place, found = bus.read(read_place), bus.read(copies.read_foreign)
     if output.as_json:
         foreign = [{"role": it.role, "uri": it.uri, "journal_place": it.place} for it in found]
         click.echo(one_json({"journal_place": place, "foreign_registrations": foreign}))
@@ -96,8 +95,7 @@ def show_losses(bus: CommandBus, output: Output = shown()) -> None:
     The envelopes behind the second position are gone, up to the first one and perhaps further. Emitters that keep what
     they sent, or have it in a file, send it again: what arrived is refused or taken once, by its idempotency key.
     """
-    with bus.reading() as connection:
-        found = losses.read(connection)
+    found = bus.read(losses.read)
     if output.as_json:
         click.echo(one_json({"losses": [_loss_json(loss) for loss in found]}))
         return
@@ -142,8 +140,7 @@ def _adopt_objects(bus: CommandBus, url: str) -> None:
 
 
 def _decide(bus: CommandBus, decide: Decide, reason: str, question: str) -> Sequence[ForeignRegistration]:
-    with bus.reading() as connection:
-        found = copies.read_foreign(connection)
+    found = bus.read(copies.read_foreign)
     click.echo("\n".join(_told(found, Output.of(Form.USUAL))))
     if not found:
         return found

@@ -47,8 +47,7 @@ def list_sessions(bus: CommandBus, output: Output = shown("login")) -> None:
 
     The end of a session moves on while it is used.
     """
-    with bus.reading() as connection:
-        found = count_sessions(connection, output.now)
+    found = bus.read(lambda connection: count_sessions(connection, output.now))
     heads = ("KIND", name_column("LOGIN"), "SESSIONS", "END IN")
     rows = rows_of(heads, ((each.kind, each.login, each.sessions, output.ahead(each.expires_at)) for each in found))
     output.listing(map(of_sessions, found), rows, "Nobody is logged in.")
@@ -92,8 +91,7 @@ def new(
 @command(token, "list")
 def list_tokens(bus: CommandBus, output: Output = shown("token")) -> None:
     """Show the API tokens, and when each was last used."""
-    with bus.reading() as connection:
-        found = list_api_tokens(connection)
+    found = bus.read(list_api_tokens)
     rows = [
         {
             name_column("TOKEN"): each.name,

@@ -10,7 +10,7 @@ import click
 
 from xbus.admin.address import TIMEOUT, CommandLogin, way_to
 from xbus.admin.objects import of_outbox
-from xbus.admin.output import CAUSE, Output, Row, counted, facts, moment, name_column, one_json
+from xbus.admin.output import CAUSE, Output, Row, counted, facts, moment, name_column
 from xbus.admin.program import ROW_ID, CommandGroup
 from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.emitter.flushing import flush_outbox
@@ -31,7 +31,7 @@ def status(path: Path = FILE, output: Output = shown()) -> None:
     """Show the waiting and the refused envelopes of FILE, and the obstacle, if any."""
     with _opened(path) as box:
         found = box.status()
-    click.echo(one_json(of_outbox(found)) if output.as_json else "\n".join(_told(found, output)))
+    output.detail(of_outbox(found), _told(found, output))
 
 
 def _told(found: OutboxStatus, output: Output) -> Iterator[str]:

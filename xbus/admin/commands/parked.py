@@ -10,7 +10,7 @@ import click
 
 from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
-from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column, one_json
+from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column
 from xbus.admin.program import (
     CommandGroup,
     EnvelopeId,
@@ -153,7 +153,7 @@ def show(
             _write(raw, present_item(connection, place))
             return
         found = view(connection, named, role, event, wanted, show_secrets=show_secrets)
-    click.echo(one_json(found.plain()) if output.as_json else "\n".join(found.lines(output)))
+    output.detail(found.plain(), found.lines(output))
 
 
 def _span(text: str | None) -> tuple[int, int] | None:
@@ -256,8 +256,7 @@ def resume(
 
 
 def _resume_all(bus: CommandBus, filters: Filters, decision: RepairDecision, yes: bool) -> None:
-    with bus.reading() as connection:
-        newest = list_parked(connection, filters, 1)
+    newest = bus.read(lambda connection: list_parked(connection, filters, 1))
     if not newest:
         click.echo("Nothing parked matches the options.")
         return
@@ -394,8 +393,7 @@ def list_batches(
     output: Output = shown("batch", watch=True),
 ) -> None:
     """Show parked batches, the newest first."""
-    with bus.reading() as connection:
-        found = list_parked_batches(connection, subscription, limit, reader=reader)
+    found = bus.read(lambda connection: list_parked_batches(connection, subscription, limit, reader=reader))
     rows = [
         {
             "SINCE": output.when(each.since),
@@ -416,9 +414,6 @@ def show_batch(bus: CommandBus, batch: str = argument(), output: Output = shown(
     with bus.reading() as connection:
         found = find_parked_batch(connection, batch)
         events = read_parked_events(connection, found)
-    if output.as_json:
-        click.echo(one_json({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]}))
-        return
     told = {
         "batch": found.id,
         "subscription": found.subscription,
@@ -429,7 +424,7 @@ def show_batch(bus: CommandBus, batch: str = argument(), output: Output = shown(
         "places": f"{found.range.batch_begin} to {found.range.batch_end}",
     }
     lines = [*facts(told), *(f"event of {event.type_name} in envelope {event.envelope_id}" for event in events)]
-    click.echo("\n".join(lines))
+    output.detail({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]}, lines)
 
 
 class BatchAction(BusAction, ABC):

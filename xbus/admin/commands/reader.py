@@ -57,8 +57,7 @@ def list_(bus: CommandBus, output: Output = shown("reader", watch=True)) -> None
     PLACE is that of the range that is furthest behind. LAG counts the events of its types from there on, OLDEST is the
     age of the first of them. SKIPPED counts envelopes that retention removed before the reader had read them.
     """
-    with bus.reading() as connection:
-        found = list_readers(connection)
+    found = bus.read(list_readers)
     output.listing(map(of_reader, found), (_row(each, output.now) for each in found), "No readers.")
 
 
@@ -153,8 +152,7 @@ class UndoMove(ReaderAction):
     reason: str = REASON
 
     def preview(self, bus: ActionBus) -> Iterator[str]:
-        with bus.reading() as connection:
-            _, moves = people.plan_undo(connection, self.name, self._resolved(connection))
+        _, moves = bus.read(lambda connection: people.plan_undo(connection, self.name, self._resolved(connection)))
         yield from _told(moves)
         yield LOST
 

@@ -243,8 +243,7 @@ def list_(bus: CommandBus, output: Output = shown("role", watch=True)) -> None:
     held or retried. OLDEST is the age of the oldest of them. PARKED counts those that wait for a person. SEEN is the
     age of the last sign of life. The broker writes changes down every two seconds, and signs of life every ten.
     """
-    with bus.reading() as connection:
-        found = list_roles(connection)
+    found = bus.read(list_roles)
     owed_days = bus.config.journal.owed_days
     now = output.now
     rows = [row for role in found for row in _rows(role, owed_days, output)]

@@ -7,7 +7,7 @@ import click
 
 from xbus.admin.arguments import SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
-from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column, one_json
+from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.signatures import REASON, ActionBus, BusAction, CommandBus, argument, command, command_of, shown
 from xbus.broker.journal.people import Right
@@ -74,9 +74,6 @@ def show(bus: CommandBus, name: str = argument(SUBSCRIPTION), output: Output = s
     with bus.reading() as connection:
         found = find_subscription(connection, name)
         (reader,) = list_readers(connection, found.reader_name)
-    if output.as_json:
-        click.echo(one_json(of_subscription(found, reader)))
-        return
     told = {
         "subscription": found.name,
         "state": subscription_state(found, reader),
@@ -95,7 +92,7 @@ def show(bus: CommandBus, name: str = argument(SUBSCRIPTION), output: Output = s
         "error": None if found.code is None else f"[{found.code}] {found.error}",
         "ended": found.ended_at,
     }
-    click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
+    output.detail(of_subscription(found, reader), facts(told))
 
 
 class ResumeSubscription(BusAction):

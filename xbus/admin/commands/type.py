@@ -23,8 +23,7 @@ def list_(bus: CommandBus, output: Output = shown("event type", watch=True)) -> 
     The counts include events that were archived, and some that retention has removed a short while ago. LAST HOUR is an
     estimate of the events that were sealed within the last hour.
     """
-    with bus.reading() as connection:
-        found = count_types(connection, output.now - timedelta(hours=1))
+    found = bus.read(lambda connection: count_types(connection, output.now - timedelta(hours=1)))
     rows = [
         {
             name_column("TYPE"): each.name,

@@ -71,8 +71,7 @@ def _ask(
 def _told(finding: Finding, output: Output) -> Iterator[str]:
     yield output.paragraph(f"{finding.cause}. [{finding.code}]")
     known = {**_proof(finding.proof), "next step": finding.next_step or None}
-    if any(value is not None for value in known.values()):
-        yield from (f"{INDENT}{line}" for line in facts(known))
+    yield from (f"{INDENT}{line}" for line in facts(known))
 
 
 def _proof(proof: Proof) -> dict[str, object]:

@@ -70,8 +70,7 @@ TheAnswers: TypeAlias = Annotated[UploadForm, Form()]
 @router.get("")
 def ask(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Ask for a file, its descriptor and its emitter."""
-    with bus.reading() as connection:
-        stored, descriptors = read_stored(connection), list_descriptors(connection)
+    stored, descriptors = bus.read(read_stored), bus.read(list_descriptors)
     return page("upload/form.html", descriptors=descriptors, it=stored.in_use)
 
 
