@@ -148,16 +148,21 @@ def _printable_refusals() -> Iterator[None]:
         raise
 
 
+def digits(text: str) -> str:
+    """Give the digits of the id of an envelope."""
+    return text.replace("-", "").lower()
+
+
 class EnvelopeId(click.ParamType[str]):
     """The id of an envelope, or the digits with which only this one begins; the command gets the digits."""
 
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        digits = str(value).replace("-", "").lower()
-        if not _DIGITS.fullmatch(digits):
+        found = digits(str(value))
+        if not _DIGITS.fullmatch(found):
             self.fail(f"{value!r} is neither the id of an envelope nor its first digits, 4 or more", param, ctx)
-        return digits
+        return found
 
 
 _DIGITS = re.compile(r"[0-9a-f]{4,32}")

@@ -27,7 +27,6 @@ from typing import (
     ClassVar,
     Literal,
     NewType,
-    Protocol,
     TextIO,
     TypeAlias,
     TypeVar,
@@ -93,46 +92,10 @@ Field: TypeAlias = tuple[Taken, Any]
 """A parameter of a command, or a field of an action: how it is taken, and its annotation."""
 
 
-class ActionBus(Protocol):
-    """The bus as one sees it who acts: a person at the keyboard, or a visitor of the monitor."""
-
-    clock: Clock
-
-    @property
-    def config(self) -> Config:
-        """The broker's configuration."""
-
-    def acting(self) -> AbstractContextManager[None]:
-        """Have the audit name this person."""
-
-    def reading(self) -> AbstractContextManager[Connection]:
-        """Open a short transaction that only reads."""
-
-    def writing(self) -> AbstractContextManager[Connection]:
-        """Open a short transaction whose acts are those of this person."""
-
-    def read(self, ask: Callable[[Connection], T]) -> T:
-        """Give the answer to one question."""
-
-    def now(self) -> datetime:
-        """Tell the moment, in UTC."""
-
-    def decision(self, reason: str) -> RepairDecision:
-        """Make the decision of this person, as of now."""
-
-    def hash_password(self, password: str) -> str:
-        """Make the hash of a password."""
-
-    def check_right(self, right: Right) -> None:
-        """Let somebody pass who has a right.
-
-        Raises:
-            Refused: the person lacks it (``forbidden``).
-        """
-
-
 class CommandBus:
-    """The bus of a command: the configuration, and the journal's database, which has the schema of this program.
+    """The bus as one sees it who acts: its configuration, and the database, which has the schema of this program.
+
+    Here that is a person at the keyboard. The monitor has one for each of its visitors.
 
     Args:
         path: the configuration file; None for that of the environment.
@@ -189,7 +152,7 @@ class CommandBus:
         return self.clock.now()
 
     def acting(self) -> AbstractContextManager[None]:
-        """Leave the audit its own name of the person at the keyboard."""
+        """Have the audit name the person who acts."""
         return nullcontext()
 
     def hash_password(self, password: str) -> str:
@@ -197,10 +160,14 @@ class CommandBus:
         return Passwords().hash_password(password)
 
     def check_right(self, right: Right) -> None:
-        """Let everybody pass: who has the configuration file may do all."""
+        """Let somebody pass who has a right: at the keyboard everybody, as the configuration file gives all of them.
+
+        Raises:
+            Refused: the person lacks it (``forbidden``).
+        """
 
     def decision(self, reason: str) -> RepairDecision:
-        """Make the decision of the person at the keyboard, as of now."""
+        """Make the decision of the person who acts, as of now."""
         return decision_of(self.clock, reason)
 
 
@@ -367,7 +334,7 @@ def command(
     return make
 
 
-def _parts(name: str, function: Callable[..., object], taken: Mapping[str, Field]) -> dict[str, Any]:
+def _parts(name: str, function: Callable[..., object], taken: Mapping[str, Field]) -> Settings:
     """Give the parts of a command that calls a function with what its parameters take."""
     hows = {each: (CONFIG if of is CommandBus else how, of) for each, (how, of) in taken.items()}
 
@@ -487,19 +454,19 @@ class BusAction(ABC):
                     found += [word for one in _each(value) for word in (*option, str(one))]
         return found
 
-    def typed(self, bus: ActionBus) -> Mapping[str, str]:
+    def typed(self, bus: CommandBus) -> Mapping[str, str]:
         """Give the text that stands in fields of the form before a person types, by their names."""
         return {}
 
     @abstractmethod
-    def preview(self, bus: ActionBus) -> Iterable[str]:
+    def preview(self, bus: CommandBus) -> Iterable[str]:
         """Say in sentences what it would do; what a form still asks for is :data:`UNSAID`.
 
         Raises:
             Refused: it can't be done.
         """
 
-    def plan(self, bus: ActionBus) -> Iterable[str]:
+    def plan(self, bus: CommandBus) -> Iterable[str]:
         """Say what the command shows before its question.
 
         Raises:
@@ -508,7 +475,7 @@ class BusAction(ABC):
         return self.preview(bus)
 
     @abstractmethod
-    def carry_out(self, bus: ActionBus) -> Iterable[str]:
+    def carry_out(self, bus: CommandBus) -> Iterable[str]:
         """Do it, and say in sentences what was done.
 
         Raises:

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from functools import cache
 from inspect import isclass
-from typing import Annotated, Any, ClassVar, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_args, get_origin
 
 from fastapi import APIRouter, Body, Form, Request
 from fastapi.responses import HTMLResponse
@@ -33,6 +33,9 @@ from xbus.monitor.queries import check_texts, read_by
 from xbus.monitor.rendering import TheActor, ThePage, local, reserved_for
 
 ASKED = "asked"
+
+FieldType: TypeAlias = Any
+"""What pydantic takes as the type of a field."""
 
 
 class ActionForm(BaseModel):
@@ -69,12 +72,13 @@ class ActionForm(BaseModel):
         value = getattr(self, name)
         if isinstance(value, Secret):
             return value.get_secret_value()
-        if not value or inner_of(kind) not in (str, datetime):
+        if inner_of(kind) not in (str, datetime):
             return value
+        is_moment = inner_of(kind) is datetime
         for param in how.params(name, kind):
-            code = "bad_moment" if inner_of(kind) is datetime else "bad_id"
-            values = [read_by(param.type, each, code) for each in (value if isinstance(value, list) else [value])]
-            return values if isinstance(value, list) else values[0]
+            for each in value if isinstance(value, list) else [value] if value else []:
+                moment = read_by(param.type, each, "bad_moment" if is_moment else "bad_id")
+                value = moment if is_moment else value
         return value or None
 
 
@@ -111,12 +115,12 @@ def _form_field(name: str, how: Taken, kind: object) -> tuple[object, object]:
     return (one, Field("", **settings)) if is_text else (one | None, Field(None, **settings))
 
 
-def _limited(how: Taken, kind: object, param: object, *, is_required: bool) -> Any:
+def _limited(how: Taken, kind: object, param: object, *, is_required: bool) -> FieldType:
     """Give the type of one value of a field, with its limits."""
     one: Any = inner_of(kind)
     if one is int:
         of = getattr(param, "type", None)
-        return Annotated[int, Field(ge=getattr(of, "min", 0), le=getattr(of, "max", None) or 2**63 - 1)]
+        return Annotated[int, Field(ge=getattr(of, "min", 0), le=getattr(of, "max", None) or 2**53)]
     limits: Any = {"min_length": int(is_required), "max_length": how.longest}
     if one is SecretText:
         # Exactly as it was typed: a blank at its end belongs to it.

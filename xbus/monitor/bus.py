@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from xbus.admin.signatures import decision_of
+from xbus.admin.signatures import CommandBus
 from xbus.admin.why.inquiry import Inquiry, RunningBroker
 from xbus.broker.journal.audit import RepairDecision, acting_as
 from xbus.broker.journal.database.connection import Connection
@@ -73,7 +73,7 @@ class BusAccess:
         return Inquiry(self.read, self.broker, self.clock)
 
 
-class VisitorBus(BusAccess):
+class VisitorBus(CommandBus):
     """The bus for one visitor, who acts on it.
 
     Args:
@@ -82,36 +82,30 @@ class VisitorBus(BusAccess):
     """
 
     def __init__(self, bus: BusAccess, visitor: Visitor) -> None:
-        vars(self).update(vars(bus))
+        super().__init__(bus.config.file)
+        self.config = bus.config
+        self.clock = bus.clock
         self.visitor = visitor
+        self.passwords = bus.passwords
+        self._journal = bus.journal
 
     def acting(self) -> AbstractContextManager[None]:
-        """Have the audit name the visitor."""
         return acting_as(self.visitor.person.name, self.visitor.origin)
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        return self._journal.reading()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open a short transaction, and commit it at the end unless an exception comes out.
-
-        Raises:
-            JournalUnavailable: the database can't be reached or written.
-        """
-        with self.acting(), self.journal.writing() as connection:
+        with self.acting(), self._journal.writing() as connection:
             yield connection
 
     def decision(self, reason: str) -> RepairDecision:
-        """Make the decision of the visitor, as of now."""
         with self.acting():
-            return decision_of(self.clock, reason)
+            return super().decision(reason)
 
     def hash_password(self, password: str) -> str:
-        """Make the hash of a password."""
         return self.passwords.hash_password(password)
 
     def check_right(self, right: Right) -> None:
-        """Let a visitor pass who has a right.
-
-        Raises:
-            Refused: the visitor lacks it (``forbidden``).
-        """
         self.visitor.check(right)

@@ -21,7 +21,6 @@ from xbus.admin.program import (
 from xbus.admin.signatures import (
     LIMIT,
     REASON,
-    ActionBus,
     BusAction,
     CommandBus,
     argument,
@@ -121,7 +120,7 @@ class FireBot(BusAction):
     run_id: int | None = option("Try this run anew, which has failed.", ROW_ID, "--run", metavar="RUN")
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         with bus.reading() as connection:
             check_fire(connection, self.name, self.run_id)
             (found,) = list_bots(connection, bus.now(), self.name)
@@ -130,7 +129,7 @@ class FireBot(BusAction):
         if found.pause is not None or found.slowed_until is not None:
             yield f"It is {found.state}: the run begins when that is over."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             number = fire_bot(connection, self.name, self.run_id, bus.decision(self.reason))
         yield f"Run {number} of {self.name} is due. To see how it ends: xbus bot runs {quote(self.name)}"
@@ -147,12 +146,12 @@ class ReleaseBot(BusAction):
     name: str = argument(BOT)
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         _, failures = bus.read(lambda connection: check_release(connection, self.name))
         yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
         yield "Let it go on at once."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             failures = release_bot(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on, after {counted(failures, 'failure')}."

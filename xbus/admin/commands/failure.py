@@ -21,7 +21,6 @@ from xbus.admin.signatures import (
     LIMIT,
     LINKED,
     UNSAID,
-    ActionBus,
     BusAction,
     CommandBus,
     argument,
@@ -155,13 +154,13 @@ class FailureAction(BusAction, ABC):
             Refused: it is none.
         """
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         with bus.reading() as connection:
             yield f"{self._named(connection)}: each {self._told(self.is_so)}."
             if UNSAID not in vars(self).values():
                 self.move(connection)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         now = bus.now()
         if self.fingerprint is None:
             with bus.writing() as connection:

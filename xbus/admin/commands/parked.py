@@ -14,6 +14,7 @@ from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column
 from xbus.admin.program import (
     CommandGroup,
     EnvelopeId,
+    digits,
 )
 from xbus.admin.repair.moves import (
     CorrectionTarget,
@@ -43,7 +44,6 @@ from xbus.admin.signatures import (
     REASON,
     SHOW_SECRETS,
     YES,
-    ActionBus,
     BusAction,
     CommandBus,
     argument,
@@ -76,9 +76,8 @@ from xbus.ids import Ids
 MORE = "There may be more: give a larger --limit, or narrow the list"
 
 ENVELOPE = argument(EnvelopeId(), metavar="ENVELOPE")
-EVENT = option("The event, if the envelope has several.", metavar="NUMBER|ID")
+EVENT = option("The event, if the envelope has several.", longest=64, metavar="NUMBER|ID")
 NEW_FILE = click.Path(path_type=Path, dir_okay=False)
-ITEM = option("Only this item, counted from 0, that is parked alone.", click.IntRange(0), metavar="INDEX")
 
 
 @click.group(cls=CommandGroup)
@@ -182,7 +181,7 @@ class ParkedAction(BusAction, ABC):
 
     envelope_id: Sequence[str] = argument(EnvelopeId(), required=True, longest=64, metavar="ENVELOPE...")
     role: str | None = option("Only for this role.", ROLE, longest=255)
-    event: str | None = option("The event, if the envelope has several.", longest=64, metavar="NUMBER|ID")
+    event: str | None = EVENT
     item: int | None = option(
         "Only this item, counted from 0, that is parked alone.", click.IntRange(0), metavar="INDEX"
     )
@@ -200,7 +199,7 @@ class ParkedAction(BusAction, ABC):
             Refused: one of the envelopes is not parked (``not_parked``).
         """
         found = []
-        for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in self.envelope_id):
+        for envelope_id in dict.fromkeys(resolve_envelope(connection, digits(each)) for each in self.envelope_id):
             past, parts = find_meant(connection, envelope_id, self.role, self.event, self.item)
             found += [(past, parked) for parked in parts]
         return found
@@ -215,10 +214,10 @@ class ResumeParked(ParkedAction):
 
     reason: str = OPTIONAL_REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in bus.read(self.find))
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         ids = Ids(bus.clock)
         with bus.writing() as connection:
             decision = bus.decision(self.reason)
@@ -230,9 +229,9 @@ class ResumeParked(ParkedAction):
 def resume(
     bus: CommandBus,
     envelope_ids: tuple[str, ...] = argument(EnvelopeId(), metavar="[ENVELOPE]..."),
-    role: str | None = option("Only for this role.", ROLE),
-    event: str | None = EVENT,
-    item: int | None = ITEM,
+    role: str | None = ResumeParked.role,
+    event: str | None = ResumeParked.event,
+    item: int | None = ResumeParked.item,
     all_: bool = option("Everything that is parked and matches the options; asks first."),
     code: str | None = option("With --all: only envelopes and items parked with this code.", metavar="CODE"),
     event_type: str | None = option("With --all: only envelopes with events of this type.", TYPE, "--type"),
@@ -287,14 +286,14 @@ class DropParked(ParkedAction):
         super().__init__(**given)
         self._shown: Sequence[Parked] | None = None
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in bus.read(self.find))
 
-    def plan(self, bus: ActionBus) -> Iterator[str]:
+    def plan(self, bus: CommandBus) -> Iterator[str]:
         self._shown = [parked for _, parked in bus.read(self.find)]
         return (f"{parked.role} goes without {parts_of(parked)}" for parked in self._shown)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             decision = bus.decision(self.reason)
             # As it was shown: parts that were parked since then stay.
@@ -453,10 +452,10 @@ class ResumeBatches(BatchAction):
 
     reason: str = OPTIONAL_REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         return (f"{each.whose} gets {each.id} again." for each in bus.read(self.find))
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             found = self.find(connection)
             for each in found:
@@ -476,13 +475,13 @@ class DropBatches(BatchAction):
 
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         return (f"{each.whose} goes without {each.id}, for good." for each in bus.read(self.find))
 
-    def plan(self, bus: ActionBus) -> Iterator[str]:
+    def plan(self, bus: CommandBus) -> Iterator[str]:
         return (f"{each.whose} goes without {each.id}" for each in bus.read(self.find))
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             found = self.find(connection)
             for each in found:

@@ -15,7 +15,6 @@ from xbus.admin.progress import tell
 from xbus.admin.signatures import (
     OPTIONAL_REASON,
     REASON,
-    ActionBus,
     BusAction,
     CommandBus,
     argument,
@@ -78,18 +77,18 @@ class Pause(SubjectAction):
     reason: str = REASON
     until: datetime | None = UNTIL
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         bus.read(lambda connection: pausing.find_subject(connection, self.kind, self.name))
         yield f'Pause the {self.kind.told} "{self.name}".'
         yield EFFECTS[self.kind]
         yield "Work under way goes on. The broker knows of it within two seconds, and after a restart."
 
-    def begin(self, bus: ActionBus) -> PauseEntry:
+    def begin(self, bus: CommandBus) -> PauseEntry:
         """Note the pause."""
         with bus.writing() as connection:
             return pausing.pause(connection, self.kind, self.name, bus.decision(self.reason), self.until)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         yield f"The {self.begin(bus).told}."
         yield f"To resume it: {self.way_back}"
 
@@ -111,12 +110,12 @@ class ResumePaused(SubjectAction):
 
     reason: str = OPTIONAL_REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         paused = bus.read(lambda connection: pausing.find_pause(connection, self.kind, self.name))
         yield f"The {paused.told}, since {moment(paused.since)}."
         yield "Let it go on. The broker brings what waited."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             pausing.resume(connection, self.kind, self.name, bus.decision(self.reason))
         yield f"The {self.subject} is resumed."
@@ -129,18 +128,18 @@ LOOK_SECONDS = 0.5
 """Seconds between looks at what is under way. Smaller ends the command sooner and costs reads."""
 
 
-class Drain(Pause):
+class DrainAndPause(Pause):
     """Pause a role, service, event type or emitter, and watch until what is under way has ended."""
 
     path = "drain"
-    title = "Drain"
+    title = "DrainAndPause"
     words = "drain"
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         yield from super().preview(bus)
         yield "Its page shows what is still under way."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         yield f"The {self.begin(bus).told}."
         yield "Its page shows what is still under way, and tells when nothing is."
 
@@ -148,10 +147,10 @@ class Drain(Pause):
 @command(kind=Careful)
 def drain(
     bus: CommandBus,
-    kind: PauseKind = argument(metavar="KIND"),
-    name: str = argument(OF_KIND),
+    kind: PauseKind = DrainAndPause.kind,
+    name: str = DrainAndPause.name,
     reason: str = REASON,
-    until: datetime | None = UNTIL,
+    until: datetime | None = DrainAndPause.until,
     timeout: float | None = option("Wait no longer than this; the pause stays.", Duration(), metavar="5min"),
 ) -> None:
     """Pause a role, service, type or emitter, as KIND says, and wait until what is under way has ended.
@@ -165,7 +164,7 @@ def drain(
       0  nothing is under way, and nothing begins until it is resumed
       3  it was still under way after --timeout
     """
-    asked = Drain(kind=kind, name=name, reason=reason, until=until)
+    asked = DrainAndPause(kind=kind, name=name, reason=reason, until=until)
     paused = asked.begin(bus)
     tell(f"The {paused.told}.")
     _wait(bus, paused, timeout)

@@ -11,7 +11,7 @@ from xbus.admin.arguments import PERSON, RIGHT, UNTIL
 from xbus.admin.objects import of_person, of_person_token
 from xbus.admin.output import Output, counted, name_column
 from xbus.admin.program import CommandGroup
-from xbus.admin.signatures import ActionBus, BusAction, CommandBus, argument, command, command_of, option, shown
+from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal import people
 from xbus.broker.journal.people import Right, write_rights
 from xbus.passwords import Passwords, check_new
@@ -75,7 +75,7 @@ def list_(bus: CommandBus, output: Output = shown("person")) -> None:
     output.listing(objects, rows, "Nobody is there: xbus person add NAME manager")
 
 
-def check_gift(bus: ActionBus, rights: Collection[Right]) -> None:
+def check_gift(bus: CommandBus, rights: Collection[Right]) -> None:
     """Let nobody but a programmer make a programmer, or get hold of the login of one.
 
     Raises:
@@ -92,7 +92,7 @@ class PersonAction(BusAction, ABC):
 
     name: str = argument(PERSON, longest=255)
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         found = bus.read(lambda connection: people.known_person(connection, self.name))
         yield f"{found.name} has the rights: {write_rights(found.rights)}."
 
@@ -123,10 +123,10 @@ class SetRights(PersonAction):
     def command(self) -> list[str]:
         return [*super().command(), *([] if self.rights else [Right.VIEWER])]
 
-    def typed(self, bus: ActionBus) -> Mapping[str, str]:
+    def typed(self, bus: CommandBus) -> Mapping[str, str]:
         return {"rights": " ".join(bus.read(lambda connection: people.known_person(connection, self.name)).rights)}
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             check_gift(bus, {*self.rights} - people.known_person(connection, self.name).rights)
             people.set_rights(connection, self.name, self.rights, bus.now())
@@ -143,7 +143,7 @@ class DisablePerson(PersonAction):
     title = "Disable"
     words = "person disable"
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             people.disable_person(connection, self.name, bus.now())
         yield f"Person {self.name} is disabled."
@@ -156,7 +156,7 @@ class EnablePerson(PersonAction):
     title = "Enable"
     words = "person enable"
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             check_gift(bus, people.known_person(connection, self.name).rights)
             people.enable_person(connection, self.name, bus.now())
@@ -170,7 +170,7 @@ class EndSessions(PersonAction):
     title = "Log out everywhere"
     words = "person logout"
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             found = people.known_person(connection, self.name)
             ended = people.end_sessions(connection, found.id, bus.now())
@@ -257,7 +257,7 @@ class RemoveToken(PersonAction):
 
     token: str = argument(longest=255)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             whose = people.known_person(connection, self.name)
             people.remove_token(connection, whose.id, self.token, bus.now())

@@ -19,7 +19,6 @@ from xbus.admin.signatures import (
     LIMIT,
     REASON,
     UNSAID,
-    ActionBus,
     BusAction,
     CommandBus,
     argument,
@@ -110,7 +109,7 @@ class MoveReader(ReaderAction):
     range_id: int | None = option("Move only this range.", ROW_ID, "--range", metavar="RANGE")
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         # Until the person has typed a place, the head stands for it.
         moves = self._planned(bus, "head" if self.place == UNSAID else self.place)
         if self.place == UNSAID:
@@ -121,18 +120,18 @@ class MoveReader(ReaderAction):
         yield "A place before that has items read again; one behind it has items never read."
         yield LOST
 
-    def plan(self, bus: ActionBus) -> Iterator[str]:
+    def plan(self, bus: CommandBus) -> Iterator[str]:
         moves = self._planned(bus, self.place)
         yield f"{counted(len(moves), 'range')} of {self.name} would go on at {moves[0].after.place}:"
         yield from (f"  range {each.before.id} is at {each.before.place}" for each in moves)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             start, decision = parse_start(self.place), bus.decision(self.reason)
             moves = people.move(connection, self.name, start, decision, self.range_id)
         return _told(moves)
 
-    def _planned(self, bus: ActionBus, place: str) -> Sequence[RangeMove]:
+    def _planned(self, bus: CommandBus, place: str) -> Sequence[RangeMove]:
         start = parse_start(place)
         return bus.read(lambda connection: people.plan_move(connection, self.name, start, self.range_id))
 
@@ -151,18 +150,18 @@ class UndoMove(ReaderAction):
     act: str | None = option("Undo this act of the history; the newest by default.", longest=36, metavar="ACT")
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         _, moves = bus.read(lambda connection: people.plan_undo(connection, self.name, self._resolved(connection)))
         yield from _told(moves)
         yield LOST
 
-    def plan(self, bus: ActionBus) -> Iterator[str]:
+    def plan(self, bus: CommandBus) -> Iterator[str]:
         with bus.reading() as connection:
             find_reader(connection, self.name)
             self._resolved(connection)
         yield from ()
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             wanted = self._resolved(connection)
             moves = people.undo(connection, self.name, bus.decision(self.reason), wanted)
@@ -185,13 +184,13 @@ class SplitRange(ReaderAction):
     range_id: int = argument(ROW_ID, metavar="RANGE")
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         parent = bus.read(lambda connection: people.plan_split(connection, self.name, self.range_id))
         yield f"Cut range {parent.id} into two halves, which go on at {parent.place}."
         if parent.handed_out:
             yield "The batch that is out is delivered again, in two parts."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             one, other = people.split(connection, self.name, self.range_id, bus.decision(self.reason))
         yield f"Range {self.range_id} is split into {one.id} and {other.id}."
@@ -210,13 +209,13 @@ class MergeRanges(ReaderAction):
     range_ids: Sequence[int] = argument(ROW_ID, required=True, metavar="RANGE...")
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         parents = bus.read(lambda connection: people.plan_merge(connection, self.name, self.range_ids))
         yield f"Make one range of {', '.join(map(str, self.range_ids))}. Each part goes on where it stands."
         if any(each.handed_out for each in parents):
             yield "Batches that are out are delivered again, as one."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             (made,) = people.merge(connection, self.name, self.range_ids, bus.decision(self.reason))
         yield f"Ranges {', '.join(map(str, self.range_ids))} are merged into {made.id}."

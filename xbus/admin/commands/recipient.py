@@ -32,7 +32,6 @@ from xbus.admin.program import (
 from xbus.admin.repair.moves import told
 from xbus.admin.signatures import (
     REASON,
-    ActionBus,
     BusAction,
     CommandBus,
     argument,
@@ -267,14 +266,14 @@ class Detach(BusAction):
     login: str = argument(ROLE)
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         yield from self.plan(bus)
         yield "It can't register until somebody attaches it, and gets what is received from then on."
 
-    def plan(self, bus: ActionBus) -> Iterator[str]:
+    def plan(self, bus: CommandBus) -> Iterator[str]:
         return told(bus.read(lambda connection: detaching.outlook(connection, self.login)))
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             detaching.detach(connection, self.login, self.reason, bus.now())
         yield f"{self.login} is detached. It can't register until: xbus recipient attach {quote(self.login)}"
@@ -290,10 +289,10 @@ class Attach(BusAction):
 
     login: str = argument(ROLE)
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         yield f"Put {self.login} on the bus again. It gets envelopes that are received from now on."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             position = detaching.attach(connection, self.login, bus.now())
         yield f"{self.login} is attached: it gets all from position {position} on."

@@ -9,7 +9,7 @@ from xbus.admin.arguments import SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
 from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column
 from xbus.admin.program import CommandGroup
-from xbus.admin.signatures import REASON, ActionBus, BusAction, CommandBus, argument, command, command_of, shown
+from xbus.admin.signatures import REASON, BusAction, CommandBus, argument, command, command_of, shown
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import (
@@ -106,12 +106,12 @@ class ResumeSubscription(BusAction):
     name: str = argument(SUBSCRIPTION)
     reason: str = REASON
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         found = bus.read(lambda connection: find_ended(connection, self.name))
         yield f"The subscriber of {self.name} wanted no more, since {moment(found.ended_at)}."
         yield f"Gateways call {found.url} again, with what has come since. What retention has removed is skipped."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             resume_subscription(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on."

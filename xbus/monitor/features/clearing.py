@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse
 from xbus.admin.clearing_databases import ClearingList, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.repair.payload import Payload, as_json, mask_details, read_json
-from xbus.admin.signatures import UNSAID, ActionBus, BusAction, argument, typed
+from xbus.admin.signatures import UNSAID, BusAction, CommandBus, argument, typed
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.people import Right
@@ -198,10 +198,10 @@ class ClearItem(BusAction):
             return [*words, UNSAID]
         return words + [f"{name!s}={json.dumps(value, ensure_ascii=False)}" for name, value in self.read().items()]
 
-    def typed(self, bus: ActionBus) -> Mapping[str, str]:
+    def typed(self, bus: CommandBus) -> Mapping[str, str]:
         return {"values": "{\n}"}
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         yield f"The consumer gets the values of item {self.item_id}, by a request of the type {self.type}."
 
     def read(self) -> Mapping[Key, Value]:
@@ -215,7 +215,7 @@ class ClearItem(BusAction):
             raise Refused("the values are no map", 'write them as {"name": "value"}', code="bad_values")
         return values
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         values = self.read()
         desk = ClearingDesk(bus.config)
         # First, so that nothing is cleared without an act. The values stay out of the audit, which outlives them.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from itertools import islice
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse
@@ -19,7 +19,7 @@ from pydantic import BaseModel, field_validator, model_validator
 from xbus.admin import bus_file
 from xbus.admin.bus_file.reader import Decisions, PlannedChange, apply_change, plan_change
 from xbus.admin.replay import unsent
-from xbus.admin.signatures import LINKED, ActionBus, BusAction, option, typed
+from xbus.admin.signatures import LINKED, BusAction, CommandBus, option, typed
 from xbus.broker.journal.configuration import (
     BusSpec,
     Change,
@@ -39,6 +39,7 @@ from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused, XbusError
+from xbus.monitor.actions import form_of
 from xbus.monitor.bus import VisitorBus
 from xbus.monitor.drawings.graphs import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.features.forms import Draft, Given
@@ -269,7 +270,7 @@ class ApplyBusFile(BusAction):
     def command(self) -> list[str]:
         return [*super().command(), "FILE"]
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         planned = bus.read(self.planned)
         for problem in planned.problems:
             yield f"Line {problem.line}: {problem.sentence}."
@@ -287,7 +288,7 @@ class ApplyBusFile(BusAction):
         """
         return plan_change(connection, self.file.encode(), self._decisions)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             planned = self.planned(connection)
             self._check(planned)
@@ -369,13 +370,18 @@ class PlannedFile(BaseModel):
     @model_validator(mode="after")
     def _applicable(self) -> Self:
         """Refuse here what the action, or a database, would refuse later."""
-        check_texts((self.file, self.base, self.stored, self.to))
+        check_texts((self.base, self.stored))
+        form_of(ApplyBusFile)(**self._fields)
         return self
 
     @property
     def action(self) -> ApplyBusFile:
         """The action that applies it."""
-        return ApplyBusFile(file=self.file, prune=self.prune, owed=self.owed, to=self.to, version=self.version)
+        return ApplyBusFile(**self._fields)
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        return self.model_dump(include={*ApplyBusFile.fields()})
 
 
 def text_of(stored: Stored, section: Section | None, name: str) -> str:

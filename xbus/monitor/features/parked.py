@@ -26,7 +26,7 @@ from xbus.admin.repair.moves import (
 )
 from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.view import view
-from xbus.admin.signatures import OPTIONAL_REASON, REASON, ActionBus, BusAction, argument, option
+from xbus.admin.signatures import OPTIONAL_REASON, REASON, BusAction, CommandBus, argument, option
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
@@ -123,7 +123,7 @@ class ResumeAllParked(BusAction):
         """Make the filters of the journal."""
         return Filters(self.role, self.service, self.type, self.code)
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         groups = bus.read(lambda connection: count_parked_groups(connection, self.filters()))
         if not groups:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
@@ -132,7 +132,7 @@ class ResumeAllParked(BusAction):
             for group in groups
         )
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         newest = bus.read(lambda connection: list_parked(connection, self.filters(), 1))
         if not newest:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
@@ -170,10 +170,10 @@ class CorrectItem(BusAction):
     reason: str = REASON
     resume: bool = option("for all roles for which it is parked", title="Resume it at once")
 
-    def typed(self, bus: ActionBus) -> Mapping[str, str]:
+    def typed(self, bus: CommandBus) -> Mapping[str, str]:
         with bus.reading() as connection:
             target = find_target(
-                connection, resolve_envelope(connection, self.envelope_id), self.role, self.event, self.item
+                connection, resolve_envelope(connection, digits_of(self.envelope_id)), self.role, self.event, self.item
             )
             standing = read_standing(connection, target)
         payload = standing.payload(target.role_id)
@@ -181,19 +181,19 @@ class CorrectItem(BusAction):
         # Marks of direction would show the value otherwise than it is.
         return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         with bus.reading() as connection:
             target = find_target(
-                connection, resolve_envelope(connection, self.envelope_id), self.role, self.event, self.item
+                connection, resolve_envelope(connection, digits_of(self.envelope_id)), self.role, self.event, self.item
             )
             reach = read_reach(connection, target)
         yield corrected_sentence(target, done=False)
         yield from reach_sentences(target, reach)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             target = find_target(
-                connection, resolve_envelope(connection, self.envelope_id), self.role, self.event, self.item
+                connection, resolve_envelope(connection, digits_of(self.envelope_id)), self.role, self.event, self.item
             )
             standing = read_standing(connection, target)
             after = standing.payload(target.role_id).rewritten(self.value)

@@ -21,7 +21,7 @@ from xbus.admin.commands.person import (
     check_gift,
 )
 from xbus.admin.output import moment
-from xbus.admin.signatures import ActionBus, BusAction, SecretText, argument, option, typed
+from xbus.admin.signatures import BusAction, CommandBus, SecretText, argument, option, typed
 from xbus.broker.journal import people
 from xbus.broker.journal.audit.reading import list_acts
 from xbus.broker.journal.configuration import Section, check_login, set_password
@@ -165,10 +165,10 @@ class AddPerson(BusAction):
     def command(self) -> list[str]:
         return [*super().command(), "--no-password"]
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         yield "Adds a person who has no password yet."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         check_gift(bus, self.rights)
         with bus.writing() as connection:
             added = people.add_person(connection, self.name, self.rights, None, bus.now())
@@ -185,7 +185,7 @@ class SetPassword(PersonAction):
 
     password: SecretText = NEW_PASSWORD
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         password = self.password
         check_new(password)
         password_hash = bus.hash_password(password)
@@ -206,10 +206,10 @@ class ChangeOwnPassword(BusAction):
     present: SecretText = typed("Present password", longest=MOST_LETTERS)
     password: SecretText = NEW_PASSWORD
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         yield "All your sessions end: log in again with the new password."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         assert isinstance(bus, VisitorBus), "only visitors of the monitor have this page"
         visitor, name, password = bus.visitor, bus.visitor.person.name, self.password
         if visitor.session_id is None:
@@ -236,7 +236,7 @@ class AddToken(PersonAction):
     rights: Sequence[Right] = option(RIGHTS.about, RIGHT, "--right", title="Rights")
     until: datetime | None = option("90d from now, or a date.", UNTIL, title="Until", longest=64)
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         check_gift(bus, self.rights)
         with bus.writing() as connection:
             person = people.known_person(connection, self.name)
@@ -258,12 +258,12 @@ class SetLoginPassword(BusAction):
     password: SecretText = NEW_PASSWORD
     keep_sessions: bool = option("Who is logged in goes on.", title="Keep sessions")
 
-    def preview(self, bus: ActionBus) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         bus.read(lambda connection: check_login(connection, self.kind, self.login))
         yield f"Set the password of {self.kind} {self.login}."
         yield "Within 2 seconds the broker ends all sessions of the login: its programs must log in with the new one."
 
-    def carry_out(self, bus: ActionBus) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         password_hash = bus.hash_password(self.password)
         with bus.writing() as connection:
             set_password(connection, self.kind, self.login, password_hash, bus.now(), keep_sessions=self.keep_sessions)

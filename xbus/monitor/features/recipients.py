@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
-from xbus.admin.commands.pausing import Drain, Pause, ResumePaused
+from xbus.admin.commands.pausing import DrainAndPause, Pause, ResumePaused
 from xbus.admin.commands.recipient import Attach, Detach
 from xbus.admin.objects import of_finding, of_role, of_type, progress_of
 from xbus.broker.journal.configuration import RoleSpec, ServiceSpec, read_stored
@@ -166,4 +166,4 @@ def types(bus: TheBus, _: TheVisitor) -> ObjectResponse:
     return answer_list(of_type(each) for each in counts.types)
 
 
-ACTIONS = (Pause, Drain, ResumePaused, Detach, Attach)
+ACTIONS = (Pause, DrainAndPause, ResumePaused, Detach, Attach)
