@@ -72,14 +72,13 @@ class ActionForm(BaseModel):
         value = getattr(self, name)
         if isinstance(value, Secret):
             return value.get_secret_value()
-        if inner_of(kind) not in (str, datetime):
-            return value
-        is_moment = inner_of(kind) is datetime
         for param in how.params(name, kind):
-            for each in value if isinstance(value, list) else [value] if value else []:
-                moment = read_by(param.type, each, "bad_moment" if is_moment else "bad_id")
-                value = moment if is_moment else value
-        return value or None
+            if inner_of(kind) is datetime:
+                return read_by(param.type, value, "bad_moment") if value else None
+            if inner_of(kind) is str and value:
+                for each in value if isinstance(value, list) else [value]:
+                    read_by(param.type, each, "bad_id")
+        return value
 
 
 @cache
