@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from functools import cache
 from inspect import isclass
-from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from fastapi import APIRouter, Body, Form, Request
 from fastapi.responses import HTMLResponse
@@ -31,8 +31,6 @@ from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.monitor.queries import check_texts, read_by
 from xbus.monitor.rendering import TheActor, ThePage, local, reserved_for
-
-ASKED = "asked"
 
 FieldType: TypeAlias = Any
 """What pydantic takes as the type of a field."""
@@ -99,8 +97,6 @@ def _form_field(name: str, how: Taken, kind: object) -> tuple[object, object]:
     param = next(iter(how.params(name, kind)), None)
     is_required = how.is_required if param is None else param.required
     settings: dict[str, Any] = {"title": how.title or None, "description": how.about or None}
-    if how.title:
-        settings["json_schema_extra"] = {ASKED: _way_to_ask(how, kind), "choices": _choices_of(kind)}
     one = _limited(how, kind, param, is_required=is_required)
     if is_many(kind):
         # A form sends nothing of boxes that are all empty.
@@ -160,30 +156,26 @@ class AskedField:
     choices: Sequence[str] = ()
 
 
-def asked_fields(form: type[ActionForm], given: Mapping[str, str]) -> list[AskedField]:
+def asked_fields(action: type[BusAction], given: Mapping[str, str]) -> list[AskedField]:
     """Find the fields of an action that its form asks for.
 
     Args:
         given: values that stand in the form already.
     """
+    of_form = form_of(action).model_fields
     return [
         AskedField(
             name,
-            field.title or name,
-            field.description or "",
-            str(how[ASKED]),
+            how.title,
+            how.about,
+            _way_to_ask(how, kind),
             given.get(name, ""),
-            field.is_required(),
-            _choices(how),
+            of_form[name].is_required(),
+            _choices_of(kind),
         )
-        for name, field in form.model_fields.items()
-        if isinstance(how := field.json_schema_extra, dict) and ASKED in how
+        for name, (how, kind) in action.fields().items()
+        if how.title
     ]
-
-
-def _choices(how: Mapping[str, object]) -> list[str]:
-    choices = how.get("choices")
-    return [str(each) for each in choices] if isinstance(choices, list) else []
 
 
 DO = "/do"
@@ -198,22 +190,21 @@ class ActionAnswer(BaseModel):
 
 def serve_for_persons(router: APIRouter, kind: type[BusAction]) -> None:
     """Add the form of an action, and the request that carries it out."""
-    form = form_of(kind)
 
     def ask(request: Request, bus: TheActor, page: ThePage) -> HTMLResponse:
         given = dict(request.query_params)
         back = local(given.pop("back", "/"))
-        if any(field.kind == "password" and field.name in given for field in asked_fields(form, given)):
+        if any(field.kind == "password" and field.name in given for field in asked_fields(kind, given)):
             raise Refused("a password stands in the address", "type it into the form", code="bad_request")
-        asked = {field.name for field in asked_fields(form, given)}
-        unsaid = {field.name: UNSAID for field in asked_fields(form, given) if field.is_required}
+        asked = {field.name for field in asked_fields(kind, given)}
+        unsaid = {field.name: UNSAID for field in asked_fields(kind, given) if field.is_required}
         lists = {name: request.query_params.getlist(name) for name in given}
-        action = _read(form, {**unsaid, **{name: _one(name, values, form) for name, values in lists.items()}})
+        action = _read(kind, {**unsaid, **{name: _one(name, values, kind) for name, values in lists.items()}})
         return page(
             "action.html",
             action=action,
             sentences=list(action.preview(bus)),
-            fields=asked_fields(form, {**action.typed(bus), **given}),
+            fields=asked_fields(kind, {**action.typed(bus), **given}),
             fixed=[(name, value) for name, values in lists.items() if name not in asked for value in values],
             back=back,
         )
@@ -224,7 +215,7 @@ def serve_for_persons(router: APIRouter, kind: type[BusAction]) -> None:
         return page("done.html", action=action, sentences=sentences, back=local(back))
 
     # FastAPI reads the form by its class.
-    perform.__annotations__["given"] = Annotated[form, Form()]
+    perform.__annotations__["given"] = Annotated[form_of(kind), Form()]
     place = f"{DO}/{kind.path}"
     router.add_api_route(
         place,
@@ -263,9 +254,9 @@ def serve_for_programs(router: APIRouter, kind: type[BusAction]) -> None:
     )
 
 
-def _read(form: type[ActionForm], given: dict[str, object]) -> BusAction:
+def _read(kind: type[BusAction], given: dict[str, object]) -> BusAction:
     try:
-        return form.model_validate(given).made()
+        return form_of(kind).model_validate(given).made()
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:10])
         raise Refused(
@@ -273,9 +264,7 @@ def _read(form: type[ActionForm], given: dict[str, object]) -> BusAction:
         ) from error
 
 
-def _one(name: str, values: list[str], form: type[ActionForm]) -> object:
+def _one(name: str, values: list[str], kind: type[BusAction]) -> object:
     """Give the only value of a field that takes one, else the list of them."""
-    field = form.model_fields.get(name)
-    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
-    takes_several = any(get_origin(each) is list for each in kinds)
+    takes_several = is_many(kind.fields().get(name, (None, None))[1])
     return values if takes_several or len(values) > 1 else values[0]
