@@ -56,7 +56,7 @@ Given = Mapping[str, Any]
 
 
 Settings: TypeAlias = dict[str, Any]
-"""What click may be told of a parameter."""
+"""The settings of a parameter, as click takes them."""
 
 SecretText = NewType("SecretText", str)
 """A secret exactly as somebody typed it."""

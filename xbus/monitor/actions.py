@@ -33,7 +33,7 @@ from xbus.monitor.queries import check_texts, read_by
 from xbus.monitor.rendering import TheActor, ThePage, local, reserved_for
 
 FieldType: TypeAlias = Any
-"""What pydantic takes as the type of a field."""
+"""The type of a field, as pydantic takes it."""
 
 
 class ActionForm(BaseModel):

@@ -9,7 +9,7 @@ import click
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, Field
 
-from xbus.admin.arguments import Moment, Until
+from xbus.admin.arguments import Moment
 from xbus.admin.program import EnvelopeId
 from xbus.admin.search import AnyText, Condition, Fit, Search
 from xbus.broker.journal.audit.reading import AuditFilters
@@ -31,15 +31,6 @@ def moment_of(text: str | None) -> datetime | None:
         Refused: it is none of these (``bad_moment``).
     """
     return read_by(Moment(), text, "bad_moment") if text else None
-
-
-def until_of(text: str | None) -> datetime | None:
-    """Read a moment to come: ``2h`` from now, a date or a time; None for nothing.
-
-    Raises:
-        Refused: it is none of these, or over (``bad_moment``).
-    """
-    return read_by(Until(), text, "bad_moment") if text else None
 
 
 def digits_of(text: str) -> str:
