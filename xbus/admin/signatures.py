@@ -1,6 +1,6 @@
-"""Commands from functions: a parameter of the function describes its argument or option, once.
+"""Commands from functions and actions: a parameter or field describes its argument or option, once.
 
-The annotation of a parameter says the kind of its value, and its default is what ``--help`` tells about it::
+The annotation says the kind of its value, and its default is what ``--help`` tells about it::
 
     @command(bot)
     def fire(bus: CommandBus, name: str = argument(BOT), reason: str = REASON) -> None:
@@ -385,7 +385,7 @@ UNSAID = "…"
 
 
 class BusAction(ABC):
-    """A thing that a person may do, by a command and in the monitor, with all that it needs to be done.
+    """A thing that a person may do, by a command and in the monitor.
 
     Its annotated attributes that are :data:`Described` are its fields: arguments and options of the command, and fields
     of the form. The form asks for those with a title; the others come with the link to the form.

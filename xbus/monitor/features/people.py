@@ -1,4 +1,4 @@
-"""Persons with their rights and tokens, how they log in, the passwords of programs, and the audit of what all did."""
+"""Persons, their rights, tokens and log-ins, the passwords of programs, and the audit of all acts."""
 
 import re
 from collections.abc import Iterator, Sequence
