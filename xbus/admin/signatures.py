@@ -415,9 +415,6 @@ class BusAction(ABC):
     question: ClassVar[str] = ""
     """The question that the command asks when it has shown the plan, with ``{field}``; empty where it does not ask."""
 
-    answer: ClassVar[str] = ""
-    """The sentence of a command that has shown the plan, where the sentences of the action would say it again."""
-
     has_dry_run: ClassVar[bool] = False
     """True if the command may show the plan alone; such a one asks."""
 
@@ -474,6 +471,10 @@ class BusAction(ABC):
         """
         return self.preview(bus)
 
+    def answer(self, done: Sequence[str]) -> Iterable[str]:
+        """Choose what the command says of the sentences about what was done."""
+        return done
+
     @abstractmethod
     def carry_out(self, bus: CommandBus) -> Iterable[str]:
         """Do it, and say in sentences what was done.
@@ -527,7 +528,7 @@ def carry_out(
             return
         confirm(action.question.format(**given), unless=yes)
     done = list(act.carry_out(bus))
-    _tell([action.answer] if action.answer else done)
+    _tell(act.answer(done))
 
 
 def command_of(

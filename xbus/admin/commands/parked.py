@@ -1,7 +1,7 @@
 """``xbus parked`` shows parked envelopes, items and batches, and carries out what a person decides about them."""
 
 from abc import ABC
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,7 +10,7 @@ import click
 
 from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
-from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column
+from xbus.admin.output import CAUSE, Column, Output, counted, escaped, facts, name_column
 from xbus.admin.program import (
     CommandGroup,
     EnvelopeId,
@@ -18,7 +18,7 @@ from xbus.admin.program import (
 )
 from xbus.admin.repair.moves import (
     CorrectionTarget,
-    Reach,
+    Standing,
     check_size,
     corrected_sentence,
     find_meant,
@@ -77,6 +77,9 @@ MORE = "There may be more: give a larger --limit, or narrow the list"
 
 ENVELOPE = argument(EnvelopeId(), metavar="ENVELOPE")
 EVENT = option("The event, if the envelope has several.", longest=64, metavar="NUMBER|ID")
+MOST_LETTERS = 64 * 1024 * 1024
+"""Characters of a new item. The front bounds items below that."""
+
 NEW_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -277,7 +280,6 @@ class DropParked(ParkedAction):
     title = "Drop for good"
     words = "parked drop"
     question = "Drop that for good?"
-    answer = "Dropped."
     is_final = True
 
     reason: str = REASON
@@ -293,6 +295,9 @@ class DropParked(ParkedAction):
         self._shown = [parked for _, parked in bus.read(self.find)]
         return (f"{parked.role} goes without {parts_of(parked)}" for parked in self._shown)
 
+    def answer(self, done: Sequence[str]) -> Iterable[str]:
+        return ["Dropped."]
+
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
             decision = bus.decision(self.reason)
@@ -306,21 +311,95 @@ class DropParked(ParkedAction):
 command_of(DropParked, parked)
 
 
+class CorrectItem(BusAction):
+    """Replace an item for all roles that lack it, or for one role for which it is parked.
+
+    The value is JSON, and is packed as the item was; where the item is a text, it is the new text.
+    """
+
+    path = "parked/correct"
+    title = "Correct"
+    words = "parked correct"
+    right = Right.OPERATOR
+
+    envelope_id: str = argument(EnvelopeId(), longest=64, metavar="ENVELOPE")
+    event: str | None = EVENT
+    item: int = option("The item, counted from 0.", click.IntRange(0), required=True, metavar="INDEX")
+    value: str = option(
+        "The new item: as JSON, or as the text that it is.",
+        required=True,
+        title="Value",
+        asked="text",
+        longest=MOST_LETTERS,
+    )
+    role: str | None = option(
+        "Only for this role, for which it is parked; by default for all roles that lack it and all later ones.",
+        ROLE,
+        longest=255,
+    )
+    reason: str = REASON
+    resume: bool = option("Resume it at once, for all roles for which it is parked.", title="Resume it at once")
+
+    def find(self, connection: Connection) -> tuple[CorrectionTarget, Standing]:
+        """Find the item, and its present form."""
+        wanted = resolve_envelope(connection, digits(self.envelope_id))
+        target = find_target(connection, wanted, self.role, self.event, self.item)
+        return target, read_standing(connection, target)
+
+    def typed(self, bus: CommandBus) -> Mapping[str, str]:
+        target, standing = bus.read(self.find)
+        payload = standing.payload(target.role_id)
+        value = payload.editable()
+        # Marks of direction would show the value otherwise than it is.
+        return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            target, _ = self.find(connection)
+            reach = read_reach(connection, target)
+        yield corrected_sentence(target, done=False)
+        yield from reach_sentences(target, reach)
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        target, standing = bus.read(self.find)
+        return self.correct(bus, standing, standing.payload(target.role_id).rewritten(self.value))
+
+    def correct(self, bus: CommandBus, standing: Standing, after: bytes) -> Iterator[str]:
+        """Put bytes in the place of the item.
+
+        Args:
+            standing: the item as the person saw it.
+
+        Raises:
+            Refused: somebody has corrected it meanwhile, or the bytes are too many.
+        """
+        check_size(after, bus.config.front.max_item_bytes)
+        decision, ids = bus.decision(self.reason), Ids(bus.clock)
+        with bus.writing() as connection:
+            target, _ = self.find(connection)
+            reach = read_reach(connection, target)
+            correct_item(connection, target, standing, after, decision)
+            resumed = [resume_place(connection, place, decision, ids) for place in target.places if self.resume]
+        yield corrected_sentence(target, done=True)
+        yield from reach_sentences(target, reach)
+        yield from (sentence for each in resumed for sentence in resumed_sentences(each))
+        if target.places and not self.resume:
+            yield f"Next: xbus parked resume {target.past.envelope_id}"
+
+
 @command(parked)
 def correct(
     bus: CommandBus,
-    envelope_id: str = ENVELOPE,
-    event: str | None = EVENT,
-    item: int = option("The item, counted from 0.", click.IntRange(0), required=True, metavar="INDEX"),
+    envelope_id: str = CorrectItem.envelope_id,
+    event: str | None = CorrectItem.event,
+    item: int = CorrectItem.item,
     value: str | None = option("The new value, packed as the item was: as msgpack or as JSON.", metavar="JSON"),
     file: BinaryIO | None = option("A file with the new bytes."),
     edit: bool = option("Change it in your editor."),
     as_sent: bool = option("Take corrections back: roles get the item as its emitter sent it."),
-    role: str | None = option(
-        "Only for this role, for which it is parked; by default for all roles that lack it and all later ones.", ROLE
-    ),
-    reason: str = REASON,
-    resumes: bool = option("Resume it at once, for all roles for which it is parked.", None, "--resume"),
+    role: str | None = CorrectItem.role,
+    reason: str = CorrectItem.reason,
+    resume: bool = CorrectItem.resume,
 ) -> None:
     """Replace an item for all roles that lack it, or for one role.
 
@@ -331,29 +410,10 @@ def correct(
     """
     if [value is not None, file is not None, edit, as_sent].count(True) != 1:
         raise click.UsageError("give one of --value, --file, --edit and --as-sent")
-    with bus.reading() as connection:
-        wanted = resolve_envelope(connection, envelope_id)
-        target = find_target(connection, wanted, role, event, item)
-        found = read_standing(connection, target)
+    act = CorrectItem(envelope_id=envelope_id, event=event, item=item, role=role, reason=reason, resume=resume)
+    target, found = bus.read(act.find)
     after = found.sent if as_sent else _after(found.payload(target.role_id), value, file)
-    check_size(after, bus.config.front.max_item_bytes)
-    decision = bus.decision(reason)
-    with bus.writing() as connection:
-        target = find_target(connection, wanted, role, event, item)
-        reach = read_reach(connection, target)
-        correct_item(connection, target, found, after, decision)
-        ids = Ids(bus.clock)
-        resumed = [resume_place(connection, place, decision, ids) for place in target.places] if resumes else []
-    click.echo("\n".join(_lines(target, reach)))
-    for each in resumed:
-        click.echo("\n".join(resumed_sentences(each)))
-    if target.places and not resumes:
-        click.echo(f"Next: xbus parked resume {wanted}")
-
-
-def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
-    yield corrected_sentence(target, done=True)
-    yield from reach_sentences(target, reach)
+    click.echo("\n".join(act.correct(bus, found, after)))
 
 
 def _after(present: Payload, value: str | None, file: BinaryIO | None) -> bytes:
@@ -470,7 +530,6 @@ class DropBatches(BatchAction):
     title = "Drop for good"
     words = "parked batch drop"
     question = "Drop that for good?"
-    answer = "Dropped."
     is_final = True
 
     reason: str = REASON
@@ -480,6 +539,9 @@ class DropBatches(BatchAction):
 
     def plan(self, bus: CommandBus) -> Iterator[str]:
         return (f"{each.whose} goes without {each.id}" for each in bus.read(self.find))
+
+    def answer(self, done: Sequence[str]) -> Iterable[str]:
+        return ["Dropped."]
 
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:

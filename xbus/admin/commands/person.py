@@ -1,7 +1,7 @@
 """``xbus person`` adds people, says what they may do, and makes tokens for their programs."""
 
 from abc import ABC
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import click
@@ -9,7 +9,7 @@ import click
 from xbus.admin.address import NEW_PASSWORD, NewPassword
 from xbus.admin.arguments import PERSON, RIGHT, UNTIL
 from xbus.admin.objects import of_person, of_person_token
-from xbus.admin.output import Output, counted, name_column
+from xbus.admin.output import Output, counted, moment, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal import people
@@ -208,24 +208,39 @@ def token() -> None:
     """Make tokens by which programs act for a person."""
 
 
-@command(token, "add")
-def add_token(
-    bus: CommandBus,
-    name: str = NAME,
-    token: str = argument(),
-    rights: Sequence[Right] = option(
-        "Let it do this, as far as the person may; may be repeated. Without any it may view.", RIGHT, "--right"
-    ),
-    until: datetime | None = option("Let it end then: 90d from now, or a moment.", UNTIL),
-) -> None:
+class AddToken(PersonAction):
     """Make a token for a person, and print it. Nobody can read it again.
 
     TOKEN is its name, by which you tell it from the person's others.
     """
-    with bus.writing() as connection:
-        whose = people.known_person(connection, name)
-        made = people.add_token(connection, whose.id, token, rights, until, bus.now())
-    click.echo(made)
+
+    path = "people/token/add"
+    title = "Make a token"
+    words = "person token add"
+
+    token: str = argument(title="Name of the token", about="Tells it from the person's others.", longest=255)
+    rights: Sequence[Right] = option(
+        "Let it do this, as far as the person may; may be repeated. Without any it may view.",
+        RIGHT,
+        "--right",
+        title="Rights",
+    )
+    until: datetime | None = option("Let it end then: 90d from now, or a moment.", UNTIL, title="Until", longest=64)
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        check_gift(bus, self.rights)
+        with bus.writing() as connection:
+            whose = people.known_person(connection, self.name)
+            made = people.add_token(connection, whose.id, self.token, self.rights, self.until, bus.now())
+        end = "" if self.until is None else f" It ends at {moment(self.until)}."
+        yield f"The token {self.token} of {self.name} is made. Copy it now, as nobody can read it again.{end}"
+        yield made
+
+    def answer(self, done: Sequence[str]) -> Iterable[str]:
+        return done[1:]
+
+
+command_of(AddToken, token)
 
 
 @command(token, "list")

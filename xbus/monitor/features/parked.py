@@ -1,32 +1,20 @@
 """Parked envelopes, items and batches: what is parked and why, and the repairs: resume, drop, correct."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
-import click
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 
-from xbus.admin.commands.parked import DropBatches, DropParked, ResumeBatches, ResumeParked
+from xbus.admin.commands.parked import CorrectItem, DropBatches, DropParked, ResumeBatches, ResumeParked
 from xbus.admin.objects import of_parked_batch, of_parked_part, shown
-from xbus.admin.output import counted, escaped
-from xbus.admin.program import EnvelopeId
+from xbus.admin.output import counted
 from xbus.admin.repair.moves import (
-    check_size,
-    correct,
-    corrected_sentence,
-    find_target,
-    reach_sentences,
-    read_reach,
-    read_standing,
     resume_all,
-    resume_place,
-    resumed_sentences,
 )
-from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.view import view
-from xbus.admin.signatures import OPTIONAL_REASON, REASON, BusAction, CommandBus, argument, option
+from xbus.admin.signatures import OPTIONAL_REASON, BusAction, CommandBus, option
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
@@ -99,12 +87,6 @@ def show_json(
     return answer(found.plain())
 
 
-MOST_LETTERS = 64 * 1024 * 1024
-"""Characters of a new item. The front bounds items below that."""
-
-ENVELOPE_ID = EnvelopeId()
-
-
 class ResumeAllParked(BusAction):
     """Resume everything parked that matches the filters."""
 
@@ -143,70 +125,6 @@ class ResumeAllParked(BusAction):
             done = resume_all(bus.config.database.url, filters, decision, Ids(bus.clock))
         yield f"Resumed {_numbers(done.envelopes, done.items)}."
         yield from (f"{refusal}." for refusal in done.refusals)
-
-
-class CorrectItem(BusAction):
-    """Replace an item for all roles that lack it, or for one role for which it is parked.
-
-    The value is JSON, and is packed as the item was; where the item is a text, it is the new text.
-    """
-
-    path = "parked/correct"
-    title = "Correct"
-    words = "parked correct"
-    right = Right.OPERATOR
-
-    envelope_id: str = argument(ENVELOPE_ID, longest=64)
-    event: str | None = option("The event, if the envelope has several.", longest=64)
-    item: int = option("The item, counted from 0.", click.IntRange(0), required=True)
-    value: str = option(
-        "The new item: as JSON, or as the text that it is.",
-        required=True,
-        title="Value",
-        asked="text",
-        longest=MOST_LETTERS,
-    )
-    role: str | None = option("Only for this role, for which it is parked.", longest=255)
-    reason: str = REASON
-    resume: bool = option("for all roles for which it is parked", title="Resume it at once")
-
-    def typed(self, bus: CommandBus) -> Mapping[str, str]:
-        with bus.reading() as connection:
-            target = find_target(
-                connection, resolve_envelope(connection, digits_of(self.envelope_id)), self.role, self.event, self.item
-            )
-            standing = read_standing(connection, target)
-        payload = standing.payload(target.role_id)
-        value = payload.editable()
-        # Marks of direction would show the value otherwise than it is.
-        return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
-
-    def preview(self, bus: CommandBus) -> Iterator[str]:
-        with bus.reading() as connection:
-            target = find_target(
-                connection, resolve_envelope(connection, digits_of(self.envelope_id)), self.role, self.event, self.item
-            )
-            reach = read_reach(connection, target)
-        yield corrected_sentence(target, done=False)
-        yield from reach_sentences(target, reach)
-
-    def carry_out(self, bus: CommandBus) -> Iterator[str]:
-        with bus.writing() as connection:
-            target = find_target(
-                connection, resolve_envelope(connection, digits_of(self.envelope_id)), self.role, self.event, self.item
-            )
-            standing = read_standing(connection, target)
-            after = standing.payload(target.role_id).rewritten(self.value)
-            check_size(after, bus.config.front.max_item_bytes)
-            reach = read_reach(connection, target)
-            decision = bus.decision(self.reason)
-            correct(connection, target, standing, after, decision)
-            ids = Ids(bus.clock)
-            resumed = [resume_place(connection, place, decision, ids) for place in target.places if self.resume]
-        yield corrected_sentence(target, done=True)
-        yield from reach_sentences(target, reach)
-        for each in resumed:
-            yield from resumed_sentences(each)
 
 
 def _numbers(envelopes: int, items: int) -> str:

@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from xbus.admin.arguments import RIGHT, UNTIL
 from xbus.admin.commands.person import (
     RIGHTS,
+    AddToken,
     DisablePerson,
     EnablePerson,
     EndSessions,
@@ -20,7 +19,6 @@ from xbus.admin.commands.person import (
     SetRights,
     check_gift,
 )
-from xbus.admin.output import moment
 from xbus.admin.signatures import BusAction, CommandBus, SecretText, argument, option, typed
 from xbus.broker.journal import people
 from xbus.broker.journal.audit.reading import list_acts
@@ -223,27 +221,6 @@ class ChangeOwnPassword(BusAction):
         with bus.writing() as connection:
             people.set_password(connection, name, password_hash, bus.now())
         yield "Your password is changed: log in with the new one."
-
-
-class AddToken(PersonAction):
-    """Make a token by which a program acts for a person. Nobody can read it again."""
-
-    path = "people/token/add"
-    title = "Make a token"
-    words = "person token add"
-
-    token: str = argument(title="Name of the token", about="Tells it from the person's others.", longest=255)
-    rights: Sequence[Right] = option(RIGHTS.about, RIGHT, "--right", title="Rights")
-    until: datetime | None = option("90d from now, or a date.", UNTIL, title="Until", longest=64)
-
-    def carry_out(self, bus: CommandBus) -> Iterator[str]:
-        check_gift(bus, self.rights)
-        with bus.writing() as connection:
-            person = people.known_person(connection, self.name)
-            made = people.add_token(connection, person.id, self.token, self.rights, self.until, bus.now())
-        end = "" if self.until is None else f" It ends at {moment(self.until)}."
-        yield f"The token {self.token} of {self.name} is made. Copy it now, as nobody can read it again.{end}"
-        yield made
 
 
 class SetLoginPassword(BusAction):
