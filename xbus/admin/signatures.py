@@ -132,7 +132,7 @@ class CommandBus:
         Raises:
             XbusError: as :attr:`url`.
         """
-        assert self.url
+        _ = self.url
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Open a short transaction that only reads."""
