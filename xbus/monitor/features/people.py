@@ -1,4 +1,4 @@
-"""Persons, their rights, tokens and log-ins, the passwords of programs, and the audit of all acts."""
+"""Persons with their rights, tokens and logins; the passwords of programs; the audit of all acts."""
 
 import re
 from collections.abc import Iterator, Sequence
