@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from itertools import islice
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse
@@ -380,7 +380,7 @@ class PlannedFile(BaseModel):
         return ApplyBusFile(**self._fields)
 
     @property
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> Mapping[str, object]:
         return self.model_dump(include={*ApplyBusFile.fields()})
 
 
