@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,8 +21,17 @@ from xbus.broker.front.envelopes.state import (
 )
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import Order
-from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
-from xbus.clock import Clock
+from xbus.broker.journal.writes import (
+    Append,
+    Cancel,
+    EndEvent,
+    GroupType,
+    Seal,
+    SealReceipt,
+    StartEnvelope,
+    StartEvent,
+    Write,
+)
 from xbus.errors import EnvelopeCancelled, Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
@@ -46,20 +56,21 @@ class OpenEnvelope:
         checks: lets pass what its emitter sends.
         forget: called with this object when a write failed or it is closed: then what the journal has counts.
         answers: for what takes longer than a write.
+        moment: gives the moment of its end.
     """
 
     def __init__(
         self,
         state: OpenEnvelopeState,
         journal: Journal,
-        clock: Clock,
         checks: EmitterChecks,
         forget: Callable[["OpenEnvelope"], None],
         answers: SlowAnswers,
+        moment: Callable[[], datetime],
     ) -> None:
         self.state = state
         self._journal = journal
-        self._clock = clock
+        self._moment = moment
         self._checks = checks
         self._forget = forget
         self._answers = answers
@@ -170,6 +181,9 @@ class OpenEnvelope:
         if tags.size:
             check_room(self.state.envelope_id, self.state.items, self.state.data_bytes + tags.size, self._checks.limits)
         event = self.state.start_event(event_id, type_name, event_type.hashed_name, tags)
+        if not event_type.immediate_reply:
+            about = (event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
+            event.kind = GroupType(*about)
         self.write(
             StartEvent(
                 event_id,
@@ -339,14 +353,15 @@ class OpenEnvelope:
                 code="count_mismatch",
             )
         self.state.check_sealable()
-        self.state.sealed_at = self._clock.now()
+        self.state.sealed_at = at = self._moment()
         seal = Seal(
             self.state.envelope_id,
             len(self.state.events),
             self.state.items,
-            self.state.sealed_at,
+            at,
             self.state.content_hash,
             self.state.headers,
+            self.state.content(at),
         )
         return self._closing(self._close(seal)).map(self._receipt)
 
@@ -370,7 +385,7 @@ class OpenEnvelope:
         """
         if self.state.closing is None:
             self.state.giving_up = True
-            self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
+            self._close(Cancel(self.state.envelope_id, self._moment(), reason))
         assert self.state.closing is not None
         return Deferred.of(self.state.closing).map(self._cancelled).recover(_cancelled_already)
 

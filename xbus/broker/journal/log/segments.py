@@ -163,7 +163,7 @@ def hash_opening(headers: bytes | None) -> bytes:
 
 NO_SEGMENTS = bytes(8) + bytes(4)
 LONE_SEGMENT = bytes(8) + (1).to_bytes(4, "big")
-"""What stands in that hash for an event without headers and partition key, and with so many segments."""
+"""An event in that hash, without headers and partition key, up to the hashes of so many segments."""
 
 
 def _hash_without_headers(events: Iterable[EventContent]) -> bytes:

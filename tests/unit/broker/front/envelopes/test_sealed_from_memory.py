@@ -1,0 +1,91 @@
+"""Small envelopes that came in parts are told as groups when they are sealed, so that the back need not read them."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.front.conftest import Desk
+from xbus.broker.front.envelopes.state import KEPT_BYTES
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import SealedEnvelope, SealedGroup
+from xbus.rpc.codec import pack_items
+
+LARGE = [b"x" * 900] * (KEPT_BYTES // 900 + 1)
+
+
+@pytest.fixture
+def told(journal: Journal) -> list[Any]:
+    """The sealed envelopes, as commits tell them."""
+    told: list[Any] = []
+    journal.on_sealed(told.extend)
+    return told
+
+
+async def ended(desk: Desk, *batches: list[bytes], events: int = 1, type_name: str = "notes") -> uuid.UUID:
+    """Send an envelope up to its end."""
+    envelope_id = await desk.start_envelope()
+    for _ in range(events):
+        event_id = await desk.start_event(envelope_id, type_name=type_name)
+        for batch in batches:
+            await desk.append(envelope_id, event_id, None, batch)
+        await desk.end_event(envelope_id, event_id)
+    return envelope_id
+
+
+async def sealed_together(*envelopes: tuple[Desk, uuid.UUID]) -> list[Any]:
+    """Seal envelopes in one turn of the loop; gives their receipts."""
+    sealing: list[Any] = [desk.front.end_envelope(desk.emitter_id, envelope_id, 1) for desk, envelope_id in envelopes]
+    return [await each for each in sealing]
+
+
+async def test_envelopes_that_end_in_one_turn_of_the_loop_are_a_group(
+    north: Desk, south: Desk, told: list[Any]
+) -> None:
+    first = await ended(north, [b"a"], [b"b", b"c"])
+    second = await ended(south, [b"d"])
+    third = await ended(north)
+    receipts = await sealed_together((north, first), (south, second), (north, third))
+    (group,) = told
+    assert isinstance(group, SealedGroup)
+    assert [group.receipt(place) for place in range(3)] == receipts
+    contents = [group.envelope(position) for position in (1, 2, 3)]
+    assert [each.emitter_id for each in contents] == [north.emitter_id, south.emitter_id, north.emitter_id]
+    batches: list[list[bytes]] = [[b"a", b"b", b"c"], [b"d"], []]
+    for desk, content, items in zip((north, south, north), contents, batches, strict=True):
+        stored = await desk.stored(content.envelope_id)
+        assert stored is not None
+        ((event,), (of_journal,)) = content.events, stored.events
+        assert (event.event_id, event.type_name, event.items) == (of_journal.event_id, "notes", len(items))
+        assert event.data == (pack_items(items) if items else b"")
+
+
+@pytest.mark.parametrize("batches", [[LARGE], [[b"a"], LARGE]], ids=["at once", "in the end"])
+async def test_a_large_one_stands_between_groups(north: Desk, told: list[Any], batches: list[list[bytes]]) -> None:
+    small, large, other = await ended(north, [b"a"]), await ended(north, *batches), await ended(north, [b"b"])
+    await sealed_together((north, small), (north, large), (north, other))
+    assert [type(each) for each in told] == [SealedGroup, SealedEnvelope, SealedGroup]
+    assert [each.first for each in told] == [1, 2, 3]
+    assert told[1].content is None
+
+
+async def test_one_of_two_events_is_read_from_the_journal(north: Desk, told: list[Any]) -> None:
+    await north.seal(await ended(north, [b"a"], events=2))
+    assert [type(each) for each in told] == [SealedEnvelope]
+
+
+async def test_one_with_items_that_failed_to_be_stored_is_not_told(
+    journal: Journal, north: Desk, told: list[Any], faults: Any
+) -> None:
+    envelope_id = await north.start_envelope()
+    event_id = await north.start_event(envelope_id)
+    await north.append(envelope_id, event_id, None, [b"a"])
+    with faults.before_commit():
+        lost = north.append_soon(envelope_id, event_id, None, [b"b"])
+        (outcome,) = await asyncio.gather(lost, return_exceptions=True)
+    assert isinstance(outcome, Exception)
+    assert await north.append(envelope_id, event_id, 1, [b"c"]) == 2
+    await north.end_event(envelope_id, event_id)
+    await north.seal(envelope_id)
+    assert [type(each) for each in told] == [SealedEnvelope]
