@@ -275,6 +275,8 @@ class BundleSender:
         task = asyncio.current_task()
         if task is not None:
             party.end(task)
+        for recipient in party.recipients if self._gathering.awaited else ():
+            self._gathering.note_idle(self._roles[recipient.role.id])
         is_served = all(self._eligibility.is_served(each) for each in party.recipients)
         if not is_served or (not party.sending and party.has_queued):
             self.leave(party)

@@ -119,7 +119,7 @@ class Bundles:
             for recipient in recipients:
                 if len(self.parties_of[recipient]) > 1:
                     await self._others_emptied(recipient, party)
-            if not party.queue.has_room and not await self._room(party, recipients, in_company=in_company):
+            if not party.queue.has_room and not await self._room(party, small, in_company=in_company):
                 return
             for recipient in recipients:
                 if self._eligibility.is_blocked(recipient, small.envelope):
@@ -277,10 +277,13 @@ class Bundles:
         for recipient in party.recipients:
             self._roles[recipient.role.id].bring_by(task)
 
-    async def _room(self, party: BundleParty, recipients: Sequence[ServedRole], *, in_company: bool) -> bool:
-        """Wait until a party has room; false where its only consumer kept the others waiting for too long."""
-        if in_company and len(recipients) == 1:
-            return await self._gathering.others_wait(recipients[0], party.queue.room())
+    async def _room(self, party: BundleParty, small: SmallEnvelope, *, in_company: bool) -> bool:
+        """Wait until a party has room for an envelope; false where its only consumer kept the others waiting for too
+        long."""
+        if in_company and len(party.recipients) == 1:
+            (recipient,) = party.recipients
+            has_no_worker = self._workers.way(small.envelope.graph_ids, recipient.role.service) == ()
+            return await self._gathering.others_wait(recipient, party.queue.room(), shares_nothing=has_no_worker)
         # Of several the slow ones are left behind where their slots are taken, and after each bundle.
         await party.queue.room()
         return True

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-from xbus.broker.back.progress import ConsumerRoles
+from xbus.broker.back.progress import ConsumerRole, ConsumerRoles
 from xbus.broker.back.recipients import Absent, RecipientProxy, RoleEvents, ServedRole, Slots, This
 from xbus.clock import Clock
 
@@ -34,6 +34,8 @@ class ConsumerGathering:
         self._roles = roles
         self._clock = clock
         self._events = events
+        self.awaited: dict[ServedRole, asyncio.Timeout] = {}
+        """The recipients for which a lane waits, though it need not: each with the end of its patience."""
 
     async def take(
         self, recipients: Sequence[ServedRole], may_go: Callable[[ServedRole], bool]
@@ -80,8 +82,13 @@ class ConsumerGathering:
         further = instance.abilities.prepares - instance.abilities.envelopes
         return max(1, 1 + self._slots.spare(instance) + further)
 
-    async def others_wait(self, recipient: ServedRole, ready: Coroutine[object, object, None]) -> bool:
+    async def others_wait(
+        self, recipient: ServedRole, ready: Coroutine[object, object, None], *, shares_nothing: bool = False
+    ) -> bool:
         """Let others wait until a recipient takes more, though not for ever.
+
+        Args:
+            shares_nothing: whether the others share no work with it: they wait only while each has something to do.
 
         Returns:
             Whether it does; else it goes on at its own pace.
@@ -89,15 +96,30 @@ class ConsumerGathering:
         pace = self._roles[recipient.role.id].pace
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(pace.allowance(began)):
+            async with asyncio.timeout(pace.allowance(began)) as patience:
+                if shares_nothing:
+                    self.awaited[recipient] = patience
+                    lane = self._roles[recipient.role.id].lane
+                    for other in () if lane is None else lane.recipients():
+                        self.note_idle(self._roles[other.role.id])
                 await ready
         except TimeoutError:
             self.leave_behind(recipient)
             return False
         finally:
+            self.awaited.pop(recipient, None)
             now = self._clock.monotonic()
             pace.kept_waiting(now - began, now)
         return True
+
+    def note_idle(self, role: ConsumerRole) -> None:
+        """Let the lane of a role that has nothing to do wait no longer for a recipient that shares nothing."""
+        if role.in_flight.positions:
+            return
+        for recipient, patience in self.awaited.items():
+            awaited = self._roles[recipient.role.id]
+            if awaited is not role and awaited.lane is role.lane and not patience.expired():
+                patience.reschedule(asyncio.get_running_loop().time())
 
     def note_run(self, busy: Mapping[RecipientProxy, float]) -> None:
         """Learn from a run who kept the others waiting in it: those that worked longer than the fastest.

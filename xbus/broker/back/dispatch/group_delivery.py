@@ -332,6 +332,8 @@ class GroupDelivery:
         for each, slots in call.slots.items():
             role, login = self._roles[each.role.id], each.role.login
             self._results.settled_group(role, login, call.positions, call.ids, call.items)
+            if self._gathering.awaited:
+                self._gathering.note_idle(role)
             if each.owes:
                 self._context.release_slot(each, slots)
             elif self._slots.free(each, slots):

@@ -601,3 +601,20 @@ async def test_one_that_decides_alone_never_keeps_others_waiting(journal: Journa
         out.set_result([DONE])
         await broker.until(lambda: settled(broker, "store_1") == 1 + 2 * MOST_WAITING)
     assert letters(broker) == letters(broker, "store_2")
+
+
+async def test_one_that_decides_alone_keeps_nobody_waiting_who_has_nothing_to_do(journal: Journal) -> None:
+    """So many are sealed at once that they wait in a page, of which others get nothing more while its lane waits."""
+    async with running(journal, behind_after=1000) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await broker.register("store_2", BUNDLES)
+        make_own(broker, "store_1")
+        await broker.until_together()
+        await known(broker)
+        out = hold(client)
+        await put_together(broker, [("a", "", "notes")] * 3 * MOST_WAITING)
+        await broker.until(lambda: settled(broker, "store_2") == 1 + 3 * MOST_WAITING)
+        client.answers.clear()
+        out.set_result([DONE] * len(bundles(broker)[-1]))
+        await broker.until(lambda: settled(broker, "store_1") == 1 + 3 * MOST_WAITING)
+    assert letters(broker) == letters(broker, "store_2")
