@@ -366,9 +366,8 @@ class Front:
     def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Answer[T]]) -> Answer[T]:
         # In quotes, as annotations of inner functions are worked out at each call.
         def act_as_owner(known: "Known | None") -> "Answer[T]":
-            if known is None:
+            if known is None or known.emitter_id != emitter_id:
                 raise envelope_unknown(envelope_id)
-            _check_owner(known, emitter_id, envelope_id)
             return act(known)
 
         return self._envelopes.with_envelope(envelope_id, act_as_owner)

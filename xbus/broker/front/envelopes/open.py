@@ -69,6 +69,7 @@ class OpenEnvelope:
         moment: Callable[[], datetime],
     ) -> None:
         self.state = state
+        self.emitter_id = state.emitter_id
         self._journal = journal
         self._moment = moment
         self._checks = checks
@@ -76,10 +77,6 @@ class OpenEnvelope:
         self._answers = answers
         self._unanswered: set[Writing] = set()
         self._comparisons = ResendChecks()
-
-    @property
-    def emitter_id(self) -> int:
-        return self.state.emitter_id
 
     @property
     def key(self) -> str | None:
@@ -111,7 +108,7 @@ class OpenEnvelope:
     def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
         writing: Writing = Promise()
-        order = Order(self.state.emitter_id, self.state.last_write)
+        order = Order(self.emitter_id, self.state.last_write)
         self._journal.submit(write, writing, promises=type(write) not in UNPROMISED, order=order)
         self.state.last_write = writing
         self._unanswered.add(writing)
@@ -120,7 +117,8 @@ class OpenEnvelope:
 
     def _written(self, writing: Writing) -> None:
         self._unanswered.discard(writing)
-        if not writing.cancelled() and (error := writing.exception()) is not None:
+        error = writing.error
+        if error is not None and not writing.cancelled():
             log.warning(
                 "a write failed: %s", error, extra={"action": "write_failed", "envelope_id": self.state.envelope_id}
             )
@@ -225,7 +223,7 @@ class OpenEnvelope:
         first_index = self.state.take(event, items, data, self._checks.limits)
         compress = self._checks.is_compressed(event.type_name)
         write = Append(self.state.envelope_id, event_id, first_index, items, data, compress)
-        return Deferred.of(self.write(write)).map(lambda _: first_index + items)
+        return Deferred(self.write(write)).map(lambda _: first_index + items)
 
     def _other_content(self, what: Hashable, refusal: Refused) -> None:
         """Under a key not even a seal that was sent ahead may seal what its sender did not send."""
@@ -310,7 +308,7 @@ class OpenEnvelope:
         if self._answers.wants_reply(event.type_name):
             event.asking = self._answers.later(self._end_with_reply(event))
             return Deferred.of(event.asking)
-        return Deferred.of(self._end(event)).map(lambda _: EndedEvent(event.items))
+        return Deferred(self._end(event)).map(lambda _: EndedEvent(event.items))
 
     def _end(self, event: OpenEventState) -> Writing:
         event.ended = True
@@ -400,7 +398,8 @@ class OpenEnvelope:
                 raise envelope_closed(self.state.envelope_id, error.cause) from error
             raise error
 
-        return Deferred.of(writing).recover(explain)
+        closing: Deferred[SealReceipt | None] = Deferred(writing)
+        return closing.recover(explain)
 
     def _close(self, write: Seal | Cancel) -> Writing:
         closing = self.write(write)
