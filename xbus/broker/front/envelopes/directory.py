@@ -43,8 +43,8 @@ COMPARED = 256
 """How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
 
 MOST_KEPT = 1_000
-"""The open envelopes whose items are kept in memory while they are small: 4 MB of them at the most. More spare reads
-where more clients send at once."""
+"""The open envelopes whose items are kept in memory while they are small, 4 MB at the most. More spare reads where more
+clients send at once."""
 
 Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
@@ -457,7 +457,7 @@ class EnvelopeDirectory:
         return envelope
 
     def _moment(self) -> datetime:
-        """Give the moment at which envelopes end: those that end in one turn of the loop are a group, which has one."""
+        """Give the moment at which envelopes end; it is one for all of a turn of the loop, so that they can be a group."""
         turn = self._journal.turn
         if not turn.is_busy:
             return self._clock.now()

@@ -19,8 +19,8 @@ from xbus.ids import is_computed, numbered_event_id
 from xbus.rpc.deferred import Promise
 
 KEPT_BYTES = 4096
-"""The bytes of items and headers up to which an open envelope is kept in memory, so that the back need not read it when
-it is sealed. More spare more reads, and take more memory."""
+"""The most bytes of items and headers of an open envelope that is kept in memory. The back need not read it when it is
+sealed. More spare more reads, and take more memory."""
 
 Writing: TypeAlias = Promise[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""

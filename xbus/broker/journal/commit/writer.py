@@ -512,7 +512,7 @@ def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[App
 
 
 def _runs(ended: list[SealedGroup]) -> Iterator[SealedGroup]:
-    """Join envelopes that came in parts to groups: those that follow each other, and ended in one turn of the loop."""
+    """Join envelopes that follow each other, and ended in one turn of the loop, to groups."""
     ended.sort(key=lambda each: each.first)
     places = itertools.count()
     for _, run in itertools.groupby(ended, lambda each: (each.first - next(places), each.group.at)):
