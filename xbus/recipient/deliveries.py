@@ -336,7 +336,7 @@ class OpenDeliveries:
     async def roll_back_all(self) -> None:
         """Roll back every open envelope: the broker gave them up, or is about to.
 
-        What it still sends by the connection that it has is turned away from now on: the rest of an envelope would pass
+        Its further calls by the present connection are turned away from now on: the rest of an envelope would pass
         for the whole of it.
         """
         self.connections.close()

@@ -1,8 +1,8 @@
 """Messages of several frames, sent and read without waiting.
 
-What pyzmq's ``send_multipart`` and ``recv_multipart`` do, at less than half their cost, which counts as each call takes
-five frames in and three out: flags as plain ints, since arithmetic on enums is slow, and ``Frame.more`` in place of a
-socket option per frame.
+The work of pyzmq's ``send_multipart`` and ``recv_multipart`` at less than half their cost, which counts as each call
+takes five frames in and three out: flags as plain ints, since arithmetic on enums is slow, and ``Frame.more`` in place
+of a socket option per frame.
 """
 
 from collections.abc import Sequence

@@ -136,7 +136,7 @@ class Admission:
         """Let a recipient serve its role, unless the broker stops: what began then would be broken off at once.
 
         Returns:
-            Those that it displaced.
+            The programs that it displaced.
 
         Raises:
             Failed: broker_stopping.

@@ -144,13 +144,13 @@ class PlainPort:
         self._shy: dict[bytes, _Peer] = {}
         """Those whose handshake is not over, in the order in which they came."""
         self._stopped: dict[bytes, _Peer] = {}
-        """Those that are read no further until ``resume``."""
+        """The peers that are read no further until ``resume``."""
         self._strangers: dict[bytes, _Peer] = {}
-        """Those that have not proven who calls, and wait for a turn."""
+        """The peers that have not proven who calls, and wait for a turn."""
         self._of_strangers = 0
         self._next_turn: asyncio.Handle | None = None
         self._unread: dict[bytes, _Peer] = {}
-        """Those that leave something unread."""
+        """The peers that leave something unread."""
         self._all_read = asyncio.Event()
         self._all_read.set()
         self._kept = 0

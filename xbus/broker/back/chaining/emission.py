@@ -283,7 +283,7 @@ class Emission:
         return PutEnvelope(made.envelope_id, made.emitter_id, events, self._clock.now(), made.head)
 
     async def _room(self) -> None:
-        """Wait until the journal takes more. What came stays owed to the node, and whoever gives it waits, too.
+        """Wait until the journal takes more. Outputs that came stay owed to the node, and their giver waits, too.
 
         Raises:
             JournalError: its delivery was broken off meanwhile.
@@ -324,7 +324,7 @@ async def seal_most(emissions: Sequence[Emission]) -> list[Emission]:
     """Seal those that can be sealed at once; all of them share a commit, and none needs a task of its own.
 
     Returns:
-        Those that are not sealed: ``Emission.seal`` finds out why, and waits where it must.
+        The envelopes that are not sealed: ``Emission.seal`` finds out why, and waits where it must.
     """
     begun = [emission.seal_at_once() for emission in emissions]
     return [

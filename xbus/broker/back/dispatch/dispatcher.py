@@ -77,7 +77,8 @@ class Dispatcher:
             in_company: whether others wait while these take their time.
 
         Returns:
-            Those that could get it all the same, as they held the others up, or what held them was settled meanwhile.
+            The recipients that could get it all the same, as they held the others up, or what held them was settled
+            meanwhile.
         """
         wanted = list(recipients)
         others = wanted
@@ -138,8 +139,8 @@ class Dispatcher:
     ) -> "asyncio.Task[None] | None":
         """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
 
-        The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none. What
-        was held is in its turn now: it costs no more than that.
+        The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none. An
+        envelope that was held is in its turn now: it costs no more than that.
 
         Returns:
             The run; None where there is none, as the recipient has gone, another envelope has to come first, or a bulk

@@ -16,13 +16,13 @@ from xbus.clock import Clock
 from xbus.states import DeliveryState
 
 CHECK_SECONDS = 5.0
-"""How often it is looked whether a person has resumed or dropped what is parked."""
+"""Seconds between looks whether a person has resumed or dropped a parked envelope."""
 
 PAGE_ROWS = RESERVE_POSITIONS
 """How much is read at once, and handed over before the first of it is known to be settled after a crash."""
 
 Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[DeliveryRow]]]
-"""Those of the rows at some positions that could be handed over now."""
+"""The rows at some positions that could be handed over now."""
 
 
 CHECKED_ROWS = 500

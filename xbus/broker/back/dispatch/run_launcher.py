@@ -51,7 +51,7 @@ class RunLauncher:
         return True
 
     def carry_on_all(self, envelope: LogEnvelope) -> None:
-        """Those who hold an envelope open go on with it first: their workers have a part of it already."""
+        """Recipients that hold an envelope open go on with it first: their workers have a part of it already."""
         for open_reply in self._open_replies.all():
             if open_reply.envelope_id == envelope.envelope_id:
                 self.carry_on(envelope, open_reply.recipient)

@@ -70,9 +70,9 @@ class InFlight:
         """Begin to read the rows of the role.
 
         Returns:
-            What is not to be taken up of the rows that will be found: what is being brought to the role, to which is
-            added what is outdated until this is called again. A run may begin and end while rows are read, and its row
-            be found all the same.
+            The rows that are not to be taken up of those that will be found: what is being brought to the role, to
+            which is added what is outdated until this is called again. A run may begin and end while rows are read, and
+            its row be found all the same.
         """
         self._outdated = set(self.positions)
         return self._outdated
@@ -165,9 +165,9 @@ class ConsumerRole:
         self.keys_in_hand = KeysInHand()
         """Of which ordering keys its instances have an envelope just now."""
         self.served: ServedRole | None = None
-        """What serves it now, or did so last."""
+        """The recipient that serves it now, or did so last."""
         self.in_flight = InFlight()
-        """What runs are bringing to it."""
+        """The envelopes that runs are bringing to it."""
         self._tasks: dict[asyncio.Task[None], ServedRole | None] = {}
         """The tasks that bring it anything just now, each with what served it when they began."""
         self.reservations = Reservations()
@@ -287,7 +287,7 @@ class ConsumerRoles(dict[int, ConsumerRole]):
         """Take it that these roles want order, and no others.
 
         Returns:
-            Those of them that did not want it before.
+            The roles among them that did not want it before.
         """
         roles = {*self, *role_ids}
         return {role_id for role_id in roles if self[role_id].keys.want(role_id in role_ids)}

@@ -27,7 +27,7 @@ MAX_UNWRITTEN = 1_000
 """Changes that may be noted and not yet written. More keeps more in memory, and lets more come again after a crash."""
 
 LAZY_SECONDS = 1.0
-"""What is in no hurry is written after this long."""
+"""Seconds after which a write that is in no hurry goes."""
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class DeliveryLedger:
         self._is_due = False
         self._broken: asyncio.Future[None] | None = None
         self._waiting: list[tuple[int, Callable[[], object]]] = []
-        """What is to be called when so much is written."""
+        """The callbacks that wait until so much is written."""
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Give the cursor of a role; None for a worker's, and for one that the journal has none of."""

@@ -56,7 +56,7 @@ Check: TypeAlias = Callable[[], bool]
 class ReaderDesk:
     """One reader, whose programs share its ranges.
 
-    What is in memory is what the journal has, with leases beside: a step that the journal refuses has it read anew.
+    Memory has the state of the journal, with leases beside: a step that the journal refuses has it read anew.
 
     Args:
         entry: the reader's settings.

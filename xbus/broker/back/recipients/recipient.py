@@ -272,7 +272,7 @@ class RecipientProxy:
         """Hand items over.
 
         Returns:
-            What a worker made of them; nothing from a consumer.
+            The items that a worker made of them; none from a consumer.
         """
         if not self.abilities.batches:
             return await self._send_singly(envelope_id, event_id, batch)

@@ -98,7 +98,7 @@ class Run:
             headers: those of its envelope, packed.
 
         Returns:
-            What the consumer answered to its end.
+            The consumer's answer to its end.
 
         Raises:
             RecipientFailed: a worker or the consumer failed; what was begun is to be stopped.

@@ -125,7 +125,7 @@ class ClosedEnvelope:
 class PrunedEnvelope(ClosedEnvelope):
     """A sealed envelope without a key, of which the receipt is left: whoever repeats its calls gets that at the end.
 
-    What they send can't be compared any more. Nothing of it is kept, and nothing is delivered a second time.
+    The items that they send can't be compared any more. Nothing of it is kept, and nothing is delivered a second time.
     """
 
     def check_headers(self, headers: bytes | None) -> None:

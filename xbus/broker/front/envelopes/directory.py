@@ -50,7 +50,7 @@ Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
 
 Act: TypeAlias = Callable[[Known | None], Answer[T]]
-"""What a call does with its envelope; None stands for one that there is not."""
+"""The act of a call on its envelope, which is None where there is none."""
 
 
 class TakenEvent(Protocol):
@@ -457,7 +457,7 @@ class EnvelopeDirectory:
         return envelope
 
     def _moment(self) -> datetime:
-        """Give the moment at which envelopes end; it is one for all of a turn of the loop, so that they can be a group."""
+        """Give the moment at which envelopes end. It is one for a turn of the loop, so that they can be a group."""
         turn = self._journal.turn
         if not turn.is_busy:
             return self._clock.now()

@@ -31,7 +31,7 @@ class SealedKeyedEnvelope(ClosedEnvelope):
 
 class PrunedKeyedEnvelope:
     """A sealed envelope with a key, its content long removed: what comes under the key again is not stored but hashed,
-    and compared at its end. What was hashed is in memory only: who began before a restart of the broker begins anew.
+    and compared at its end. The hash so far is in memory only: who began before a restart of the broker begins anew.
 
     Args:
         stored: what the journal still has of it.

@@ -43,7 +43,7 @@ UNPROMISED = (StartEnvelope, StartEvent)
 """The writes that promise nothing, and go along with what first promises something."""
 
 LARGEST_ESTIMATE = 2**63 - 1
-"""What the journal can keep; an estimate is a hint, and is cut rather than refused."""
+"""The largest estimate that the journal can keep; it is a hint, and is cut rather than refused."""
 
 
 class OpenEnvelope:

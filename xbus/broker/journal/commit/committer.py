@@ -504,7 +504,7 @@ class Fence:
         self.committed = 0
         """The number of the last transaction that is known to be committed."""
         self._own: dict[str, Any] = {}
-        """What the row of this writer has, as long as no other one takes over."""
+        """The values in the row of this writer, as long as no other one takes over."""
         self.number = 0
         """The number of the last transaction that was stamped. None is used twice, also where a transaction fails:
         else it could speak for another one."""

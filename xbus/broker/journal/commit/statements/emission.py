@@ -52,7 +52,7 @@ _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS 
 INTEGRITY_ERRORS = (sqlite3.IntegrityError, psycopg2.IntegrityError)
 _ENVELOPE_KEY = (model.envelope.primary_key.name, "UNIQUE constraint failed: envelope.id")
 _EVENT_KEY = (model.event.primary_key.name, "UNIQUE constraint failed: event.id")
-"""What PostgreSQL and SQLite say when an id is there already: the name of the constraint, and the message."""
+"""The words of PostgreSQL and SQLite for an id that is there already: the name of the constraint, and the message."""
 
 
 def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvelope]) -> None:
