@@ -230,7 +230,7 @@ class EnvelopeDirectory:
         state.ordering_key, state.kept = ordering_key, [] if len(self._open) < MOST_KEPT else None
         envelope = self._keep(state)
         self.called.add(envelope_id)
-        state.opened_at = now = self._clock.now()
+        state.opened_at = now = self._moment()
         envelope.write(StartEnvelope(envelope_id, emitter_id, now, options))
         return envelope
 
@@ -290,6 +290,8 @@ class EnvelopeDirectory:
 
     def put_group(self, group: PutGroup) -> Promise[SealedGroup]:
         """Write envelopes of which nothing is known here. Other calls for them wait until that is answered."""
+        # What ends behind it in this turn of the loop has a later moment.
+        self._moment_of = -1, group.at
         writing: Promise[SealedGroup] = Promise()
         self._grouped.update(dict.fromkeys(group.envelope_ids, writing))
         writing.add_done_callback(functools.partial(self._answer_group, group))
@@ -312,6 +314,7 @@ class EnvelopeDirectory:
         Args:
             act: what the call does instead, where the journal turns out to have an envelope of that id.
         """
+        self._moment_of = -1, write.at
         lookup = self._lookups[write.envelope_id] = _Lookup()
         call = _WaitingCall(act, Promise())
         writing: Promise[SealReceipt] = Promise()

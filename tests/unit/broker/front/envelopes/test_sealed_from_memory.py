@@ -1,19 +1,38 @@
 """Small envelopes that came in parts are told as groups when they are sealed, so that the back need not read them."""
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.unit.broker.front.conftest import Desk
+from xbus import model
+from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.front.envelopes.state import KEPT_BYTES
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import SealedEnvelope, SealedGroup
+from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
 from xbus.rpc.codec import pack_items
 
 LARGE = [b"x" * 900] * (KEPT_BYTES // 900 + 1)
+
+
+class TickingClock(StandingClock):
+    """Goes on whenever it is asked."""
+
+    def now(self) -> datetime:
+        self.go_on(1)
+        return super().now()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return TickingClock()
 
 
 @pytest.fixture
@@ -35,9 +54,22 @@ async def ended(desk: Desk, *batches: list[bytes], events: int = 1, type_name: s
     return envelope_id
 
 
-async def sealed_together(*envelopes: tuple[Desk, uuid.UUID]) -> list[Any]:
-    """Seal envelopes in one turn of the loop; gives their receipts."""
-    sealing: list[Any] = [desk.front.end_envelope(desk.emitter_id, envelope_id, 1) for desk, envelope_id in envelopes]
+async def sealed_together(*envelopes: tuple[Desk, uuid.UUID], put: uuid.UUID | None = None) -> list[Any]:
+    """Seal envelopes in one turn of the loop, where they are open; gives their receipts.
+
+    Args:
+        put: the one of them that is put.
+    """
+    sealing: list[Any] = []
+
+    def seal() -> None:
+        for desk, envelope_id in envelopes:
+            if envelope_id == put:
+                sealing.append(desk.put_soon(envelope_id, [NewEvent(uuid.uuid4(), "notes", 1, pack_items([b"p"]))]))
+            else:
+                sealing.append(desk.front.end_envelope(desk.emitter_id, envelope_id, 1))
+
+    envelopes[0][0].journal.turn.run(seal)
     return [await each for each in sealing]
 
 
@@ -69,6 +101,21 @@ async def test_a_large_one_stands_between_groups(north: Desk, told: list[Any], b
     assert [type(each) for each in told] == [SealedGroup, SealedEnvelope, SealedGroup]
     assert [each.first for each in told] == [1, 2, 3]
     assert told[1].content is None
+
+
+def closings(connection: sa.Connection) -> list[datetime]:
+    """The moments at which all envelopes were closed, in position order."""
+    closed = sa.select(model.envelope.c.closed_at).order_by(model.envelope.c.position)
+    return [*connection.execute(closed).scalars()]
+
+
+async def test_moments_grow_with_positions(north: Desk, told: list[Any]) -> None:
+    before, put, behind = await ended(north), uuid.uuid4(), await ended(north)
+    await sealed_together((north, before), (north, put), (north, behind), put=put)
+    moments = await north.journal.read(closings)
+    assert [each.first for each in told] == [1, 2, 3]
+    assert len({*moments}) == 3
+    assert moments == sorted(moments)
 
 
 async def test_one_of_two_events_is_read_from_the_journal(north: Desk, told: list[Any]) -> None:
