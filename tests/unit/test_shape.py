@@ -129,7 +129,7 @@ MOST_RELATIVE_SENTENCES = 8
 """Sentences of docstrings whose subject is a relative clause, such as "What is left". The number only falls."""
 
 MOST_WORDS = 20
-MOST_LONG_BEGINNINGS = 85
+MOST_LONG_BEGINNINGS = 6
 """Docstrings whose first sentence has more words than that. The number only falls."""
 
 

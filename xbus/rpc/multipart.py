@@ -43,7 +43,7 @@ def send(socket: "zmq.Socket[bytes]", frames: Sequence[Frame]) -> None:
 
 
 def bytes_on_wire(frames: Sequence[Frame], *, is_encrypted: bool = False) -> int:
-    """Count the bytes of a message of a ROUTER as it is on the wire, which is without the peer's id in front."""
+    """Count the bytes of a message of a ROUTER as on the wire, without the peer's id in front."""
     seal = _SEALED if is_encrypted else 0
     size = -len(frames[0]) - seal - _SHORT_HEADER
     for frame in frames:

@@ -294,7 +294,7 @@ class Outbox:
         return found[0] if found else None
 
     def small_ones(self, most: int, most_bytes: int) -> list[QueuedPut]:
-        """Read the envelopes at the head of the line, as far as each is one event with one batch at most.
+        """Read the first envelopes of the line, as far as each is one event with one batch.
 
         Args:
             most: the most envelopes.

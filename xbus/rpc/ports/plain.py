@@ -43,8 +43,8 @@ _OF_STRANGERS_AT_ONCE = 25
 fewer make a crowd of logins slower."""
 
 _ALLOWED_BYTES = 64 * 1024
-"""The bytes of the first messages of connections in a turn of the loop, for which the server is asked once whether it
-may read. More let it take more than it may; fewer cost calls."""
+"""The bytes of first messages in a turn of the loop for which the server is asked once. More let it take more than it
+may; fewer cost calls."""
 
 _PREFIX_BYTES = 12
 """The bytes that open the id of each peer, so that nobody guesses it."""

@@ -416,7 +416,7 @@ class LogSlices:
             self._ahead[wanted] = self._tasks.create_task(self._kept(wanted), name="a slice that is read ahead")
 
     async def _kept(self, wanted: _Wanted) -> Slice | None:
-        """Read a slice, and forget it when it is too old; None where it can't be read, as its reader will be told."""
+        """Read a slice, and forget it when it is too old. None where it can't be read, as its reader will be told."""
         try:
             return await self._read(*wanted)
         except JournalError as error:
@@ -439,7 +439,7 @@ class LogSlices:
         return found
 
     async def beyond(self, types: Iterable[int], place: Place, *, is_archived: bool = False) -> None:
-        """Wait until the log goes beyond a place; at its head until an event of one of the types is sealed.
+        """Wait until the log goes beyond a place. At its head wait until an event of one of the types is sealed.
 
         Args:
             is_archived: whether what follows has to come back of an archive first.

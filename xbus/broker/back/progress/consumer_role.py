@@ -23,7 +23,7 @@ class Reservations:
         self._steps.append((position, noted))
 
     def noted_for(self, position: int) -> int:
-        """Give the number of notes that make a hand-over at ``position`` durable; those below it are not asked again,
+        """Give the number of notes that make a hand-over at ``position`` durable. Those below it are not asked again,
         or get a number that is too high, but never too low."""
         while self._steps and self._steps[0][0] < position:
             self._steps.popleft()
@@ -183,8 +183,7 @@ class ConsumerRole:
         task.add_done_callback(self._tasks.pop)
 
     def predecessors(self, recipient: ServedRole) -> list[asyncio.Task[None]]:
-        """List the tasks of which it is not known yet what has become of what they brought when the role was served
-        before."""
+        """List the tasks of the role's earlier service whose outcome is not known yet."""
         return [task for task, whom in self._tasks.items() if whom is not recipient]
 
     async def predecessors_over(self, recipient: ServedRole) -> None:

@@ -20,8 +20,8 @@ from xbus.errors import JournalError, JournalUnavailable
 log = logging.getLogger(__name__)
 
 RESERVE_POSITIONS = 256
-"""How far ahead hand-overs are reserved, anew when half of it is used up, so that few wait for the commit. More leaves
-as many in doubt after a crash."""
+"""Positions for which hand-overs are reserved ahead, anew when half is used up, so that few wait for the commit. More
+leaves as many in doubt after a crash."""
 
 MAX_UNWRITTEN = 1_000
 """Changes that may be noted and not yet written. More keeps more in memory, and lets more come again after a crash."""
@@ -215,8 +215,8 @@ class DeliveryLedger:
         return self._roles[row.role_id].keys.keyed(row, envelope)
 
     def move(self, old: DeliveryRow | None, new: DeliveryRow, isolated: Sequence[IsolatedItem] = ()) -> None:
-        """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
-        it."""
+        """Note what becomes of a delivery that goes its own way, and which items it is to go without. The cursor
+        passes it."""
         self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
         self._roles[new.role_id].keys.note(new)
         self._events.row_moved.publish(new)

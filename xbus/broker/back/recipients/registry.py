@@ -105,7 +105,7 @@ class Registry:
         return recipient in self.connected(recipient.role.id)
 
     def is_serving(self, recipient: object, role_id: int) -> bool:
-        """Check whether a role is served by a program, or still served as it was when it was last asked for."""
+        """Check whether a program serves a role, or still serves it as at the last question."""
         served = self.get(role_id)
         return served is not None and (served is recipient or recipient in served.instances)
 
@@ -301,7 +301,7 @@ class Registry:
             self._follow_pause(programs)
 
     def _follow_pause(self, programs: _Programs) -> None:
-        """Begin nothing with a role that is paused, and begin again when it is resumed; what is under way goes on."""
+        """Begin nothing with a role that is paused, and begin again when it is resumed. Calls under way go on."""
         served = programs.served
         if served is None or (served.role.pause is not None) is programs.is_paused:
             return

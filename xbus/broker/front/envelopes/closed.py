@@ -182,7 +182,7 @@ def other_headers(envelope_id: UUID, begun: bytes | None, again: bytes | None) -
 
 
 def started_otherwise(event_id: UUID, started: tuple[str, EventTags], again: tuple[str, EventTags]) -> Refused | None:
-    """The answer to a repeated start of an event, by its type and its tags; None where they are the same."""
+    """The answer to a repeated start of an event, by its type and its tags. None where they are the same."""
     (old_type, old), (new_type, new) = started, again
     if old_type != new_type:
         return content_differs(f"event {event_id} was started with type {old_type}")

@@ -115,7 +115,7 @@ class PrunedKeyedEnvelope:
 
 
 async def stored_digest(journal: Journal, event_id: UUID) -> "hashlib._Hash":
-    """SHA-256 over the data of all items that the journal holds of an event, for the front to go on with."""
+    """SHA-256 over the items that the journal holds of an event, with which the front goes on."""
     digest = hashlib.sha256()
     index: int | None = 0
     while index is not None:

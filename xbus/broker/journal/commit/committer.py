@@ -141,7 +141,7 @@ class Committer:
         self.faults = 0
         """How many faults there have been; what a maker of calls knows once it has their answers."""
         self.outage: JournalUnavailable | None = None
-        """Why the last try to write failed; None where it did not, or only as what was to be written was wrong."""
+        """Why the last try to write failed. None where it did not, or only as what was to be written was wrong."""
         self.seconds = Histogram(SECONDS_BOUNDS)
         """How long the transactions of groups took, with their commits."""
         self.group_sizes = Histogram(WRITES_BOUNDS)

@@ -34,7 +34,7 @@ from xbus.loop_turn import LoopTurn
 T = TypeVar("T")
 
 GROUP_BYTES = 4 * 1024 * 1024
-"""A group is closed when it holds this much, so that a transaction, and with it the wait for an answer, stays short."""
+"""A group is closed when it holds this much, so that a transaction stays short."""
 
 GROUP_CALLS = 5_000
 
