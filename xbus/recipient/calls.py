@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.loop_turn import LoopTurn
-from xbus.loop_turn import tell as tell_loop
 from xbus.recipient.base import Consumer, Recipient, Worker, about, is_asynchronous
 from xbus.recipient.envelope import Batch, Envelope, Event, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
@@ -26,9 +25,6 @@ T = TypeVar("T")
 
 CODE_FAILED = "recipient_failed"
 """The code of every failure of the author's code."""
-
-RINGS_AT_ONCE = 4096
-"""The most rings that are heard in one go; each of the others is heard by itself."""
 
 
 class AuthorThread:
@@ -78,14 +74,10 @@ class AuthorThread:
             self._rung.close()
 
     def _hear(self) -> None:
-        """Tell the outcomes that are there."""
-        self._rung.recv(RINGS_AT_ONCE)
-        while self._done:
-            tell, told = self._done.popleft()
-            try:
-                tell(told)
-            except Exception as error:
-                tell_loop(error)
+        """Tell the outcome of a ring; the next one comes in a turn of its own, as whoever is told may raise."""
+        self._rung.recv(1)
+        tell, told = self._done.popleft()
+        tell(told)
 
     def _work(self) -> None:
         done: tuple[Callable[[Any], None], object]

@@ -143,7 +143,7 @@ def checked_note(note: Any) -> Note:
 
 
 def packed_headers(told: Mapping[Key, Any]) -> tuple[bytes | None, str | None, bytes | None]:
-    """Give the headers of an event, its partition key and the headers of its envelope out of a call of the broker.
+    """Read a map of the broker: the headers of an event, its partition key, and the headers of its envelope.
 
     Raises:
         Refused: the map has another form (``wrong_arguments``).
