@@ -1,7 +1,7 @@
 """The short way of most envelopes: the consumers that have all before them get the columns of a sealed group in one
 call, or in two where they decide together.
 
-An envelope has no object here, and no task or future of its own. What is unusual takes the lanes and the queues of
+An envelope has no object here, and no task or future of its own. Unusual envelopes take the lanes and the queues of
 bundles: ordering keys that are blocked, workers, corrections, traces, and whatever is not committed.
 """
 
@@ -84,7 +84,7 @@ class GroupDelivery:
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
         self.envelopes = 0
-        """How often an envelope was committed by this way since this process began."""
+        """The number of envelopes that this way has committed since this process began."""
 
     def take(self, lane: Lane, sealed: Sequence[Sealed]) -> None:
         """Hand over envelopes that were sealed just now, as far as they are usual; the lane passes these.

@@ -52,7 +52,7 @@ class BundleQueue:
     def __init__(self) -> None:
         self.size = BundleSize()
         self.envelopes: list[SmallEnvelope] = []
-        """Those that wait, the first ones first."""
+        """The waiting envelopes, the first ones first."""
         self._bytes = 0
         self._taken = asyncio.Event()
 
