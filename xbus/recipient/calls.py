@@ -74,7 +74,7 @@ class AuthorThread:
             self._rung.close()
 
     def _hear(self) -> None:
-        """Tell the outcome of a ring; the next one comes in a turn of its own, as whoever is told may raise."""
+        """Tell the outcome of a ring. The next one comes in a turn of its own, as whoever is told may raise."""
         self._rung.recv(1)
         tell, told = self._done.popleft()
         tell(told)
