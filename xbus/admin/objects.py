@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 JsonObject: TypeAlias = Mapping[str, object]
 
 
-def shown(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, object]:
+def fields_of(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, object]:
     """Make an object of all fields of a value, in their order.
 
     Args:
@@ -52,13 +52,13 @@ def shown(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, o
     return {names.get(name, name): getattr(value, name) for name in found}
 
 
-def of_role(role: RoleStatus, alarm: str | None, now: datetime) -> JsonObject:
+def of_role(role: RoleStatus, owed_days: float, now: datetime) -> JsonObject:
     lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
     return {
-        **shown(role, "role_id", parked="parked_envelopes"),
+        **fields_of(role, "role_id", parked="parked_envelopes"),
         "work": [_of_work(work) for work in role.work],
         "lag_seconds": lag_seconds,
-        "alarm": alarm,
+        "alarm": "owed_too_long" if role.owes_too_long(owed_days, now) else None,
         "instances": [_of_instance(instance) for instance in role.instances],
         "pause": None if role.pause is None else of_pause(role.pause),
     }
@@ -75,7 +75,7 @@ def _of_instance(instance: PresenceInstance) -> JsonObject:
 
 
 def of_pause(pause: PauseEntry) -> JsonObject:
-    return shown(pause, "subject_id", until="until_at")
+    return fields_of(pause, "subject_id", until="until_at")
 
 
 def _of_work(work: PresenceWork) -> JsonObject:
@@ -110,7 +110,7 @@ def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
         "slowed_until": "slowed_until_at",
     }
     return {
-        **shown(bot, "last", **renamed),
+        **fields_of(bot, "last", **renamed),
         "state": bot.state,
         "cron": bot.cron or None,
         "slowed_seconds": waits,
@@ -120,15 +120,15 @@ def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
 
 
 def of_run(run: BotRunStatus) -> JsonObject:
-    return shown(run, "log", id="run_id", slot="slot_at")
+    return fields_of(run, "log", id="run_id", slot="slot_at")
 
 
 def of_failure(summary: FailureSummary) -> JsonObject:
-    return shown(summary, id="failure_id", message="cause")
+    return fields_of(summary, id="failure_id", message="cause")
 
 
 def of_failure_detail(detail: FailureDetail) -> JsonObject:
-    return {**of_failure(detail.summary), "history": [shown(move) for move in detail.history]}
+    return {**of_failure(detail.summary), "history": [fields_of(move) for move in detail.history]}
 
 
 def of_failure_group(group: FailureGroup) -> JsonObject:
@@ -154,32 +154,32 @@ def of_group_detail(detail: GroupDetail) -> JsonObject:
     return {
         **of_failure_group(detail.group),
         "failures": [of_failure(failure) for failure in detail.failures],
-        "history": [shown(move) for move in detail.history],
+        "history": [fields_of(move) for move in detail.history],
     }
 
 
 def of_parked_part(summary: ParkedSummary) -> JsonObject:
-    return shown(summary, "role_id")
+    return fields_of(summary, "role_id")
 
 
 def of_parked(parked: Parked) -> JsonObject:
     return {
-        **shown(parked, "envelope_id", "role_id", "items"),
-        "delivery": parked.delivery and shown(parked.delivery),
+        **fields_of(parked, "envelope_id", "role_id", "items"),
+        "delivery": parked.delivery and fields_of(parked.delivery),
         "item_states": [
-            {**shown(item, "event_id", number="event_number"), "role": parked.role, "state": "parked"}
+            {**fields_of(item, "event_id", number="event_number"), "role": parked.role, "state": "parked"}
             for item in parked.items
         ],
     }
 
 
 def of_chain_link(link: ChainLink) -> JsonObject:
-    return shown(link, by_bulk="bulk_roles")
+    return fields_of(link, by_bulk="bulk_roles")
 
 
 def of_envelope(summary: EnvelopeSummary) -> JsonObject:
-    found = shown(summary, id="envelope_id", origin="origin_id")
-    return {**found, "roles": [shown(role, changed_at="since") for role in summary.roles]}
+    found = fields_of(summary, id="envelope_id", origin="origin_id")
+    return {**found, "roles": [fields_of(role, changed_at="since") for role in summary.roles]}
 
 
 def of_envelope_detail(detail: EnvelopeDetail) -> JsonObject:
@@ -189,14 +189,14 @@ def of_envelope_detail(detail: EnvelopeDetail) -> JsonObject:
         "headers": detail.headers,
         "event_list": [_of_event(event) for event in detail.event_list],
         "failures": [of_failure(failure) for failure in detail.failures],
-        "item_states": [shown(item, number="event_number", at="since") for item in detail.overlaid],
-        "outputs": [shown(output, number="event_number") for output in detail.outputs],
-        "archive": None if detail.archive is None else shown(detail.archive, files="file_list"),
+        "item_states": [fields_of(item, number="event_number", at="since") for item in detail.overlaid],
+        "outputs": [fields_of(output, number="event_number") for output in detail.outputs],
+        "archive": None if detail.archive is None else fields_of(detail.archive, files="file_list"),
     }
 
 
 def _of_event(event: EventSummary) -> JsonObject:
-    return shown(event, id="event_id", number="event_number", reply="reply_state")
+    return fields_of(event, id="event_id", number="event_number", reply="reply_state")
 
 
 def of_finding(finding: Finding) -> JsonObject:
@@ -207,7 +207,7 @@ def of_finding(finding: Finding) -> JsonObject:
         "next_step": finding.next_step,
         "role": finding.role,
         "proof": {
-            **shown(proof, place="at_login"),
+            **fields_of(proof, place="at_login"),
             "failure": None if proof.failure is None else of_failure(proof.failure),
             "pause": None if proof.pause is None else of_pause(proof.pause),
         },
@@ -215,11 +215,11 @@ def of_finding(finding: Finding) -> JsonObject:
 
 
 def of_sessions(found: LoginSessions) -> JsonObject:
-    return shown(found)
+    return fields_of(found)
 
 
 def of_api_token(token: ApiToken) -> JsonObject:
-    return shown(token, name="token", used_at="last_used_at")
+    return fields_of(token, name="token", used_at="last_used_at")
 
 
 def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
@@ -227,7 +227,7 @@ def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
 
 
 def of_audit_row(row: AuditRow) -> JsonObject:
-    return {"row": row.number, **shown(row.act), "hash": row.hash}
+    return {"row": row.number, **fields_of(row.act), "hash": row.hash}
 
 
 def of_verification(found: Verification) -> JsonObject:
@@ -235,11 +235,11 @@ def of_verification(found: Verification) -> JsonObject:
 
 
 def of_type(count: TypeCount) -> JsonObject:
-    return shown(count, name="type", recent="events_last_hour")
+    return fields_of(count, name="type", recent="events_last_hour")
 
 
 def of_descriptor(summary: DescriptorSummary) -> JsonObject:
-    return shown(summary, name="descriptor", size="bytes")
+    return fields_of(summary, name="descriptor", size="bytes")
 
 
 def of_outbox(status: OutboxStatus) -> JsonObject:
@@ -249,14 +249,14 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
         trouble = {"code": code, "cause": cause, "since": since}
     hidden = ("envelope_id", "ordering_key", "headers")
     return {
-        **shown(status, waiting_bytes="bytes", oldest="oldest_at"),
+        **fields_of(status, waiting_bytes="bytes", oldest="oldest_at"),
         "trouble": trouble,
-        "refused": [shown(each, *hidden, size="bytes") for each in status.refused],
+        "refused": [fields_of(each, *hidden, size="bytes") for each in status.refused],
     }
 
 
 def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
-    found = shown(item, "data", id="item_id")
+    found = fields_of(item, "data", id="item_id")
     return {**found, "value": value, "consumer": database.consumer, "request_types": database.request_types}
 
 
@@ -296,7 +296,7 @@ def of_range(status: RangeStatus) -> JsonObject:
 
 def of_move(move: PlaceMove) -> JsonObject:
     return {
-        **shown(move, "before", "after", act="act_id", kind="action"),
+        **fields_of(move, "before", "after", act="act_id", kind="action"),
         "reason": move.reason or None,
         "from_place": str(move.before),
         "to_place": str(move.after),
@@ -306,7 +306,7 @@ def of_move(move: PlaceMove) -> JsonObject:
 def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject:
     hidden = ("service_id", "ranges", "failed_at", "secret", "reader_name")
     return {
-        **shown(each, *hidden, name="subscription", failures="failed_calls", failing_since="since"),
+        **fields_of(each, *hidden, name="subscription", failures="failed_calls", failing_since="since"),
         "reader": each.reader_name,
         "state": subscription_state(each, reader),
         "signed": bool(each.secret),
@@ -319,7 +319,7 @@ def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject
 
 
 def of_parked_batch(each: ParkedBatch) -> JsonObject:
-    return shown(each, "range", id="batch")
+    return fields_of(each, "range", id="batch")
 
 
 def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:
@@ -332,11 +332,11 @@ def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:
 
 
 def of_person(person: Person, sessions: int) -> JsonObject:
-    return {**shown(person, "id", name="person"), "rights": _of_rights(person.rights), "sessions": sessions}
+    return {**fields_of(person, "id", name="person"), "rights": _of_rights(person.rights), "sessions": sessions}
 
 
 def of_person_token(person: Person, token: PersonToken) -> JsonObject:
-    found = shown(token, "id", name="token", used_at="last_used_at")
+    found = fields_of(token, "id", name="token", used_at="last_used_at")
     return {"person": person.name, **found, "rights": _of_rights(token.rights)}
 
 

@@ -18,7 +18,7 @@ from xbus.admin.bus_file import LineProblem
 from xbus.admin.bus_file.reader import Decisions, PlannedChange
 from xbus.admin.bus_file.reader import apply_change as apply_in
 from xbus.admin.bus_file.reader import plan_change as plan_in
-from xbus.admin.objects import JsonObject
+from xbus.admin.objects import JsonObject, fields_of
 from xbus.admin.output import Column, Output, counted, moment, name_column
 from xbus.admin.program import Careful
 from xbus.admin.progress import shown_on_terminal
@@ -345,12 +345,7 @@ def _of_plan(change: PlannedChange, found: Sequence[TypeComparison] | None) -> J
                 "former_name": each.former or None,
                 "fields": each.fields,
                 "owed": [
-                    {
-                        "role": owed.role,
-                        "service": owed.service,
-                        "envelopes": owed.envelopes,
-                        "owed_since": owed.oldest,
-                    }
+                    fields_of(owed, "change", "first", "last", oldest="owed_since")
                     for owed in change.arrears
                     if owed.change == each
                 ],

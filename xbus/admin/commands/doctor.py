@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import click
 
 from xbus import logs, private_files
+from xbus.admin.objects import fields_of
 from xbus.admin.output import CAUSE, Column, Output, counted, name_column, rows_of
 from xbus.admin.signatures import CommandBus, command, shown
 from xbus.admin.why.inquiry import RunningBroker
@@ -388,11 +389,5 @@ def _outcome(of_part: Sequence[DoctorFinding] | None) -> str:
 
 
 def _facts(part: str, finding: DoctorFinding) -> dict[str, object]:
-    return {
-        "part": part,
-        "code": finding.code,
-        "about": finding.about,
-        "severity": "problem" if finding.is_problem else "note",
-        "cause": finding.cause,
-        "next_step": finding.next_step,
-    }
+    severity = "problem" if finding.is_problem else "note"
+    return {"part": part, **fields_of(finding, "is_problem"), "severity": severity}

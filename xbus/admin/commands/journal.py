@@ -5,6 +5,7 @@ from datetime import datetime
 
 import click
 
+from xbus.admin.objects import fields_of
 from xbus.admin.output import Column, Form, Output, moment, name_column, one_json, rows_of
 from xbus.admin.program import CommandGroup
 from xbus.admin.progress import shown_on_terminal
@@ -122,14 +123,8 @@ def acknowledge(bus: CommandBus, reason: str = REASON) -> None:
 
 
 def _loss_json(loss: losses.Loss) -> dict[str, object]:
-    return {
-        "at": moment(loss.at),
-        "writer": loss.writer,
-        "commits": loss.commits,
-        "known_position": loss.known,
-        "found_position": loss.found,
-        "acknowledged_at": moment(loss.acknowledged_at),
-    }
+    found = fields_of(loss, known="known_position", found="found_position")
+    return {**found, "at": moment(loss.at), "acknowledged_at": moment(loss.acknowledged_at)}
 
 
 def _adopt_objects(bus: CommandBus, url: str) -> None:

@@ -246,7 +246,7 @@ def list_(bus: CommandBus, output: Output = shown("role", watch=True)) -> None:
     owed_days = bus.config.journal.owed_days
     now = output.now
     rows = [row for role in found for row in _rows(role, owed_days, output)]
-    output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), rows, "No roles.")
+    output.listing((of_role(role, owed_days, now) for role in found), rows, "No roles.")
 
 
 class Detach(BusAction):
@@ -315,7 +315,7 @@ def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:
         "OLDEST": age(role.owed_since, output.now),
         "PARKED": _parked(role) if role.kind == "consumer" else None,
         works_on: ", ".join(_work(work, output) for work in role.work) or None,
-        Column("ALARM", optional=True): "owed too long" if _alarm(role, owed_days, output.now) else None,
+        Column("ALARM", optional=True): "owed too long" if role.owes_too_long(owed_days, output.now) else None,
         Column("PAUSE", optional=True, wide_only=True): None if role.pause is None else role.pause.told,
     }
     for each in role.instances:
@@ -325,10 +325,6 @@ def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:
             "SEEN": output.when(datetime.fromisoformat(each["seen_at"])),
             works_on: ", ".join(_work(work, output) for work in each["work"] or ()) or None,
         }
-
-
-def _alarm(role: RoleStatus, owed_days: float, now: datetime) -> str | None:
-    return "owed_too_long" if role.owes_too_long(owed_days, now) else None
 
 
 def _parked(role: RoleStatus) -> int | str:

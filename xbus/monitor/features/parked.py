@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 
 from xbus.admin.commands.parked import CorrectItem, DropBatches, DropParked, ResumeBatches, ResumeParked
-from xbus.admin.objects import of_parked_batch, of_parked_part, shown
+from xbus.admin.objects import fields_of, of_parked_batch, of_parked_part
 from xbus.admin.output import counted
 from xbus.admin.repair.moves import (
     resume_all,
@@ -75,7 +75,7 @@ def list_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()]
 def groups_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()]) -> ObjectResponse:
     """Count what is parked, by role and code."""
     found = bus.read(lambda connection: count_parked_groups(connection, query.filters()))
-    return answer_list(map(shown, found))
+    return answer_list(map(fields_of, found))
 
 
 @api.get("/{envelope_id}", operation_id="show_parked")

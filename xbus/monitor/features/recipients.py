@@ -1,6 +1,5 @@
 """Roles and their recipients: their state, their pauses, and taking them off the bus; the state of the whole bus."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -10,13 +9,13 @@ from fastapi.responses import HTMLResponse
 from xbus.admin.commands.pausing import DrainAndPause, Pause, ResumePaused
 from xbus.admin.commands.recipient import Attach, Detach
 from xbus.admin.objects import of_finding, of_role, of_type, progress_of
-from xbus.broker.journal.configuration import RoleSpec, ServiceSpec, read_stored
+from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.configuration.pausing import find_pause, find_subject
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.event_types import count_types
-from xbus.broker.journal.operations.failures import FailureSummary, list_failures
+from xbus.broker.journal.operations.failures import list_failures
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
 from xbus.broker.journal.samples.keeping import read_of_role
@@ -43,26 +42,22 @@ def list_(bus: TheBus, page: ThePage) -> HTMLResponse:
     return page("recipients/list.html", roles=roles, late=late, progress_of=progress_of, most=MOST_COUNTED)
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownRole:
-    status: RoleStatus
-    entry: RoleSpec
-    service: ServiceSpec | None
-    own_pause: PauseEntry | None
-    failures: list[FailureSummary]
-
-
 @router.get("/recipients/{login:path}")
 def show(bus: TheBus, page: ThePage, login: str, shown: TheRange = USUAL) -> HTMLResponse:
     """Show a role: its programs and their work, its rates and its lag over time, and its newest failures."""
     with bus.reading() as connection:
-        role = _read(connection, login)
-        plots = _plots(connection, role.status, shown, bus.now())
+        role_id = find_subject(connection, PauseKind.ROLE, login)
+        status = list_roles(connection, login)[0]
+        entry = read_stored(connection).in_use.roles[login]
+        own_pause = read_pauses(connection).get((PauseKind.ROLE, role_id))
+        failures = list_failures(connection, role=login, limit=SHOWN_FAILURES)
+        plots = _plots(connection, status, shown, bus.now())
     return page(
         "recipients/show.html",
-        role=role,
-        detail=role,
-        it=role.status,
+        entry=entry,
+        own_pause=own_pause,
+        detail={"failures": failures},
+        it=status,
         progress_of=progress_of,
         moment_of=datetime.fromisoformat,
         most=MOST_COUNTED,
@@ -88,19 +83,6 @@ def _plots(connection: Connection, role: RoleStatus, shown: RangeName, now: date
     range_ = RANGES[shown]
     samples = read_of_role(connection, range_.step, range_.since(now), role.role_id)
     return draw_role_plots(samples, role.role_id, range_, now)
-
-
-def _read(connection: Connection, login: str) -> _ShownRole:
-    role_id = find_subject(connection, PauseKind.ROLE, login)
-    status = list_roles(connection, login)[0]
-    in_use = read_stored(connection).in_use
-    return _ShownRole(
-        status,
-        in_use.roles[login],
-        in_use.services.get(status.service),
-        read_pauses(connection).get((PauseKind.ROLE, role_id)),
-        list_failures(connection, role=login, limit=SHOWN_FAILURES),
-    )
 
 
 @router.get(f"{LIVE}/pauses")
@@ -140,10 +122,8 @@ async def health(bus: TheBus, _: TheVisitor) -> ObjectResponse:
 @api.get("/roles", operation_id="list_roles")
 def roles(bus: TheBus, _: TheVisitor) -> ObjectResponse:
     """List the roles: their state, their work, and how far they lag behind."""
-    now = bus.now()
-    found = bus.read(list_roles)
-    days = bus.config.journal.owed_days
-    return answer_list(of_role(role, "owed_too_long" if role.owes_too_long(days, now) else None, now) for role in found)
+    days, now = bus.config.journal.owed_days, bus.now()
+    return answer_list(of_role(role, days, now) for role in bus.read(list_roles))
 
 
 @api.get("/roles/{login:path}/why", operation_id="explain_role")
