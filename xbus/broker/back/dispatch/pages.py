@@ -90,6 +90,8 @@ class PageReader:
     async def _read(self, after: int) -> LanePage:
         page = await self._log.page(after, list(self._lane.services))
         services = await self._services(page.envelopes)
+        # Whoever hands envelopes over waits for nothing.
+        await self._log.emitter_logins({envelope.emitter_id for envelope in page.envelopes})
         envelopes = page.envelopes
         travel = self._travelling(envelopes, services)
         if page.small is None:

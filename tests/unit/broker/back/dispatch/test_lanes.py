@@ -55,6 +55,9 @@ class ListedLog:
     async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
         return {each.position: SmallEnvelope(each, [], 0) for each in envelopes if each.position not in self.large}
 
+    async def emitter_logins(self, emitter_ids: Collection[int]) -> dict[int, str | None]:
+        return dict.fromkeys(emitter_ids)
+
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         return [self._graph]
 

@@ -121,8 +121,8 @@ async def calls_of(envelopes: int) -> int:
         await broker.register("store_1", WANTS_ALL)
         for _ in range(MOST_WARM_UPS):
             await deliver(broker, plain_group(broker, random, 100))
-            (party,) = broker.back._assembly._bundles._all_parties()
-            if party.objects.size.envelopes >= 100:
+            (party,) = broker.back._assembly._groups.all_parties()
+            if party.size.envelopes >= 100:
                 break
         measured = [plain_group(broker, random, envelopes) for _ in range(ROUNDS)]
         found = []
