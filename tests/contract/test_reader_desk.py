@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.fsck.readers import check_readers
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.log.slices import Place, Slice
+from xbus.broker.journal.log.slices import LAST_HASH, Place, Slice, SliceBounds, Stretch, read_slice
 from xbus.broker.journal.readers import ActNote, ReaderAct, pass_idle, read_ranges, read_readers
 from xbus.broker.journal.readers.parked import list_parked_batches, read_parked_events, resume_batch
 from xbus.broker.journal.readers.status import list_moves, list_readers
@@ -53,6 +54,24 @@ class CountingJournal:
     async def step(self, row: int, errand: Callable[..., object], *arguments: object) -> object:
         self.commits += 1
         return await self._journal.step(row, errand, *arguments)
+
+
+class CountingReads:
+    """A journal that counts the slices that are read in it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.slices = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._journal, name)
+
+    def are(self, number: int) -> bool:
+        return self.slices == number
+
+    async def read(self, statement: Callable[..., object], *arguments: object) -> object:
+        self.slices += statement is read_slice
+        return await self._journal.read(statement, *arguments)
 
 
 class GrowingSlices:
@@ -122,14 +141,26 @@ async def test_the_end_of_a_batch_and_the_bounds_of_the_next_are_one_commit(jour
 
 async def desk_of(journal: Journal, clock: Clock) -> tuple[ReaderDesk, LogReader, ReadingProgram]:
     """The desk of the reader, with its log, and a program."""
+    log = await log_of(journal)
+    desk, program = await desk_on(journal, LogSlices(log), clock)
+    return desk, log, program
+
+
+async def log_of(journal: Journal) -> LogReader:
+    """The log as it is now."""
     log = LogReader(journal, cast(Bell, None))
     await log.refresh()
+    return log
+
+
+async def desk_on(journal: Journal, slices: LogSlices, clock: Clock) -> tuple[ReaderDesk, ReadingProgram]:
+    """The desk of the reader, and a program."""
     (entry,) = await journal.read(read_readers)
     failing = FailingBatches(BackSettings(), clock, Random(1))
-    desk = ReaderDesk(entry, journal, LogSlices(log), clock, failing)
+    desk = ReaderDesk(entry, journal, slices, clock, failing)
     await desk.follow()
     (role_id,) = (await journal.read(read_catalog)).reader_roles
-    return desk, log, ReadingProgram(uuid.uuid4(), role_id, "billing_1")
+    return desk, ReadingProgram(uuid.uuid4(), role_id, "billing_1")
 
 
 async def test_a_reader_that_has_read_all_lags_by_nothing(engine: sa.Engine, journal: Journal, scribe: Scribe) -> None:
@@ -299,3 +330,44 @@ async def test_damaged_items_are_parked_and_their_range_goes_on(
     await desk.follow()
     assert await read_all() == lacking
     assert await journal.read(list_parked_batches) == []
+
+
+async def test_the_next_batch_is_read_while_the_program_works_on_one(journal: Journal, scribe: Scribe) -> None:
+    await journal.run(configure, 1)
+    for _ in range(ENVELOPES):
+        await scribe.put([b"x"], type_name="notes")
+    reads = CountingReads(journal)
+    slices = LogSlices(await log_of(cast(Journal, reads)))
+    desk, program = await desk_on(journal, slices, SystemClock())
+    done = None
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(slices.follow())
+        # What ends the log is read again, as more may have come.
+        for number in range(1, ENVELOPES):
+            batch = (await desk.read(program, BatchCall(0.0, 1, None, done), lambda: False))["batch"]
+            assert batch is not None
+            assert [event["position"] for event in batch["events"]] == [number]
+            assert reads.slices == number, "each slice is read once"
+            done = Settlement(batch["range"], batch["counter"], Place(*batch["to"]))
+            await eventually(partial(reads.are, number + 1), "the next slice is read before it is asked for")
+        following.cancel()
+
+
+async def test_what_was_read_ahead_at_the_end_of_the_log_is_read_again(journal: Journal, scribe: Scribe) -> None:
+    await journal.run(configure, 1)
+    for _ in range(2):
+        await scribe.put([b"x"], type_name="notes")
+    log = await log_of(journal)
+    slices = LogSlices(log)
+    (entry,) = await journal.read(read_readers)
+    wanted = entry.read_types, [Stretch(0, LAST_HASH, Place(1))], SliceBounds(9, 1_000_000)
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(slices.follow())
+        await asyncio.sleep(0)
+        slices.read_ahead(*wanted)
+        assert len((await slices.read(*wanted)).events) == 2
+        slices.read_ahead(*wanted)
+        await scribe.put([b"y"], type_name="notes")
+        await log.refresh()
+        assert len((await slices.read(*wanted)).events) == 3
+        following.cancel()

@@ -14,7 +14,7 @@ from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDeale
 from xbus.rpc.exchange import AnswerTaker, Channels, OverdueCall, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
-from xbus.rpc.zmtp import TCP
+from xbus.rpc.zmtp import TCP, watch_of_clients
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,8 @@ class Client:
         self._dealer: Dealer | None = None
         self._is_closed = False
         self._refusal: Failed | None = None
-        self.turn = LoopTurn()
+        self._watch = watch_of_clients()
+        self.turn = LoopTurn() if self._watch is None else self._watch.turn
         """At its end the calls and the answers of a turn of the loop are sent. An encrypted connection, and one over
         ipc, sends each at once."""
         self._calls = OwedCalls(self.name, clock, _unsent)
@@ -90,7 +91,7 @@ class Client:
         """
         max_bytes, signs = self._max_message_bytes, self._life_signs
         if place.own is None and place.endpoint.startswith(TCP):
-            self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn)
+            self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn, self._watch)
         else:
             self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
         self._calls.send = self.channels.send = self._dealer.send

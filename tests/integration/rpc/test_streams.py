@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import math
+import os
 import socket
 from collections.abc import Iterator
 
@@ -19,7 +20,7 @@ from xbus.rpc.dealers import ConnectionRefusal, PlainDealer
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream
 from xbus.rpc.zmtp.codec import COMMAND, encode_frame
-from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch
+from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, watch_of_clients
 
 LIMITS = MessageLimits(16, 100_000, math.inf)
 SMALL = 4096
@@ -223,3 +224,36 @@ async def test_an_interrupt_while_a_socket_is_read_leaves_the_turn_at_work_for_n
             watch._look()
         watch.close()
     assert (done, turn.is_busy) == (["behind"], False)
+
+
+async def watch_made() -> SocketWatch | None:
+    return watch_of_clients()
+
+
+@pytest.mark.skipif(not HAS_EPOLL, reason="the sockets of clients are watched by epoll")
+def test_the_clients_of_a_loop_share_a_watch_and_those_of_another_loop_have_their_own() -> None:
+    async def both() -> list[SocketWatch | None]:
+        return [await watch_made(), await watch_made()]
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        one, same = first.run(both())
+        other = second.run(watch_made())
+    assert one is same is not None
+    assert other not in (None, one)
+
+
+@pytest.mark.skipif(not HAS_EPOLL, reason="the sockets of clients are watched by epoll")
+async def test_a_watch_of_nothing_keeps_no_descriptor() -> None:
+    watch = SocketWatch(LoopTurn())
+    heard: list[bytes] = []
+    ours, peer = socket.socketpair()
+    before = len(os.listdir("/proc/self/fd"))
+    with ours, peer:
+        for _ in range(2):
+            watch.add_reader(ours.fileno(), lambda: heard.append(ours.recv(1)))
+            peer.send(b"x")
+            await eventually(lambda: bool(heard), "it is read")
+            assert len(os.listdir("/proc/self/fd")) == before + 1
+            watch.remove_reader(ours.fileno())
+            assert len(os.listdir("/proc/self/fd")) == before
+            heard.clear()

@@ -12,7 +12,7 @@ from xbus.rpc.codec import Frame
 from xbus.rpc.dealers.dealer import RECONNECT_MOST_MS, RECONNECT_MS, ConnectionRefusal, DealerOwner
 from xbus.rpc.life_signs import MISSES, LifeSigns, keep_alive
 from xbus.rpc.multipart import MOST_FRAMES
-from xbus.rpc.zmtp import DEALER, PING, Incoming, MessageLimits, TcpAddress, ZmtpStream, parse_way
+from xbus.rpc.zmtp import DEALER, PING, Incoming, MessageLimits, SocketWatch, TcpAddress, ZmtpStream, parse_way
 
 
 class PlainDealer:
@@ -23,19 +23,27 @@ class PlainDealer:
         endpoint: of the server, ``tcp://host:port``.
         max_message_bytes: a server that sends a larger frame is disconnected; -1 for no limit.
         signs: how soon it notices that nobody is at the other end.
-        turn: messages go at its end.
+        turn: messages go at its end, where no ``watch`` is given.
+        watch: tells when there is something to read.
     """
 
     is_encrypted = False
 
     def __init__(
-        self, owner: DealerOwner, endpoint: str, max_message_bytes: int, signs: LifeSigns, turn: LoopTurn
+        self,
+        owner: DealerOwner,
+        endpoint: str,
+        max_message_bytes: int,
+        signs: LifeSigns,
+        turn: LoopTurn,
+        watch: SocketWatch | None = None,
     ) -> None:
         self._owner = owner
         self.take = owner.take
         self._endpoint = endpoint
         self._signs = signs
         self._turn = turn
+        self._watch = watch
         most = math.inf if max_message_bytes < 0 else max_message_bytes
         self._limits = MessageLimits(MOST_FRAMES, most, math.inf)
         self._loop = asyncio.get_running_loop()
@@ -91,7 +99,7 @@ class PlainDealer:
         except (OSError, TimeoutError, UnicodeError):
             self._connect_later(self._backoff.next())
             return
-        self._stream = ZmtpStream(connected, Incoming(DEALER, self._limits), self, turn=self._turn)
+        self._stream = ZmtpStream(connected, Incoming(DEALER, self._limits), self, self._watch, self._turn)
         self._timer = self._loop.call_later(self._signs.handshake_seconds, self._give_up_handshake)
         self._stream.start()
 

@@ -7,7 +7,7 @@ and what goes is sent by the loop. So each byte is bounded where it arrives, and
 
 from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way
 from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits
-from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, StreamOwner, ZmtpStream
+from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, StreamOwner, ZmtpStream, watch_of_clients
 
 __all__ = [
     "DEALER",
@@ -24,4 +24,5 @@ __all__ = [
     "endpoint_of",
     "listen",
     "parse_way",
+    "watch_of_clients",
 ]

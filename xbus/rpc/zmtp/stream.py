@@ -1,7 +1,7 @@
 """A connected socket that carries messages by ZMTP, driven by the event loop.
 
 A callback of the loop for each socket costs ten calls of Python functions for each part that is read. So the sockets of
-a server have one for all of them (``SocketWatch``), where the system has epoll.
+a server have one for all of them (``SocketWatch``), where the system has epoll, and so have the clients of a loop.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from typing import Protocol
+from weakref import WeakKeyDictionary, ref
 
 from xbus.errors import ProtocolError
 from xbus.loop_turn import Act, LoopTurn, tell
@@ -89,6 +90,8 @@ class SocketWatch:
             if is_watched:
                 del self._watched[descriptor]
                 self._epoll.unregister(descriptor)
+            if not self._watched:
+                self.close()
             return
         self._watched[descriptor] = reader, writer
         if is_watched:
@@ -116,6 +119,25 @@ class SocketWatch:
                         tell(error)
         finally:
             turn.end()
+
+
+_of_clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, ref[SocketWatch]]" = WeakKeyDictionary()
+
+
+def watch_of_clients() -> SocketWatch | None:
+    """Give the watch that all clients of the running loop share; None where the system has no epoll.
+
+    A program with many connections sends what all of them have, and reads what came for all of them, once a turn.
+    """
+    if not HAS_EPOLL:
+        return None
+    loop = asyncio.get_running_loop()
+    kept = _of_clients.get(loop)
+    watch = None if kept is None else kept()
+    if watch is None:
+        watch = SocketWatch(LoopTurn())
+        _of_clients[loop] = ref(watch)
+    return watch
 
 
 class StreamOwner(Protocol):

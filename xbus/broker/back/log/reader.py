@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from xbus.broker.back.log.archived import ArchiveDemand
@@ -56,6 +56,13 @@ T = TypeVar("T")
 class OutputIncomplete(JournalError):
     """Some of an output is not there any more."""
 
+
+AHEAD_SECONDS = 1.0
+"""Seconds for which readers get a slice that was read ahead. More hide corrections and removals for longer; fewer read
+it twice for programs that take their time."""
+
+MOST_AHEAD = 4
+"""Slices that are read ahead, or kept for their readers, at a time. More take memory, up to 4 MiB each."""
 
 POLL_SECONDS = 1.0
 """Wake-ups may get lost, so the head is looked at this often anyway."""
@@ -353,6 +360,10 @@ class LogReader:
             raise OutputIncomplete(f"the output of attempt {attempt_id} misses items: {items} are there")
 
 
+_Wanted: TypeAlias = tuple[frozenset[int], tuple[Stretch, ...], SliceBounds]
+"""What a slice is read by: the types, the stretches, and the bounds."""
+
+
 class LogSlices:
     """Reads slices of the log, and wakes whoever waits for events of some types.
 
@@ -367,6 +378,9 @@ class LogSlices:
         self._log = log
         log.archived.on_settled(self._wake_all)
         self._lists = EventLists()
+        self._ahead: dict[_Wanted, asyncio.Task[Slice | None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        """Where slices are read ahead, once the log is followed."""
         self._waiting: defaultdict[int, set[asyncio.Future[None]]] = defaultdict(set)
         self._sealed_types: set[int] = set()
         """The types of what this process has sealed since it woke somebody last."""
@@ -388,6 +402,30 @@ class LogSlices:
             What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``, after
             :meth:`beyond`. What only an archive has is asked for: who waits is woken when it is back.
         """
+        ahead = self._ahead.pop((types, tuple(stretches), bounds), None)
+        found = None if ahead is None else await ahead
+        if found is None or found.ends_log or found.archived:
+            # Behind the end of the log more may have come, and back of the archive.
+            found = await self._read(types, stretches, bounds)
+        return found
+
+    def read_ahead(self, types: frozenset[int], stretches: Sequence[Stretch], bounds: SliceBounds) -> None:
+        """Read a slice while a program works on the one before it; ``read`` gives it within ``AHEAD_SECONDS``."""
+        wanted = types, tuple(stretches), bounds
+        if self._tasks is not None and len(self._ahead) < MOST_AHEAD and wanted not in self._ahead:
+            self._ahead[wanted] = self._tasks.create_task(self._kept(wanted), name="a slice that is read ahead")
+
+    async def _kept(self, wanted: _Wanted) -> Slice | None:
+        """Read a slice, and forget it when it is too old; None where it can't be read, as its reader will be told."""
+        try:
+            return await self._read(*wanted)
+        except JournalError as error:
+            log.info("a slice is not read ahead: %s", error, extra={"action": "slice_unread", "code": error.code})
+            return None
+        finally:
+            asyncio.get_running_loop().call_later(AHEAD_SECONDS, self._ahead.pop, wanted, None)
+
+    async def _read(self, types: frozenset[int], stretches: Sequence[Stretch], bounds: SliceBounds) -> Slice:
         tail = self._log.tail
         now = asyncio.get_running_loop().time()
         begin = min([stretch.position for stretch in stretches]).position
@@ -425,14 +463,15 @@ class LogSlices:
                 self._waiting[each].discard(woken)
 
     async def follow(self) -> None:
-        """For ever: wake those who wait for what was sealed."""
+        """For ever: wake those who wait for what was sealed, and read ahead."""
         self._seen = self._noted_until = self._log.head
-        while True:
-            await self._grown.wait()
-            self._grown.clear()
-            head = self._log.head
-            self._wake(await self._types_until(head))
-            self._seen = head
+        async with asyncio.TaskGroup() as self._tasks:
+            while True:
+                await self._grown.wait()
+                self._grown.clear()
+                head = self._log.head
+                self._wake(await self._types_until(head))
+                self._seen = head
 
     def _grew(self, sealed: Sequence[Sealed]) -> None:
         """Note the types of what this process has sealed; they need not be looked up, unless it came in parts."""

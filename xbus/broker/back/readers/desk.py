@@ -398,6 +398,9 @@ class ReaderDesk:
         lease.is_out = True
         self._turn += 1
         lease.served = self._turn
+        behind = current.settled(current.batch_end)
+        if not (found.ends_log or behind.handed_out or behind.has_ended):
+            self._slices.read_ahead(self.entry.read_types, behind.stretches, bounds)
         return batch_map(self.entry, current, found, is_repeated=is_repeated)
 
     async def _put_out(self, known: LeaseOf, to: Place, owing: OwedSettlement | None) -> ReaderRange:
