@@ -343,7 +343,7 @@ class World:
             self._check_pause(login, began, ended)
 
     def _check_pause(self, login: str, began: float, ended: float) -> None:
-        """Nothing begins at a paused store two seconds after the broker can know of it: workers may have had it by then."""
+        """Nothing begins at a paused store two seconds after the broker knows of it: workers may have had it before."""
         if login not in STORES or any(began - 30 <= at <= ended for at in self.fault_times):
             return
         begun = [commit.begun for commit in self._commits[login] if began + 4 <= commit.begun <= ended]

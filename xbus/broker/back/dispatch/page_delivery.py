@@ -212,10 +212,11 @@ class PageDelivery:
             Whether it is; else the recipient kept the others waiting, and goes on at its own pace.
         """
         await self._others_emptied(recipient, alone := self._alone(recipient))
-        if alone is not None and in_company and not alone.is_idle:
+        if alone is None or alone.is_idle:
+            return True
+        if in_company:
             return await self._gathering.others_wait(recipient, self._emptied(alone, recipient))
-        if alone is not None:
-            await self._emptied(alone, recipient)
+        await self._emptied(alone, recipient)
         return True
 
     def _alone(self, recipient: ServedRole) -> BundleParty | None:

@@ -116,7 +116,7 @@ class BundleParty:
 
     @property
     def waiting(self) -> int:
-        """How many envelopes wait."""
+        """The number of envelopes that wait."""
         return sum([len(part.positions) for part in self.parts])
 
     @property

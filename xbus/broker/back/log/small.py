@@ -85,7 +85,7 @@ class GroupPart(NamedTuple):
 
     @property
     def items(self) -> int:
-        """How many items all have."""
+        """The number of items of all envelopes."""
         return sum(map(self.sealed.group.items.__getitem__, self.places))
 
     def smalls(self) -> "list[SmallEnvelope]":
@@ -176,7 +176,7 @@ class PagePart(NamedTuple):
 
     @property
     def items(self) -> int:
-        """How many items all have."""
+        """The number of items of all envelopes."""
         return sum([event.items for small in self.envelopes for event in small.envelope.events])
 
     def smalls(self) -> "list[SmallEnvelope]":

@@ -35,6 +35,7 @@ class ListedLog:
         self._graph = graph
         self._listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self.head = head
+        self.known_logins: dict[int, str | None] = {}
         self.removed: set[int] = set()
         self.pages = 0
         self.large: set[int] = set()
